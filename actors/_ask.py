@@ -1,0 +1,149 @@
+"""A question and its answer."""
+
+from __future__ import annotations
+
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+from actors._errors import AskTimeout, NoReply, SelfDeadlock
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Generator, Iterable, Iterator
+
+    from actors._deadlines import Expiring
+    from actors._inbox import Inbox
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Ask(Protocol[R_co]):
+    """An answer to come. The request is sent already; awaiting only waits, so several may be under way at once."""
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        """Return the answer, or raise what `Reply.fail` was given, ActorStopped, NoReply, MailboxFull, AskTimeout or SelfDeadlock.
+
+        The time runs from here on. Cancelling drops the answer and never waits for the callee.
+        """
+        ...
+
+    def within(self, seconds: float, /) -> Self:
+        """Wait at most `seconds` instead of the system's `ask_timeout`; returns the ask itself."""
+        ...
+
+
+class PendingAsk(Generic[R]):
+    """The asker's half. It does not know the reply's half, so that a reply which nobody holds any more is noticed at once."""
+
+    __slots__ = ("_deadlines", "_error", "_inbox", "_seconds", "_value", "_waiter", "open")
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._seconds = inbox.kernel.ask_timeout
+        self.open: bool = True
+        self._waiter: asyncio.Future[None] | None = None
+        self._deadlines: dict[Expiring, float] | None = None
+        self._error: Exception | None = None
+        inbox.asks.add(self)
+
+    def within(self, seconds: float, /) -> Self:
+        """Wait at most `seconds`."""
+        self._seconds = seconds
+        return self
+
+    def __await__(self) -> Generator[Any, None, R]:
+        if self.open:
+            inbox = self._inbox
+            if inbox.owner.is_current():
+                raise SelfDeadlock(inbox.owner.path, "ask")
+            if self._waiter is not None:
+                raise RuntimeError(f"this ask of {inbox.owner.path} is awaited already; await it once and share the answer")
+            self._waiter = waiter = inbox.kernel.loop.create_future()
+            self._deadlines = inbox.kernel.deadlines.add(self, self._seconds)
+            try:
+                yield from waiter
+            finally:
+                if self.open:
+                    self._end()
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                # The traceback holds this frame: without the name in it, the error is no cycle for the garbage collector to find.
+                del self
+        return self._value  # type: ignore[no-any-return]  # an untyped slot: it is unset until settled, and R cannot say so
+
+    @property
+    def path(self) -> str:
+        """Who was asked."""
+        return self._inbox.owner.path
+
+    def settle(self, value: Any, error: Exception | None) -> None:
+        """Keep the answer or the error and let the asker go on; from any thread, once."""
+        if not self.open:
+            return
+        kernel = self._inbox.kernel
+        if get_ident() != kernel.thread:
+            kernel.doorbell.ring(partial(self.settle, value, error))
+            return
+        self._value = value
+        self._error = error
+        self._end()
+        if self._waiter is not None:
+            kernel.dispatch.resume(self._waiter)
+
+    def expire(self) -> None:
+        """Give up: the time is over."""
+        owner = self._inbox.owner
+        self.settle(None, AskTimeout(owner.path, self._seconds, owner.doing()))
+
+    def _end(self) -> None:
+        self.open = False
+        self._inbox.asks.discard(self)
+        if self._deadlines is not None:
+            self._deadlines.pop(self, None)
+
+
+class PendingReply(Generic[R]):
+    """The half that travels in the request."""
+
+    __slots__ = ("_ask",)
+
+    def __init__(self, ask: PendingAsk[R]) -> None:
+        self._ask = ask
+
+    def tell(self, value: R, /) -> None:
+        """Answer with `value`."""
+        self._ask.settle(value, None)
+
+    def fail(self, error: Exception, /) -> None:
+        """Make the ask raise `error`."""
+        self._ask.settle(None, error)
+
+    def __del__(self) -> None:
+        if self._ask.open:
+            self._ask.settle(None, NoReply(self._ask.path))
+
+    def __repr__(self) -> str:
+        return f"<Reply of {self._ask.path}>"
+
+
+def replies_in(message: object) -> Iterator[PendingReply[Any]]:
+    """Yield the replies that `message` carries: the fields of a Struct, a dataclass or a plain object, the items of a tuple."""
+    values: Iterable[object]
+    if isinstance(message, tuple):
+        values = message
+    else:
+        names = (*getattr(message, "__struct_fields__", ()), *getattr(message, "__slots__", ()), *getattr(message, "__dict__", ()))
+        values = (getattr(message, name, None) for name in names)
+    for value in values:
+        if isinstance(value, PendingReply):
+            yield value
+
+
+def fail_replies(message: object, error: Exception) -> None:
+    """Make every ask whose reply is in `message` raise `error`."""
+    for reply in replies_in(message):
+        reply.fail(error)

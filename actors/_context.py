@@ -1,0 +1,145 @@
+"""What an actor may do beyond its own state."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, final
+
+from actors._control import Notice
+from actors._errors import ActorStopped, NotAChild, StashFull
+from actors._lifecycle import State
+from actors._message import Terminated
+from actors._ref import cell_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from actors._cell import Cell
+    from actors._incarnation import Incarnation
+    from actors._ref import Ref
+    from actors._spec import Spec
+    from actors._timers import Timers
+
+M = TypeVar("M")
+N = TypeVar("N")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+@final
+class Context(Generic[M]):
+    """An actor's own view of the framework, at `self.ctx` from Started on. For its own task only: never hand it to others."""
+
+    __slots__ = ("_cell", "_life")
+
+    def __init__(self, cell: Cell, life: Incarnation) -> None:
+        self._cell = cell
+        self._life = life
+
+    @property
+    def self_ref(self) -> Ref[M]:
+        """The actor's own address, to hand out."""
+        return self._cell.ref
+
+    @property
+    def path(self) -> str:
+        """Where the actor is: /system/parent/name."""
+        return self._cell.path
+
+    @property
+    def timers(self) -> Timers[M]:
+        """The keyed timers of this incarnation."""
+        return self._life.timers
+
+    @property
+    def children(self) -> tuple[Ref[Any], ...]:
+        """The living children, oldest first."""
+        return tuple(child.ref for child in self._cell.children)
+
+    def time(self) -> float:
+        """Return the system's time in seconds: the loop's clock, or a test's virtual one."""
+        return self._cell.kernel.clock.time()
+
+    async def spawn(self, spec: Spec[N], name: str, /) -> Ref[N]:
+        """Start a child and return its ref once it has handled Started.
+
+        Raises StartFailed when the factory or Started raised (nothing is left of the child), NameTaken, ValueError for a name that is empty
+        or has a slash, ActorStopped when this actor is ending. Cancelling kills the half-started child.
+        """
+        cell = self._cell
+        if cell.state in {State.STOPPING, State.STOPPED}:
+            raise ActorStopped(cell.path)
+        return await cell.children.spawn(cell.kernel, spec, name)
+
+    def stop(self, child: Ref[Any] | None = None, /) -> None:
+        """Stop a child, or oneself, softly: after its current message; what is queued behind becomes dead letters.
+
+        Its children end first, youngest first; then it hears Stopping. After `stop_within` seconds it is killed. Raises NotAChild.
+        """
+        if child is None:
+            self._cell.request_stop("stop", by_itself=True)
+        else:
+            self._own(child).request_stop("stop")
+
+    def kill(self, child: Ref[Any], /) -> None:
+        """Stop a child hard: its current message is cancelled now; it still hears Stopping. Raises NotAChild."""
+        self._own(child).kill()
+
+    def watch(self, ref: Ref[Any], /) -> None:
+        """Hear Terminated when that actor ends, at once if it has ended, and Pressure if its mailbox has watermarks.
+
+        Watching twice is watching once. A restart of this actor forgets its watches.
+        """
+        other, me = cell_of(ref), self._cell
+        if self._life.watching is None:
+            self._life.watching = set()
+        if other not in self._life.watching:
+            self._life.watching.add(other)
+            if other.state is State.STOPPED:
+                me.inbox.signal(Notice(Terminated(other.ref, other.cause or other.start_error), other))
+            else:
+                other.watchers[me] = None
+
+    def unwatch(self, ref: Ref[Any], /) -> None:
+        """Hear no more of that actor, not even what is on its way already."""
+        other = cell_of(ref)
+        other.watchers.pop(self._cell, None)
+        if self._life.watching is not None:
+            self._life.watching.discard(other)
+
+    def stash(self, message: M, /) -> None:
+        """Put the message aside until `unstash`; a restart unstashes. Raises StashFull at the mailbox's `stash` limit."""
+        cell = self._cell
+        if cell.stash is None:
+            cell.stash = []
+        if len(cell.stash) >= cell.spec.mailbox.stash:
+            raise StashFull(cell.path, cell.spec.mailbox.stash)
+        cell.stash.append(message)
+
+    def unstash(self) -> None:
+        """Put all stashed messages back to the head of the mailbox, in the order in which they came."""
+        cell = self._cell
+        if cell.stash:
+            cell.inbox.put_back(cell.stash)
+            cell.stash = None
+
+    async def blocking(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `fn` in a thread and return what it returns, or raise what it raises; the next message waits meanwhile.
+
+        Where it runs is the spec's `executor`. A thread cannot be cancelled: when this wait is, the job is abandoned, which is an `Abandoned`
+        event, and its result dropped. Use `pipe(ctx.blocking(...), ...)` to go on with other messages.
+        """
+        return await self._cell.lane.run(partial(fn, *args, **kwargs))
+
+    def pipe(self, work: Awaitable[T], done: Callable[[T], M], failed: Callable[[Exception], M], /) -> None:
+        """Await `work` beside the messages; receive `done(result)` or `failed(error)` when it is over.
+
+        The message comes in the urgent lane. When this incarnation ends, `work` is cancelled and nothing comes.
+        """
+        self._life.pipes.start(work, done, failed)
+
+    def _own(self, ref: Ref[Any]) -> Cell:
+        child = cell_of(ref)
+        if child.parent is not self._cell:
+            raise NotAChild(self._cell.path, child.path)
+        return child

@@ -1,0 +1,68 @@
+"""Timeouts of many asks at the price of one timer.
+
+A timer per ask costs 3 µs on asyncio, as much as the rest of the ask, and nearly all are cancelled. Asks with the same timeout expire in
+the order in which they began, so one timer, armed for the oldest, serves them all; what was answered meanwhile is no longer there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from actors._clock import Clock, TimerHandle
+
+
+class Expiring(Protocol):
+    """Something with a deadline."""
+
+    def expire(self) -> None:
+        """Take notice that the time is up."""
+        ...
+
+
+class Deadlines:
+    """All deadlines of one system, a queue per distinct timeout."""
+
+    __slots__ = ("_clock", "_queues")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._queues: dict[float, _Queue] = {}
+
+    def add(self, waiting: Expiring, seconds: float) -> dict[Expiring, float]:
+        """Expire `waiting` in `seconds`, unless it is deleted before from the dict returned."""
+        queue = self._queues.get(seconds)
+        if queue is None:
+            queue = self._queues[seconds] = _Queue()
+        due = self._clock.time() + seconds
+        queue.waiting[waiting] = due
+        if queue.timer is None:
+            queue.timer = self._clock.call_later(seconds, self._expire, seconds, queue)
+        return queue.waiting
+
+    def _expire(self, seconds: float, queue: _Queue) -> None:
+        now = self._clock.time()
+        waiting = queue.waiting
+        while waiting:
+            oldest, due = next(iter(waiting.items()))
+            if due > now:
+                queue.timer = self._clock.call_later(due - now, self._expire, seconds, queue)
+                return
+            del waiting[oldest]
+            oldest.expire()
+        del self._queues[seconds]
+
+    def close(self) -> None:
+        """Cancel all timers: nothing will expire any more."""
+        for queue in self._queues.values():
+            if queue.timer is not None:
+                queue.timer.cancel()
+        self._queues.clear()
+
+
+class _Queue:
+    __slots__ = ("timer", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[Expiring, float] = {}
+        self.timer: TimerHandle | None = None

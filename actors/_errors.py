@@ -1,0 +1,152 @@
+"""Every error of the framework.
+
+ActorsError
+├── ActorStopped        ask, put: the actor has ended, or ended before it answered     → give up, or ask its successor
+├── AskTimeout          ask: no answer in time (also a TimeoutError)                    → retry only what is idempotent
+├── NoReply             ask: the reply was dropped unanswered, nobody can answer now    → a bug in the callee
+├── MailboxFull         ask: the request was refused; fail_system: the system ends      → slow down, use put
+├── SelfDeadlock        ask, put: an actor would wait for itself                        → use tell, or ctx.pipe
+├── StashFull           stash: more was put aside than the mailbox allows               → handle or drop some
+├── StartFailed         spawn: the factory or Started raised; nothing is left behind    → mend the cause, spawn again
+├── NameTaken           spawn: a living sibling has this name                           → choose another
+├── NotAChild           ctx.stop, ctx.kill: only a parent stops an actor                → tell it to stop itself
+├── StrayCancellation   a handler awaited something that was cancelled                  → catch CancelledError there
+└── SystemClosed        spawn: the system is not open                                   → spawn inside `async with`
+
+ActorFailed (an ExceptionGroup)   an actor ended by this error; nested as the actors are, so `except*` sees through
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self, final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class ActorsError(Exception):
+    """Base of all errors that the framework itself raises."""
+
+
+@final
+class ActorStopped(ActorsError):
+    """Raised to whoever waits for an actor that has ended, or that ends before it answered."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"actor {path} has stopped")
+
+
+@final
+class AskTimeout(ActorsError, TimeoutError):
+    """Raised by an ask whose answer did not come in time; a late answer is dropped.
+
+    The message says what the callee was doing when the time was up.
+    """
+
+    def __init__(self, path: str, seconds: float, doing: str) -> None:
+        self.path = path
+        self.seconds = seconds
+        super().__init__(f"no answer from {path} within {seconds:g} s; {doing}")
+
+
+@final
+class NoReply(ActorsError):
+    """Raised by an ask as soon as its reply was dropped unanswered, instead of waiting for the timeout."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"{path} dropped the reply of this ask unanswered; call reply.tell or reply.fail on every way through its handler")
+
+
+@final
+class MailboxFull(ActorsError):
+    """Raised when a message was refused because the user lane is at its capacity (in messages)."""
+
+    def __init__(self, path: str, capacity: int) -> None:
+        self.path = path
+        self.capacity = capacity
+        super().__init__(f"mailbox of {path} is full ({capacity} messages); use put to wait for room, or raise Mailbox(capacity=...)")
+
+
+@final
+class SelfDeadlock(ActorsError):
+    """Raised instead of waiting when an actor awaits its own answer, or room in its own full mailbox."""
+
+    def __init__(self, path: str, verb: str) -> None:
+        self.path = path
+        super().__init__(f"{path} would wait for itself in {verb}; use tell, or ctx.pipe to go on when the answer is there")
+
+
+@final
+class StashFull(ActorsError):
+    """Raised by `Context.stash` when its limit (in messages) is reached."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        self.path = path
+        self.limit = limit
+        super().__init__(f"stash of {path} is full ({limit} messages); unstash earlier, or raise Mailbox(stash=...)")
+
+
+@final
+class StartFailed(ActorsError):
+    """Raised to the spawner when the factory or the Started signal raised; the reason is its `__cause__`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"actor {path} failed to start; nothing of it is left, see the cause")
+
+
+@final
+class NameTaken(ActorsError):
+    """Raised by spawn when a sibling that has not ended yet has the same name."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"an actor at {path} exists; wait for its end, or choose another name")
+
+
+@final
+class NotAChild(ActorsError):
+    """Raised when an actor tries to stop an actor that it did not spawn."""
+
+    def __init__(self, path: str, other: str) -> None:
+        self.path = path
+        self.other = other
+        super().__init__(f"{other} is not a child of {path}; tell it a message on which it stops itself")
+
+
+@final
+class StrayCancellation(ActorsError):
+    """Raised into supervision when a handler let out a CancelledError although nobody cancelled the actor."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"a handler of {path} awaited something that was cancelled; catch CancelledError around that await")
+
+
+@final
+class SystemClosed(ActorsError):
+    """Raised by spawn before the system's `async with` block is entered, or once it is being left."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"actor system {name!r} is not open; spawn inside its `async with` block")
+
+
+class ActorFailed(ExceptionGroup[Exception]):
+    """Say which actor ended by which error; groups nest as the actors do, so `except* ValueError` finds the root cause.
+
+    Raised to the caller of a system's block (inside one ExceptionGroup), and into a watcher that left a Terminated with a cause unhandled.
+    """
+
+    path: str
+
+    def __new__(cls, path: str, causes: Sequence[Exception]) -> Self:
+        group = super().__new__(cls, f"actor {path} failed", causes)
+        group.path = path
+        return group
+
+    def derive(self, excs: Sequence[Exception], /) -> ActorFailed:  # type: ignore[override]  # the base is generic over what it may hold
+        """Return the same actor's group with other exceptions, so that `except*` and `split` keep the path."""
+        return ActorFailed(self.path, excs)

@@ -1,0 +1,117 @@
+"""What follows a failure: supervision decides, and a restart is carried out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from actors._ask import fail_replies
+from actors._ending import farewell
+from actors._events import Failed, Restarted
+from actors._lifecycle import State, move
+from actors._message import Started
+from actors._supervision import Restart, RestartBudget, Resume, Stop
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from actors._cell import Cell
+    from actors._supervision import Decision
+
+
+async def failed(cell: Cell, message: Any, error: Exception) -> bool:
+    """Deal with a failure at `message`, which is lost; its ask fails with the error. Return whether the actor goes on."""
+    decision, error = _decide(cell, error)
+    fail_replies(message, error)
+    _publish(cell, message, error, decision)
+    if isinstance(decision, Resume):
+        return True
+    if isinstance(decision, Restart):
+        return await _restart(cell, decision, error)
+    return _give_up(cell, error)
+
+
+def _decide(cell: Cell, error: Exception) -> tuple[Decision, Exception]:
+    try:
+        return cell.spec.supervise(error), error
+    except Exception as worse:
+        # A supervisor that cannot decide has decided: nothing is known about the actor's state any more.
+        worse.add_note(f"raised by supervise of {cell.path} while deciding about the error above")
+        return Stop(), worse
+
+
+def _publish(cell: Cell, message: Any, error: Exception, decision: Decision) -> None:
+    name: Literal["stop", "resume", "restart"] = "restart" if isinstance(decision, Restart) else "resume" if isinstance(decision, Resume) else "stop"
+    number = cell.incarnation.number if cell.incarnation is not None else 0
+    cell.kernel.publish(Failed(cell.path, error, number, message, name))
+
+
+def _give_up(cell: Cell, error: Exception) -> bool:
+    cell.cause = error
+    cell.reason = "failure"
+    return False
+
+
+async def _restart(cell: Cell, restart: Restart, error: Exception) -> bool:
+    """Replace the incarnation, as often as starting fails and the budget allows."""
+    if cell.budget is None:
+        cell.budget = RestartBudget()
+    number = cell.incarnation.number if cell.incarnation is not None else 0
+    started = True
+    while True:
+        delay = cell.budget.spend(restart, cell.kernel.clock.time(), cell.kernel.random)
+        if delay is None:
+            return _give_up(cell, error)
+        cell.state = move(cell.state, State.RESTARTING, cell.path)
+        await _put_away(cell, restart, started=started)
+        started = False
+        if not await _back_off(cell, delay):
+            return False
+        cell.state = move(cell.state, State.STARTING, cell.path)
+        number += 1
+        cell.restarts += 1
+        try:
+            life = cell.create(number)
+            await life.hear(Started(number))
+        except (Exception, asyncio.CancelledError) as again:
+            decision, error = _decide(cell, cell.own(again))
+            _publish(cell, None, error, decision)
+            if not isinstance(decision, Restart):
+                # There is nothing that could be resumed.
+                return _give_up(cell, error)
+            restart = decision
+            continue
+        cell.state = move(cell.state, State.RUNNING, cell.path)
+        cell.kernel.publish(Restarted(cell.path, number, delay))
+        return True
+
+
+async def _put_away(cell: Cell, restart: Restart, *, started: bool) -> None:
+    """End the old incarnation and what is its own; what it had stashed is a message like any other again."""
+    life = cell.incarnation
+    if life is None:
+        return
+    life.retire(cell)
+    if not restart.keep_children:
+        await cell.children.stop_all()
+        cell.inbox.forget_notices()
+    if started:
+        await farewell(cell, "restart")
+    cell.incarnation = None
+    if cell.stash:
+        cell.inbox.put_back(cell.stash)
+        cell.stash = None
+
+
+async def _back_off(cell: Cell, delay: float) -> bool:
+    """Wait; return False when a stop was asked for meanwhile."""
+    if delay > 0 and not cell.stop_asked:
+        kernel = cell.kernel
+        cell.interrupt = waiter = kernel.loop.create_future()
+        timer = kernel.clock.call_later(delay, kernel.dispatch.resume, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            cell.interrupt = None
+    return not cell.stop_asked

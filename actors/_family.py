@@ -1,0 +1,96 @@
+"""Who started whom. The tree of actors is data; their tasks all live in one flat group."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from actors._errors import ActorStopped, NameTaken, StartFailed
+from actors._events import Failed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actors._cell import Cell
+    from actors._kernel import Kernel
+    from actors._ref import Ref
+    from actors._spec import Spec
+
+M = TypeVar("M")
+
+
+class Parent(Protocol):
+    """An actor or the system, seen by a child."""
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        ...
+
+    def child_ended(self, child: Cell, cause: Exception | None, /) -> None:
+        """Take notice that a child has ended, by itself or by failure."""
+        ...
+
+
+class Family:
+    """The living children of one parent, in the order in which they were started."""
+
+    __slots__ = ("_cell", "_members", "_parent")
+
+    def __init__(self, parent: Parent, cell: type[Cell]) -> None:
+        self._parent = parent
+        # Handed in, since a cell has a family itself: imports go one way.
+        self._cell = cell
+        self._members: dict[str, Cell] = {}
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(tuple(self._members.values()))
+
+    async def spawn(self, kernel: Kernel, spec: Spec[M], name: str) -> Ref[M]:
+        """Start a child, and wait until it has handled Started; when that fails, nothing is left of it."""
+        cell = self.begin(kernel, spec, name)
+        try:
+            await cell.started()
+        except Exception as error:
+            if isinstance(error, ActorStopped):
+                raise
+            raise StartFailed(cell.path) from error
+        return cell.ref
+
+    def begin(self, kernel: Kernel, spec: Spec[Any], name: str) -> Cell:
+        """Make a child and its task; raise StartFailed when the factory raised, NameTaken, or ValueError when it is no name."""
+        if not name or "/" in name:
+            raise ValueError(f"an actor's name must be a non-empty string without '/', is {name!r}")
+        if name in self._members:
+            raise NameTaken(f"{self._parent.path}/{name}")
+        cell = self._cell(kernel, spec, self._parent, name)
+        try:
+            life = cell.create(0)
+        except Exception as error:
+            kernel.publish(Failed(cell.path, error, 0, None, "start"))
+            raise StartFailed(cell.path) from error
+        self._members[name] = cell
+        cell.launch(life)
+        return cell
+
+    def remove(self, child: Cell) -> None:
+        """Let a child go."""
+        del self._members[child.name]
+
+    async def stop_all(self) -> None:
+        """Stop the children one after the other, the youngest first; each has its own deadline.
+
+        Cancelling makes it hard: all are killed at once, their end is still awaited, then CancelledError goes on.
+        """
+        interrupted = False
+        while self._members:
+            youngest = next(reversed(self._members.values()))
+            youngest.request_stop("shutdown")
+            try:
+                await youngest.ended()
+            except asyncio.CancelledError:
+                interrupted = True
+                for child in self:
+                    child.kill()
+        if interrupted:
+            raise asyncio.CancelledError

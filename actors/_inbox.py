@@ -1,0 +1,291 @@
+"""The mailbox itself: three lanes and one waiter."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from actors._ask import fail_replies
+from actors._control import Due, StopRequest
+from actors._errors import ActorStopped, MailboxFull, SelfDeadlock
+from actors._events import DeadLetter
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable
+
+    from actors._ask import PendingAsk
+    from actors._kernel import Kernel
+    from actors._mailbox import Mailbox
+
+Refusal: TypeAlias = Literal["stopped", "full"]
+
+
+class Owner(Protocol):
+    """What a mailbox knows of its actor."""
+
+    path: str
+
+    def is_current(self) -> bool:
+        """Whether the running task is the actor's own."""
+        ...
+
+    def pressed(self, high: bool, /) -> None:
+        """Tell the watchers that a watermark was crossed."""
+        ...
+
+    def doing(self) -> str:
+        """Say in words what the actor is at, for errors."""
+        ...
+
+
+class Inbox:
+    """Queue messages for one consumer, from any thread.
+
+    Telling is an append to a deque, which is atomic, and a wake-up if the consumer sleeps. All that is rare (a full or closed mailbox, urgent
+    types, watermarks) is behind one comparison: `room` is the depth below which an append is all there is to do.
+    """
+
+    __slots__ = (
+        "_asks",
+        "_high",
+        "_low",
+        "_pressed",
+        "_putters",
+        "ahead",
+        "closed",
+        "kernel",
+        "owner",
+        "refused",
+        "room",
+        "settings",
+        "strained",
+        "system",
+        "urgent",
+        "user",
+        "waiter",
+    )
+
+    def __init__(self, kernel: Kernel, settings: Mailbox, owner: Owner) -> None:
+        self.kernel: Kernel = kernel
+        self.settings: Mailbox = settings
+        self.owner: Owner = owner
+        self.user: deque[Any] = deque()
+        # Lanes that most actors never use are made on first use: an empty deque takes 600 bytes.
+        self.urgent: deque[Any] | None = None
+        self.system: deque[Any] | None = None
+        self.ahead: bool = False
+        self.waiter: asyncio.Future[None] | None = None
+        self.closed: bool = False
+        self.refused: int = 0
+        self._asks: set[PendingAsk[Any]] | None = None
+        self._putters: deque[_Place] | None = None
+        self._low, self._high = settings.watermarks or (0, settings.capacity + 1)
+        self._pressed: bool = False
+        self.strained: bool = False
+        self.room: int = 0
+        self._measure()
+
+    # --- the sender's side ---------------------------------------------------------------------------------------------------
+
+    def tell(self, message: object) -> None:
+        """Queue `message`, or follow the overflow policy."""
+        refusal = self.admit(message)
+        if refusal is not None:
+            self.refuse(message, refusal)
+
+    def admit(self, message: object) -> Refusal | None:
+        """Queue `message` and return None, or say why not."""
+        if self.closed:
+            return "stopped"
+        if self.settings.urgent and isinstance(message, self.settings.urgent):
+            self.overtake(message)
+            return None
+        user = self.user
+        if len(user) >= self.settings.capacity:
+            if self.settings.overflow != "drop_oldest":
+                return "full"
+            self._drop(user.popleft(), "dropped", MailboxFull(self.owner.path, self.settings.capacity))
+        user.append(message)
+        if len(user) >= self._high and not self._pressed:
+            self._press(high=True)
+        self.wake()
+        return None
+
+    def overtake(self, entry: object) -> None:
+        """Queue in the urgent lane, whatever its depth."""
+        if self.urgent is None:
+            self.urgent = deque()
+        self.urgent.append(entry)
+        self.ahead = True
+        self.wake()
+
+    def signal(self, entry: object) -> None:
+        """Queue in the system lane, whatever its depth and even when closed: the framework knows what it sends."""
+        if self.system is None:
+            self.system = deque()
+        self.system.append(entry)
+        self.ahead = True
+        self.wake()
+
+    def refuse(self, message: object, refusal: Refusal) -> None:
+        """Follow the policy for a message that was not admitted."""
+        if refusal == "stopped":
+            self._drop(message, refusal, ActorStopped(self.owner.path))
+            return
+        full = MailboxFull(self.owner.path, self.settings.capacity)
+        self._drop(message, refusal, full)
+        if self.settings.overflow == "fail_system":
+            self.kernel.doorbell.ring(partial(self.kernel.escalate, full))
+
+    def offer(self, message: object) -> bool:
+        """Queue `message` if that is possible, and say whether it was."""
+        if self.admit(message) is None:
+            return True
+        self.refused += 1
+        return False
+
+    async def put(self, message: object) -> None:
+        """Queue `message`, waiting for room; whoever waits longest is served first."""
+        if self.closed:
+            raise ActorStopped(self.owner.path)
+        if len(self.user) < self.settings.capacity or (self.settings.urgent and isinstance(message, self.settings.urgent)):
+            self.admit(message)
+            return
+        if self.owner.is_current():
+            raise SelfDeadlock(self.owner.path, "put to its own full mailbox")
+        if self._putters is None:
+            self._putters = deque()
+        place = _Place(message, self.kernel.loop.create_future())
+        self._putters.append(place)
+        self.strained = True
+        await place.waiter
+        if not place.taken:
+            raise ActorStopped(self.owner.path)
+
+    def wake(self) -> None:
+        """Let the consumer go on if it sleeps."""
+        waiter = self.waiter
+        if waiter is None:
+            return
+        if get_ident() != self.kernel.thread:
+            self.kernel.doorbell.ring(self.wake)
+            return
+        self.waiter = None
+        self.kernel.dispatch.resume(waiter)
+
+    # --- the consumer's side -------------------------------------------------------------------------------------------------
+
+    def park(self) -> asyncio.Future[None] | None:
+        """Return what to wait for, or None when there is something to do."""
+        self.waiter = waiter = self.kernel.loop.create_future()
+        # Only now that senders see the waiter is it safe to look: another thread may have told between the last look and here.
+        if self.user or self.ahead:
+            self.waiter = None
+            return None
+        return waiter
+
+    def next_ahead(self) -> Any | None:
+        """Take what comes before the user lane: system first, then urgent; None when there is nothing."""
+        self.ahead = False
+        entry = self.system.popleft() if self.system else self.urgent.popleft() if self.urgent else None
+        if self.system or self.urgent:
+            self.ahead = True
+        return entry
+
+    def next_system(self) -> Any | None:
+        """Take the next entry of the system lane only."""
+        return self.system.popleft() if self.system else None
+
+    def relieve(self) -> None:
+        """Give room that has become free to those who wait in `put`, and tell watchers that pressure is gone."""
+        putters = self._putters
+        if putters:
+            free = self.settings.capacity - len(self.user)
+            while putters and free > 0:
+                place = putters.popleft()
+                if not place.waiter.done():
+                    # The message moves here, not when the sender goes on: nobody can step in between, and nobody waits twice.
+                    self.user.append(place.message)
+                    place.taken = True
+                    free -= 1
+                    self.kernel.dispatch.resume(place.waiter)
+        if self._pressed and len(self.user) <= self._low:
+            self._press(high=False)
+        self.strained = self._pressed or bool(putters)
+
+    def put_back(self, messages: Iterable[Any]) -> None:
+        """Put messages at the head of the user lane, in their order, whatever its depth."""
+        self.user.extendleft(reversed(tuple(messages)))
+
+    def forget_notices(self) -> None:
+        """Drop what is queued about actors that are no longer this one's business; keep a request to stop."""
+        if self.system:
+            self.system = deque(entry for entry in self.system if isinstance(entry, StopRequest))
+
+    def close(self) -> None:
+        """Refuse all that comes from now on."""
+        self.closed = True
+        self._measure()
+
+    def clear(self) -> None:
+        """Hand all that is queued to the dead letters, and let those who wait in `put` know."""
+        gone = ActorStopped(self.owner.path)
+        for lane in (self.urgent, self.user):
+            while lane:
+                entry = lane.popleft()
+                if not isinstance(entry, Due):
+                    self._drop(entry, "stopped", gone)
+        for place in self._putters or ():
+            self.kernel.dispatch.resume(place.waiter)
+        self._putters = self.system = None
+        for ask in tuple(self._asks or ()):
+            ask.settle(None, gone)
+
+    def depth(self) -> int:
+        """Count what is queued, in all lanes."""
+        return len(self.user) + len(self.urgent or ()) + len(self.system or ())
+
+    @property
+    def asks(self) -> set[PendingAsk[Any]]:
+        """The open asks of this actor: they fail when it ends, wherever their replies are by then."""
+        if self._asks is None:
+            self._asks = set()
+        return self._asks
+
+    # --- common --------------------------------------------------------------------------------------------------------------
+
+    def _drop(self, message: object, reason: Literal["stopped", "full", "dropped"], error: Exception) -> None:
+        self.refused += 1
+        fail_replies(message, error)
+        self.kernel.publish(DeadLetter(self.owner.path, message, reason))
+
+    def _press(self, *, high: bool) -> None:
+        self._pressed = self.strained = high
+        self._measure()
+        if get_ident() == self.kernel.thread:
+            self.owner.pressed(high)
+        else:
+            self.kernel.doorbell.ring(partial(self.owner.pressed, high))
+
+    def _measure(self) -> None:
+        if self.closed or self.settings.urgent:
+            self.room = 0
+        elif self._pressed:
+            self.room = self.settings.capacity
+        else:
+            # One below the high watermark: the message that reaches it must come through `admit`.
+            self.room = min(self.settings.capacity, self._high - 1)
+
+
+class _Place:
+    """A message that waits for room, and who waits with it."""
+
+    __slots__ = ("message", "taken", "waiter")
+
+    def __init__(self, message: object, waiter: asyncio.Future[None]) -> None:
+        self.message: object = message
+        self.waiter: asyncio.Future[None] = waiter
+        self.taken: bool = False

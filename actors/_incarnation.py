@@ -1,0 +1,67 @@
+"""One life of an actor: the user's object, and all that must end with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actors._actor import HANDLED, Actor
+from actors._errors import ActorFailed
+from actors._message import Terminated
+from actors._pipes import Pipes
+from actors._timers import Timers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors._cell import Cell
+    from actors._inbox import Inbox
+    from actors._message import Signal
+
+
+class Incarnation:
+    """Number 0 is the first; each restart makes the next. Timers, pipes and watches of an old one come to nothing."""
+
+    __slots__ = ("_inbox", "_pipes", "_timers", "actor", "hears", "number", "receive", "watching")
+
+    def __init__(self, number: int, actor: Actor[Any], inbox: Inbox) -> None:
+        self.number: int = number
+        self.actor: Actor[Any] = actor
+        self.receive: Callable[[Any], Any] = actor.receive
+        # Most actors hear no signals, and need not be waited for until they have started.
+        self.hears: bool = getattr(actor.signal, "__func__", None) is not Actor.signal
+        self.watching: set[Cell] | None = None
+        self._inbox = inbox
+        self._timers: Timers[Any] | None = None
+        self._pipes: Pipes | None = None
+
+    @property
+    def timers(self) -> Timers[Any]:
+        """Its timers, made on first use."""
+        if self._timers is None:
+            self._timers = Timers(self._inbox)
+        return self._timers
+
+    @property
+    def pipes(self) -> Pipes:
+        """Its pipes, made on first use."""
+        if self._pipes is None:
+            self._pipes = Pipes(self._inbox)
+        return self._pipes
+
+    async def hear(self, signal: Signal) -> None:
+        """Have the actor handle `signal`; a cause of death that it leaves unhandled is raised here as its own failure."""
+        answer: Any = self.actor.signal(signal) if self.hears else None
+        if answer is not None and answer is not HANDLED:
+            answer = await answer
+        if answer is not HANDLED and isinstance(signal, Terminated) and signal.cause is not None:
+            raise ActorFailed(signal.ref.path, [signal.cause])
+
+    def retire(self, watcher: Cell) -> None:
+        """End its timers, pipes and watches."""
+        if self._timers is not None:
+            self._timers.cancel_all()
+        if self._pipes is not None:
+            self._pipes.close()
+        for watched in self.watching or ():
+            watched.watchers.pop(watcher, None)
+        self.watching = None

@@ -1,0 +1,65 @@
+"""What a system writes to the log `actors` by itself."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from actors._events import Abandoned, DeadLetter, Failed, Restarted, Stalled
+
+if TYPE_CHECKING:
+    from actors._clock import Clock
+    from actors._events import EventStream
+
+_log = logging.getLogger("actors")
+_FIRST: Final = 10
+_MUTE: Final = 300.0
+
+
+class EventLog:
+    """Log failures and losses. Messages are named by type only: their content may be secret.
+
+    Of dead letters the first 10 are logged, then for 300 s none, and their number at the next one: a loop over a dead ref must not fill the disk.
+    """
+
+    def __init__(self, events: EventStream, clock: Clock) -> None:
+        self._clock = clock
+        self._logged = 0
+        self._muted = 0
+        self._since = 0.0
+        events.subscribe(Failed, self._failed)
+        events.subscribe(Restarted, self._restarted)
+        events.subscribe(DeadLetter, self._dead_letter)
+        events.subscribe(Stalled, self._stalled)
+        events.subscribe(Abandoned, self._abandoned)
+
+    def _failed(self, event: Failed) -> None:
+        what = "" if event.message is None else f" at {_name(event.message)}"
+        _log.error("actor %s failed%s, decision: %s", event.path, what, event.decision, exc_info=event.error)
+
+    def _restarted(self, event: Restarted) -> None:
+        _log.warning("actor %s runs again as incarnation %d, after %.3f s", event.path, event.incarnation, event.delay)
+
+    def _dead_letter(self, event: DeadLetter) -> None:
+        now = self._clock.time()
+        if self._logged >= _FIRST and now - self._since < _MUTE:
+            self._muted += 1
+            return
+        if self._logged >= _FIRST:
+            _log.warning("%d more dead letters in the last %.0f s", self._muted, now - self._since)
+            self._logged = self._muted = 0
+        if self._logged == 0:
+            self._since = now
+        self._logged += 1
+        _log.warning("dead letter: %s to %s (%s)", _name(event.message), event.path, event.reason, exc_info=event.error)
+
+    def _stalled(self, event: Stalled) -> None:
+        who = f"actor {event.path} at {_name(event.message)}" if event.path else "no actor's code"
+        _log.warning("the event loop stood still for %.3f s in %s\n%s", event.seconds, who, event.stack)
+
+    def _abandoned(self, event: Abandoned) -> None:
+        _log.warning("blocking job %s outlived actor %s; its thread goes on, its result will be dropped", event.job, event.path)
+
+
+def _name(message: object) -> str:
+    return type(message).__qualname__

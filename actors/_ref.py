@@ -1,0 +1,122 @@
+"""The address of an actor: all that others ever hold of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, final
+
+from actors._ask import Ask, PendingAsk, PendingReply, fail_replies
+from actors._events import DeadLetter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors._cell import Cell
+    from actors._inbox import Inbox
+    from actors._message import Reply
+
+M_contra = TypeVar("M_contra", contravariant=True)
+T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
+
+
+class Ref(Generic[M_contra]):
+    """Send messages of type `M_contra` to one actor, alive or not; survives its restarts.
+
+    Made by `spawn` only. Messages of one sender to one actor arrive in the order in which they were told. A ref for more kinds of
+    messages serves as a ref for fewer (`Ref[A | B]` is a `Ref[A]`). Refs to the same actor are equal, adapted ones too.
+    """
+
+    __slots__ = ("_inbox",)
+
+    def __init__(self, inbox: Inbox, /) -> None:
+        self._inbox = inbox
+
+    @property
+    def path(self) -> str:
+        """Where the actor is: /system/parent/name."""
+        return self._inbox.owner.path
+
+    def tell(self, message: M_contra, /) -> None:
+        """Send `message` and go on. Never blocks, never raises, may be called from any thread.
+
+        A full mailbox follows its overflow policy; a stopped actor's messages become dead letters. Either way an ask in it fails at once.
+        """
+        inbox = self._inbox
+        user = inbox.user
+        if len(user) < inbox.room:
+            user.append(message)
+            if inbox.waiter is not None:
+                inbox.wake()
+        else:
+            inbox.tell(message)
+
+    def offer(self, message: M_contra, /) -> bool:
+        """Send `message` if there is room; return False when the mailbox is full or the actor has stopped. From any thread."""
+        return self._inbox.offer(message)
+
+    async def put(self, message: M_contra, /) -> None:
+        """Send `message`, waiting for room: this is backpressure. First come, first served.
+
+        Cancelling while it waits leaves nothing behind. Raises ActorStopped, and SelfDeadlock when an actor would wait for itself. Never put
+        against the flow: of two actors that put to each other, both can wait for ever.
+        """
+        await self._inbox.put(message)
+
+    def ask(self, request: Callable[Concatenate[Reply[R], P], M_contra], /, *args: P.args, **kwargs: P.kwargs) -> Ask[R]:
+        """Send `request(reply, *args, **kwargs)` now, and return what to await for the answer.
+
+        `request` is usually a message class whose first field is its `Reply[R]`. Call from the event loop's thread.
+        """
+        pending: PendingAsk[R] = PendingAsk(self._inbox)
+        self.tell(request(PendingReply(pending), *args, **kwargs))
+        return pending
+
+    def narrow(self, adapt: Callable[[T], M_contra], /) -> Ref[T]:
+        """Return a ref that takes `T` and sends `adapt(message)`; `adapt` runs at the sender and must be quick.
+
+        When it raises, `tell` makes the message a dead letter, `put` raises.
+        """
+        return _Adapted(self, adapt)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ref) and other._inbox is self._inbox
+
+    def __hash__(self) -> int:
+        return hash(id(self._inbox))
+
+    def __repr__(self) -> str:
+        return f"<Ref {self.path}>"
+
+
+def cell_of(ref: Ref[Any]) -> Cell:
+    """Return the framework's side of the actor behind `ref`."""
+    return ref._inbox.owner  # type: ignore[return-value]  # noqa: SLF001 - an inbox knows little of its owner, which is a cell
+
+
+@final
+class _Adapted(Ref[T]):
+    __slots__ = ("_adapt", "_to")
+
+    def __init__(self, to: Ref[Any], adapt: Callable[[T], Any]) -> None:
+        super().__init__(to._inbox)  # noqa: SLF001 - of the same class
+        self._to = to
+        self._adapt = adapt
+
+    def tell(self, message: T, /) -> None:
+        self._try(message, self._to.tell)
+
+    def offer(self, message: T, /) -> bool:
+        return self._try(message, self._to.offer) is True
+
+    async def put(self, message: T, /) -> None:
+        await self._to.put(self._adapt(message))
+
+    def _try(self, message: T, send: Callable[[Any], bool | None]) -> bool | None:
+        try:
+            adapted = self._adapt(message)
+        except Exception as error:
+            fail_replies(message, error)
+            self._inbox.kernel.publish(DeadLetter(self.path, message, "adapter", error))
+            return False
+        return send(adapted)

@@ -1,0 +1,48 @@
+"""How to make an actor, and how to keep it."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, final
+
+from actors._mailbox import Mailbox
+from actors._supervision import Supervise, stop_always
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors._actor import Actor
+
+M = TypeVar("M")
+_MAILBOX = Mailbox()
+
+
+@final
+class Spec(Generic[M]):
+    """Describe an actor: `factory` makes it, at first and after each restart; the rest has good defaults.
+
+    `supervise` decides what an exception of the actor leads to. `executor` runs its blocking jobs: "shared" is the system's pool, "own" one thread
+    that is the actor's alone (jobs of one actor that share a handle which must stay in one thread), or bring your own, which you also
+    shut down. `stop_within` seconds after a stop was asked for, the current message is cancelled; the Stopping signal has as long again.
+    """
+
+    __slots__ = ("executor", "factory", "mailbox", "stop_within", "supervise")
+
+    def __init__(
+        self,
+        factory: Callable[[], Actor[M]],
+        *,
+        supervise: Supervise = stop_always,
+        mailbox: Mailbox = _MAILBOX,
+        executor: Executor | Literal["shared", "own"] = "shared",
+        stop_within: float = 5.0,
+    ) -> None:
+        if stop_within < 0:
+            raise ValueError(f"stop_within must not be negative, is {stop_within}")
+        if not (isinstance(executor, Executor) or executor in {"shared", "own"}):
+            raise ValueError(f"executor must be 'shared', 'own' or an Executor, is {executor!r}")
+        self.factory: Callable[[], Actor[M]] = factory
+        self.supervise: Supervise = supervise
+        self.mailbox: Mailbox = mailbox
+        self.executor: Executor | Literal["shared", "own"] = executor
+        self.stop_within: float = stop_within

@@ -1,0 +1,62 @@
+"""Find out who holds the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import traceback
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from actors._events import Stalled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors._cell import Cell
+    from actors._kernel import Kernel
+
+
+class StallDetector:
+    """Ask the loop for a sign of life, again and again, from a thread of its own; when none comes in time, look who runs.
+
+    This sees what a measurement after the fact cannot: a handler that never comes back, the line it is at, and which of several it is. It costs one
+    wake-up of the loop per period, and nothing per message.
+    """
+
+    def __init__(self, kernel: Kernel, cells: Callable[[], list[Cell]], seconds: float) -> None:
+        self._kernel = kernel
+        self._cells = cells
+        self._seconds = seconds
+        self._alive = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="actors-stall-detector", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed.set()
+        self._alive.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._seconds):
+            self._alive.clear()
+            if self._closed.is_set():
+                return
+            began = perf_counter()
+            self._kernel.doorbell.ring(self._alive.set)
+            if not self._alive.wait(self._seconds):
+                path, message, stack = self._look()
+                self._alive.wait()
+                self._kernel.publish(Stalled(path, message, perf_counter() - began, stack))
+
+    def _look(self) -> tuple[str, object, str]:
+        frame = sys._current_frames().get(self._kernel.thread)  # noqa: SLF001 - the only way to see another thread's stack
+        stack = "" if frame is None else "".join(traceback.format_stack(frame))
+        task = asyncio.current_task(self._kernel.loop)
+        for cell in self._cells():
+            if cell.task is task and task is not None:
+                return cell.path, cell.current, stack
+        return "", None, stack

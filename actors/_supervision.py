@@ -1,0 +1,71 @@
+"""What happens to an actor that failed: one total function decides, a budget bounds it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """End the actor; its watchers and its parent get Terminated with the error. This is the default."""
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """Keep the actor and its state, drop the message."""
+
+
+class Restart(msgspec.Struct, frozen=True, kw_only=True):
+    """Replace the actor by a new one from its factory; ref and mailbox stay, the failed message is dropped.
+
+    At most `limit` restarts within a sliding window of `within` seconds, counted per child; one more failure ends it with that error. The
+    n-th restart in the window waits min(backoff[0]·2ⁿ⁻¹, backoff[1]) seconds, stretched by up to `jitter` of itself at random, so that
+    a fleet does not come back in step. Children are stopped first unless `keep_children`.
+    """
+
+    limit: int = 3
+    within: float = 60.0
+    backoff: tuple[float, float] = (0.1, 10.0)
+    jitter: float = 0.2
+    keep_children: bool = False
+
+    def __post_init__(self) -> None:
+        first, longest = self.backoff
+        if self.limit < 0 or self.within <= 0 or self.jitter < 0 or not 0 <= first <= longest:
+            raise ValueError(f"{self!r}: limit and jitter must not be negative, within must be positive, backoff must be (first, longest) seconds")
+
+
+Decision: TypeAlias = Stop | Resume | Restart
+Supervise: TypeAlias = Callable[[Exception], Decision]
+
+
+def stop_always(_error: Exception, /) -> Decision:
+    """Decide Stop whatever the error is."""
+    return Stop()
+
+
+class RestartBudget:
+    """Count one actor's restarts in the sliding window of the `Restart` in force."""
+
+    __slots__ = ("_times",)
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque()
+
+    def spend(self, restart: Restart, now: float, random: Random) -> float | None:
+        """Return the seconds to wait before the restart, or None when the budget is spent."""
+        times = self._times
+        while times and times[0] <= now - restart.within:
+            times.popleft()
+        if len(times) >= restart.limit:
+            return None
+        first, longest = restart.backoff
+        # The exponent is bounded so that a generous limit cannot overflow a float.
+        delay = min(first * 2.0 ** min(len(times), 60), longest)
+        times.append(now)
+        return delay * (1.0 + restart.jitter * random.random())

@@ -1,0 +1,205 @@
+"""A system of actors, for as long as a block lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from actors._cell import Cell
+from actors._dispatch import LoopDispatch
+from actors._errors import ActorFailed, SelfDeadlock, SystemClosed
+from actors._events import Abandoned, EventStream
+from actors._family import Family
+from actors._host import Host
+from actors._kernel import Kernel
+from actors._logging import EventLog
+from actors._message import Terminated
+from actors._ref import cell_of
+from actors._stall import StallDetector
+from actors._threads import ThreadLane
+from actors._tree import ActorInfo, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+    from types import TracebackType
+
+    from actors._ref import Ref
+    from actors._spec import Spec
+
+M = TypeVar("M")
+E = TypeVar("E")
+
+
+class System:
+    """Own actors for as long as an `async with` block lasts.
+
+    `name` begins every path. `executor` runs the blocking jobs of actors that have no thread of their own (default: daemon threads of the
+    system's own, made on demand). `ask_timeout` is in seconds. `stall_after` seconds of a standing loop make a `Stalled` event; None ends the watch.
+
+    Leaving the block stops all actors, in reverse start order, children before parents, each within its own deadline. Cancelling meanwhile
+    makes it hard. When a top-level actor fails for good, the block's body is cancelled, and an ExceptionGroup of `ActorFailed` raised from the block
+    (with the body's own error in it, if it had one). Nothing is left afterwards: no task, no timer, no thread but those of abandoned jobs.
+    """
+
+    def __init__(self, name: str, *, executor: Executor | None = None, ask_timeout: float = 5.0, stall_after: float | None = 0.05) -> None:
+        if not name or "/" in name:
+            raise ValueError(f"a system's name must be a non-empty string without '/', is {name!r}")
+        if ask_timeout <= 0 or (stall_after is not None and stall_after <= 0):
+            raise ValueError(f"ask_timeout ({ask_timeout}) and stall_after ({stall_after}) are seconds and must be positive")
+        self.path: str = f"/{name}"
+        self._name = name
+        self._ask_timeout = ask_timeout
+        self._stall_after = stall_after
+        self._executor = executor
+        self._pool: ThreadLane | None = None
+        self._events = EventStream()
+        self._family = Family(self, Cell)
+        self._failures: list[Exception] = []
+        self._abandoned = False
+        self._kernel: Kernel | None = None
+        self._host: Host | None = None
+        self._tasks = asyncio.TaskGroup()
+        self._stall: StallDetector | None = None
+
+    # --- the block ------------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        if self._host is not None:
+            raise RuntimeError(f"actor system {self._name!r} has been entered already; make a new one")
+        await self._tasks.__aenter__()
+        self._host = Host()
+        self._kernel = self._make_kernel()
+        self._events.subscribe(Abandoned, self._note_abandoned)
+        EventLog(self._events, self._kernel.clock)
+        if self._stall_after is not None:
+            self._stall = StallDetector(self._kernel, self._cells, self._stall_after)
+        return self
+
+    def _make_kernel(self) -> Kernel:
+        return Kernel(
+            tasks=self._tasks,
+            clock=asyncio.get_running_loop(),
+            dispatch=LoopDispatch(),
+            events=self._events,
+            random=random.Random(),  # noqa: S311 - jitter, not a secret
+            ask_timeout=self._ask_timeout,
+            executor=self._shared_executor,
+            escalate=self._escalate,
+        )
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        host, kernel = self._opened()
+        own = host.leave(error)
+        interrupted = isinstance(error, asyncio.CancelledError) and not own
+        try:
+            await self._family.stop_all()
+        except asyncio.CancelledError:
+            interrupted = True
+        finally:
+            await self._tasks.__aexit__(None, None, None)
+            self._release(kernel)
+        if interrupted:
+            # What failed has been logged; whoever cancels must see that it worked.
+            raise asyncio.CancelledError
+        failures = [*self._failures]
+        if failures:
+            if isinstance(error, Exception) and not own:
+                failures.append(error)
+            raise ExceptionGroup(f"actor system {self._name!r} failed", failures)
+        # Nothing failed: an error of the body goes on by itself.
+
+    def _release(self, kernel: Kernel) -> None:
+        kernel.deadlines.close()
+        kernel.doorbell.answer()
+        if self._stall is not None:
+            self._stall.close()
+        if self._pool is not None:
+            self._pool.shutdown(wait=not self._abandoned, cancel_futures=True)
+
+    # --- for users ------------------------------------------------------------------------------------------------------------
+
+    async def spawn(self, spec: Spec[M], name: str, /) -> Ref[M]:
+        """Start a top-level actor and return its ref once it has handled Started.
+
+        Raises StartFailed when the factory or Started raised (nothing is left of it), NameTaken, ValueError for a name that is empty or has a slash,
+        SystemClosed outside the block. Cancelling kills the half-started actor.
+        """
+        host, kernel = self._opened()
+        if host.leaving:
+            raise SystemClosed(self._name)
+        return await self._family.spawn(kernel, spec, name)
+
+    async def stop(self, ref: Ref[Any], /) -> None:
+        """Stop an actor softly (after its current message; within its `stop_within`) and wait for its end."""
+        cell = cell_of(ref)
+        if cell.is_current():
+            raise SelfDeadlock(cell.path, "System.stop")
+        cell.request_stop("stop")
+        await cell.ended()
+
+    async def kill(self, ref: Ref[Any], /) -> None:
+        """Stop an actor hard (its current message is cancelled) and wait for its end."""
+        cell = cell_of(ref)
+        if cell.is_current():
+            raise SelfDeadlock(cell.path, "System.kill")
+        cell.kill()
+        await cell.ended()
+
+    async def terminated(self, ref: Ref[Any], /) -> Terminated:
+        """Wait until an actor has ended, and tell how; does not stop it."""
+        cell = cell_of(ref)
+        if cell.is_current():
+            raise SelfDeadlock(cell.path, "System.terminated")
+        await cell.ended()
+        return Terminated(cell.ref, cell.cause or cell.start_error)
+
+    def subscribe(self, event: type[E], handler: Callable[[E], None], /) -> Callable[[], None]:
+        """Call `handler` with each DeadLetter, Failed, Restarted, Stalled or Abandoned; return what ends the subscription.
+
+        Handlers run on the loop's thread, at once: they must be quick. What one raises is logged.
+        """
+        return self._events.subscribe(event, handler)
+
+    def tree(self) -> list[ActorInfo]:
+        """Return all living actors as they are now, parents before children; sends no message, costs the actors nothing."""
+        return list(walk(self._family))
+
+    # --- for the framework ----------------------------------------------------------------------------------------------------
+
+    def child_ended(self, child: Cell, cause: Exception | None, /) -> None:
+        """Let a top-level actor go; its failure is the system's, since nobody is above."""
+        self._family.remove(child)
+        if cause is not None:
+            self._escalate(ActorFailed(child.path, [cause]))
+
+    def _escalate(self, error: Exception) -> None:
+        self._failures.append(error)
+        if self._host is not None:
+            self._host.interrupt()
+
+    def _opened(self) -> tuple[Host, Kernel]:
+        if self._host is None or self._kernel is None:
+            raise SystemClosed(self._name)
+        return self._host, self._kernel
+
+    def _cells(self) -> list[Cell]:
+        found: list[Cell] = []
+        new = list(self._family)
+        while new:
+            found += new
+            new = [child for cell in new for child in cell.children]
+        return found
+
+    def _note_abandoned(self, _event: Abandoned) -> None:
+        self._abandoned = True
+
+    def _shared_executor(self) -> Executor:
+        if self._executor is not None:
+            return self._executor
+        if self._pool is None:
+            # As many as asyncio's own default pool has.
+            self._pool = ThreadLane(self._name, min(32, (os.cpu_count() or 1) + 4))
+        return self._pool

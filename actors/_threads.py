@@ -1,0 +1,84 @@
+"""Threads for blocking jobs."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class ThreadLane(Executor):
+    """Run jobs in at most `threads` daemon threads, first come, first served.
+
+    The standard pool joins its threads when the interpreter exits, so one job that hangs keeps the process from ending; a framework that
+    promises to abandon such a job needs daemon threads. Threads are made when a job finds none idle and end with `shutdown`.
+    """
+
+    def __init__(self, name: str, threads: int) -> None:
+        self._name = name
+        self._limit = threads
+        self._threads: list[threading.Thread] = []
+        self._jobs: deque[tuple[Future[object], Callable[[], object]]] = deque()
+        self._idle = 0
+        self._closed = False
+        self._work = threading.Condition()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Queue a job; raise RuntimeError after `shutdown`."""
+        future: Future[T] = Future()
+        with self._work:
+            if self._closed:
+                raise RuntimeError(f"threads of {self._name} are shut down")
+            self._jobs.append((future, lambda: fn(*args, **kwargs)))  # type: ignore[arg-type]  # the queue holds futures of all types
+            if self._idle >= len(self._jobs):
+                self._work.notify()
+            elif len(self._threads) < self._limit:
+                thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more jobs; cancel those that wait if told so; join the threads unless told not to wait."""
+        with self._work:
+            self._closed = True
+            dropped = tuple(self._jobs) if cancel_futures else ()
+            if cancel_futures:
+                self._jobs.clear()
+            self._work.notify_all()
+        for future, _ in dropped:
+            future.cancel()
+        if wait:
+            for thread in self._threads:
+                thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._work:
+                self._idle += 1
+                while not self._jobs and not self._closed:
+                    self._work.wait()
+                self._idle -= 1
+                if not self._jobs:
+                    return
+                future, job = self._jobs.popleft()
+            if future.set_running_or_notify_cancel():
+                _settle(future, job)
+            # An idle thread must not keep the last job's result alive.
+            del future, job
+
+
+def _settle(future: Future[object], job: Callable[[], object]) -> None:
+    try:
+        result = job()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

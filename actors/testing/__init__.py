@@ -1,0 +1,10 @@
+"""Test actors in virtual time, under a schedule that a seed chooses. No test needs to sleep."""
+
+from actors.testing._clock import ManualClock, ManualTimer
+from actors.testing._inline import InlineExecutor
+from actors.testing._kit import TestKit
+from actors.testing._loop import VirtualLoop
+from actors.testing._probe import Probe
+from actors.testing._run import FailingSeed, explore, run
+
+__all__ = ["FailingSeed", "InlineExecutor", "ManualClock", "ManualTimer", "Probe", "TestKit", "VirtualLoop", "explore", "run"]

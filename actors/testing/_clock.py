@@ -1,0 +1,103 @@
+"""Time that goes only when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from typing import TYPE_CHECKING, TypeVarTuple, Unpack, final
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextvars import Context
+
+Ts = TypeVarTuple("Ts")
+
+
+@final
+class ManualTimer:
+    """A call that is due at `when`; has what asyncio expects of a timer handle."""
+
+    __slots__ = ("_call", "_cancelled", "_context", "_when")
+
+    def __init__(self, when: float, call: Callable[[], object], context: Context | None) -> None:
+        self._when = when
+        self._call: Callable[[], object] | None = call
+        self._context = context
+        self._cancelled = False
+
+    def when(self) -> float:
+        """Return the time at which the call is due."""
+        return self._when
+
+    def cancel(self) -> None:
+        """Keep the call from being made, even if it is due already."""
+        self._cancelled = True
+        self._call = None
+
+    def cancelled(self) -> bool:
+        """Return whether `cancel` was called."""
+        return self._cancelled
+
+    def _run(self) -> None:
+        if self._call is not None:
+            self._call()
+
+    def _fire(self) -> None:
+        asyncio.get_running_loop().call_soon(self._run, context=self._context)
+
+
+@final
+class ManualClock:
+    """Seconds since the test began, and all timers that are set.
+
+    Timers fire in due order, those of one instant in the order in which they were set.
+    """
+
+    def __init__(self, quiesce: Callable[[], Awaitable[None]]) -> None:
+        self._now = 0.0
+        self._timers: list[tuple[float, int, ManualTimer]] = []
+        self._set = 0
+        self._quiesce = quiesce
+
+    def time(self) -> float:
+        """Return the seconds since the test began."""
+        return self._now
+
+    def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> ManualTimer:
+        """Call `callback` when the time has advanced by `delay` seconds."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> ManualTimer:
+        """Call `callback` when the time is `when`."""
+        timer = ManualTimer(when, lambda: callback(*args), context)
+        self._set += 1
+        heapq.heappush(self._timers, (when, self._set, timer))
+        return timer
+
+    def next_due(self) -> float | None:
+        """Return when the next timer is due, or None when none is set."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
+
+    def jump(self) -> bool:
+        """Go to the next timer and make it fire in the loop's next turn; return False when none is set."""
+        due = self.next_due()
+        if due is None:
+            return False
+        timer = heapq.heappop(self._timers)[2]
+        self._now = max(self._now, due)
+        timer._fire()  # noqa: SLF001 - the clock's own
+        return True
+
+    async def advance(self, seconds: float, /) -> None:
+        """Let `seconds` go by: fire what is due, one timer after the other, and wait after each until the system is quiet."""
+        if not seconds >= 0:
+            raise ValueError(f"time does not go back: seconds must not be negative, is {seconds}")
+        target = self._now + seconds
+        await self._quiesce()
+        while (due := self.next_due()) is not None and due <= target:
+            self.jump()
+            await self._quiesce()
+        self._now = max(self._now, target)

@@ -1,0 +1,142 @@
+"""A system for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from concurrent.futures import Executor
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from actors._errors import SystemClosed
+from actors._events import DeadLetter
+from actors._kernel import Kernel
+from actors._spec import Spec
+from actors._system import System
+from actors.testing._clock import ManualClock
+from actors.testing._inline import InlineExecutor
+from actors.testing._loop import VirtualLoop
+from actors.testing._probe import Probe, Recorder
+from actors.testing._schedule import SeededDispatch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+_STILL = 20
+T = TypeVar("T")
+
+
+class TestKit(System):
+    """A system in which time is virtual and the order of actors is chosen by `seed`.
+
+    Blocking jobs run inline, or in threads with `executor="threads"` (or in one of your own). On a `VirtualLoop` all time is virtual, and
+    `quiesce` is exact; on any other loop only the framework's own timers are, and quiet means that nothing has moved for 20 turns of the loop.
+
+    The failure of a top-level actor does not cancel the test: it stands in `failures`, and is raised at the end of the block unless the test
+    takes it out, which `Probe.terminated` does. An error that leaves the block gets the seed as a note.
+    """
+
+    __test__ = False  # not a test case, whatever its name says
+
+    def __init__(
+        self, *, seed: int = 0, name: str = "test", executor: Executor | Literal["inline", "threads"] = "inline", ask_timeout: float = 5.0
+    ) -> None:
+        jobs = InlineExecutor() if executor == "inline" else executor if isinstance(executor, Executor) else None
+        super().__init__(name, executor=jobs, ask_timeout=ask_timeout, stall_after=None)
+        self.seed = seed
+        self.dead_letters: list[DeadLetter] = []
+        self._dispatch = SeededDispatch(seed)
+        self._clock: ManualClock | None = None
+        self._probes = count(1)
+        self._on_exit = contextlib.ExitStack()
+        self.subscribe(DeadLetter, self.dead_letters.append)
+
+    @property
+    def clock(self) -> ManualClock:
+        """The time of the block; on a `VirtualLoop` it is the loop's."""
+        if self._clock is None:
+            raise SystemClosed(self._name)
+        return self._clock
+
+    @property
+    def failures(self) -> list[Exception]:
+        """What top-level actors have failed by, as it would be raised; what is left in it at the end will be."""
+        return self._failures
+
+    async def quiesce(self) -> None:
+        """Wait until nothing can happen without time going by: mailboxes empty, actors waiting, no blocking job under way."""
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, VirtualLoop):
+            await loop.idle()
+        else:
+            await self._settle()
+
+    def probe(self, kind: type[T], /) -> Probe[T]:
+        """Start an actor that keeps what it is told, for the test to look at; `kind` is the type (or a base) of its messages."""
+        del kind  # it is for type checkers
+        _, kernel = self._opened()
+        recorder = Recorder()
+        cell = self._family.begin(kernel, Spec(lambda: recorder), f"probe-{next(self._probes)}")
+        return Probe(self, cell, recorder)
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        note = f"actors test kit: seed {self.seed}"
+        with self._on_exit:
+            try:
+                async with self._time_goes_by():
+                    await super().__aexit__(kind, error, traceback)
+            except Exception as raised:
+                raised.add_note(note)
+                raise
+        if error is not None:
+            error.add_note(note)
+
+    def _make_kernel(self) -> Kernel:
+        loop = asyncio.get_running_loop()
+        self._clock = clock = loop.clock if isinstance(loop, VirtualLoop) else ManualClock(self._settle)
+        self._kernel = kernel = Kernel(
+            tasks=self._tasks,
+            clock=clock,
+            dispatch=self._dispatch,
+            events=self._events,
+            random=Random(self.seed),  # noqa: S311 - to be repeatable is the point
+            ask_timeout=self._ask_timeout,
+            executor=self._shared_executor,
+            escalate=self._escalate,
+        )
+        if isinstance(loop, VirtualLoop):
+            self._on_exit.callback(loop.count_as_busy(lambda: kernel.jobs > 0))
+        return kernel
+
+    def _escalate(self, error: Exception) -> None:
+        self._failures.append(error)
+
+    async def _settle(self) -> None:
+        """Do what `quiesce` does, on a loop that cannot say whether it is idle."""
+        _, kernel = self._opened()
+        still, steps = 0, -1
+        while still < _STILL:
+            await asyncio.sleep(0)
+            moved = not self._dispatch.quiet or kernel.jobs > 0 or self._dispatch.steps != steps
+            still = 0 if moved else still + 1
+            steps = self._dispatch.steps
+
+    @contextlib.asynccontextmanager
+    async def _time_goes_by(self) -> AsyncIterator[None]:
+        """Let deadlines of a stop come, on a loop whose time does not go by itself."""
+        if isinstance(asyncio.get_running_loop(), VirtualLoop):
+            yield
+            return
+
+        async def drive() -> None:
+            while True:
+                await self._settle()
+                self.clock.jump()
+
+        driver = asyncio.create_task(drive())
+        try:
+            yield
+        finally:
+            driver.cancel()

@@ -1,0 +1,45 @@
+"""Run test code in virtual time without pytest, once or for many seeds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import msgspec
+
+from actors.testing._kit import TestKit
+from actors.testing._loop import VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from concurrent.futures import Executor
+
+T = TypeVar("T")
+
+
+class FailingSeed(msgspec.Struct, frozen=True):
+    """A schedule that breaks a test: `run(test, seed=seed)` fails again, with `error`."""
+
+    seed: int
+    error: Exception
+
+
+def run(test: Callable[[TestKit], Awaitable[T]], *, seed: int = 0, executor: Executor | Literal["inline", "threads"] = "inline") -> T:
+    """Run `test` with a `TestKit` on a new `VirtualLoop`; return what it returns, raise what it raises."""
+
+    async def main() -> T:
+        async with TestKit(seed=seed, executor=executor) as kit:
+            return await test(kit)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main())
+
+
+def explore(test: Callable[[TestKit], Awaitable[object]], *, runs: int = 100, seed: int = 0) -> FailingSeed | None:
+    """Run `test` with up to `runs` seeds, from `seed` on; return the first that fails, or None when all pass."""
+    for candidate in range(seed, seed + runs):
+        try:
+            run(test, seed=candidate)
+        except Exception as error:
+            return FailingSeed(candidate, error)
+    return None
