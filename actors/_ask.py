@@ -107,27 +107,37 @@ class PendingAsk(Generic[R]):
 
 
 class PendingReply(Generic[R]):
-    """The half that travels in the request."""
+    """The half that travels in the request. It lets go of the ask once it is given.
+
+    An ask holds the error that it failed with, the error's traceback holds the request: without this they would be a cycle.
+    """
 
     __slots__ = ("_ask",)
 
     def __init__(self, ask: PendingAsk[R]) -> None:
-        self._ask = ask
+        self._ask: PendingAsk[R] | None = ask
 
     def tell(self, value: R, /) -> None:
         """Answer with `value`."""
-        self._ask.settle(value, None)
+        ask = self._ask
+        if ask is not None:
+            self._ask = None
+            ask.settle(value, None)
 
     def fail(self, error: Exception, /) -> None:
         """Make the ask raise `error`."""
-        self._ask.settle(None, error)
+        ask = self._ask
+        if ask is not None:
+            self._ask = None
+            ask.settle(None, error)
 
     def __del__(self) -> None:
-        if self._ask.open:
-            self._ask.settle(None, NoReply(self._ask.path))
+        ask = self._ask
+        if ask is not None and ask.open:
+            ask.settle(None, NoReply(ask.path))
 
     def __repr__(self) -> str:
-        return f"<Reply of {self._ask.path}>"
+        return "<Reply, given>" if self._ask is None else f"<Reply of {self._ask.path}>"
 
 
 def replies_in(message: object) -> Iterator[PendingReply[Any]]:

@@ -1,0 +1,300 @@
+"""The floor: a deque, at most one waiter and a loop that drains. No limit, no lanes, no counters, no supervision. And asyncio.Queue."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from benchmarks._load import (
+    BEHIND,
+    IN_FLIGHT,
+    JOB,
+    Finish,
+    Player,
+    Stopwatch,
+    micros,
+    nothing,
+    nothing_async,
+    nothing_each,
+    produce,
+    produce_lots,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from typing_extensions import TypeAlias
+
+    Handler: TypeAlias = Callable[[Any], object]
+    AsyncHandler: TypeAlias = Callable[[Any], Coroutine[Any, Any, None]]
+
+
+class Box:
+    """Queue for one consumer."""
+
+    __slots__ = ("_loop", "queue", "waiter")
+
+    def __init__(self) -> None:
+        self.queue: deque[Any] = deque()
+        self.waiter: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def put(self, message: object) -> None:
+        """Append, and wake the consumer if it sleeps."""
+        self.queue.append(message)
+        waiter = self.waiter
+        if waiter is not None:
+            self.waiter = None
+            waiter.set_result(None)
+
+    def park(self) -> asyncio.Future[None]:
+        """Return what the consumer is to await when the queue is empty."""
+        self.waiter = waiter = self._loop.create_future()
+        return waiter
+
+    def empty(self) -> bool:
+        """Say whether all is taken."""
+        return not self.queue
+
+
+async def drain(box: Box, handle: Handler) -> None:
+    """Handle messages for ever."""
+    queue = box.queue
+    while True:
+        if not queue:
+            await box.park()
+        while queue:
+            handle(queue.popleft())
+
+
+async def drain_async(box: Box, handle: AsyncHandler) -> None:
+    """Handle messages for ever, with a coroutine each."""
+    queue = box.queue
+    while True:
+        if not queue:
+            await box.park()
+        while queue:
+            await handle(queue.popleft())
+
+
+class Channel(asyncio.Queue[Any]):
+    """An asyncio.Queue with the names of a Box."""
+
+    put = asyncio.Queue.put_nowait  # type: ignore[assignment]  # it must be the queue's own method, not one more call around it
+
+
+async def take(channel: Channel, handle: Handler) -> None:
+    """Handle messages for ever."""
+    while True:
+        handle(await channel.get())
+
+
+async def take_async(channel: Channel, handle: AsyncHandler) -> None:
+    """Handle messages for ever, with a coroutine each."""
+    while True:
+        await handle(await channel.get())
+
+
+class Bare:
+    """The cases, for a box or a channel: `make` makes one, `consume` and `consume_async` are its loops."""
+
+    def __init__(self, make: Callable[[], Any], consume: Callable[..., Any], consume_async: Callable[..., Any]) -> None:
+        self._make = make
+        self._consume = consume
+        self._consume_async = consume_async
+
+    @asynccontextmanager
+    async def _running(self, handle: Callable[[Any], Any], consume: Callable[..., Any] | None = None) -> AsyncIterator[Any]:
+        box = self._make()
+        task = asyncio.create_task((consume or self._consume)(box, handle))
+        await asyncio.sleep(0)
+        try:
+            yield box
+        finally:
+            task.cancel()
+
+    async def tell(self, messages: int, *, burst: int) -> float:
+        """Send to a plain function."""
+        async with self._running(nothing) as box:
+            return await self._tell(box, messages, burst)
+
+    async def tell_async(self, messages: int, *, burst: int) -> float:
+        """Send to a coroutine function."""
+        async with self._running(nothing_async, self._consume_async) as box:
+            return await self._tell(box, messages, burst)
+
+    async def _tell(self, box: Any, messages: int, burst: int) -> float:
+        began = perf_counter()
+        await produce(box.put, messages, burst)
+        while not box.empty():
+            await asyncio.sleep(0)
+        return micros(began, messages)
+
+    async def lots(self, items: int) -> float:
+        """Send messages of many items."""
+        async with self._running(nothing_each) as box:
+            began = perf_counter()
+            await produce_lots(box.put, items)
+            while not box.empty():
+                await asyncio.sleep(0)
+            return micros(began, items)
+
+    async def hop(self, hops: int, *, pairs: int) -> float:
+        """Play ping-pong in `pairs` pairs at once."""
+        finish = Finish(pairs)
+        boxes, tasks = [], []
+        for _ in range(pairs):
+            left, right = Player(finish), Player(finish)
+            near, far = self._make(), self._make()
+            left.tell, right.tell = far.put, near.put
+            tasks += [asyncio.create_task(self._consume(near, left.play)), asyncio.create_task(self._consume(far, right.play))]
+            boxes.append(near)
+        await asyncio.sleep(0)
+        began = perf_counter()
+        for box in boxes:
+            box.put(hops // pairs)
+        await finish.reached
+        took = micros(began, hops)
+        for task in tasks:
+            task.cancel()
+        return took
+
+    async def ask(self, questions: int) -> float:
+        """Send a future and await it, one after the other. There is no timeout."""
+        loop = asyncio.get_running_loop()
+        async with self._running(_answer) as box:
+            began = perf_counter()
+            for _ in range(questions):
+                future = loop.create_future()
+                box.put(future)
+                await future
+            return micros(began, questions)
+
+    async def ask_many(self, questions: int) -> float:
+        """Send many futures, then await them."""
+        loop = asyncio.get_running_loop()
+        async with self._running(_answer) as box:
+            began = perf_counter()
+            for _ in range(questions // IN_FLIGHT):
+                futures = [loop.create_future() for _ in range(IN_FLIGHT)]
+                for future in futures:
+                    box.put(future)
+                for future in futures:
+                    await future
+            return micros(began, questions)
+
+    async def spawn(self, tasks: int) -> float:
+        """Start consumers, in bursts as messages are sent."""
+        kept: list[asyncio.Task[None]] = []
+        began = perf_counter()
+        await produce(lambda _: kept.append(asyncio.create_task(self._consume(self._make(), nothing))), tasks, 64)
+        took = micros(began, tasks)
+        for task in kept:
+            task.cancel()
+        return took
+
+    async def stop(self, tasks: int) -> float:
+        """Cancel consumers and wait for their end, one after the other."""
+        kept = [asyncio.create_task(self._consume(self._make(), nothing)) for _ in range(tasks)]
+        await asyncio.sleep(0)
+        began = perf_counter()
+        for task in kept:
+            task.cancel()
+            await asyncio.wait((task,))
+        return micros(began, tasks)
+
+    async def behind(self, _times: int) -> float:
+        """Handle one message more than are queued: what is sent last comes last."""
+        watch = Stopwatch()
+        async with self._running(lambda message: message() if callable(message) else None) as box:
+            for number in range(BEHIND):
+                box.put(number)
+            watch.start()
+            box.put(watch.stop)
+            while not watch.took:
+                await asyncio.sleep(0)
+        return watch.took
+
+
+def _answer(future: asyncio.Future[int]) -> None:
+    future.set_result(1)
+
+
+BOX = Bare(Box, drain, drain_async)
+QUEUE = Bare(Channel, take, take_async)
+
+
+async def executor(jobs: int) -> float:
+    """Run jobs in a thread of a standard pool, one at a time."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as pool:
+        began = perf_counter()
+        for _ in range(jobs):
+            await loop.run_in_executor(pool, nothing, None)
+        return micros(began, jobs)
+
+
+async def executor_batch(operations: int) -> float:
+    """Run the same operations in few jobs."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as pool:
+        began = perf_counter()
+        for _ in range(operations // JOB):
+            await loop.run_in_executor(pool, nothing_each, tuple(range(JOB)))
+        return micros(began, operations)
+
+
+async def ingress_each(messages: int) -> float:
+    """Send from another thread with `call_soon_threadsafe` for each message, as the documentation of asyncio advises."""
+    channel = Channel()
+    finish = Finish(messages)
+    task = asyncio.create_task(take(channel, finish))
+    loop = asyncio.get_running_loop()
+    took = await from_thread(partial(loop.call_soon_threadsafe, channel.put), messages, finish)
+    task.cancel()
+    return took
+
+
+async def ingress(messages: int) -> float:
+    """Send from another thread into a deque, and ring once for many messages."""
+    loop = asyncio.get_running_loop()
+    finish = Finish(messages)
+    queue: deque[int] = deque()
+    rung = False
+
+    def answer() -> None:
+        nonlocal rung
+        rung = False
+        while queue:
+            finish(queue.popleft())
+
+    def put(message: int) -> None:
+        nonlocal rung
+        queue.append(message)
+        if not rung:
+            rung = True
+            loop.call_soon_threadsafe(answer)
+
+    return await from_thread(put, messages, finish)
+
+
+async def from_thread(tell: Callable[[int], object], messages: int, finish: Finish) -> float:
+    """Have another thread send messages, and wait until all are handled."""
+
+    def send() -> None:
+        for number in range(messages):
+            tell(number)
+
+    thread = threading.Thread(target=send)
+    began = perf_counter()
+    thread.start()
+    await finish.reached
+    took = micros(began, messages)
+    thread.join()
+    return took

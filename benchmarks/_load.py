@@ -1,0 +1,101 @@
+"""What every contender is put to: the same senders, the same handlers, the same clock."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BEHIND = 10_000
+"""Messages that are queued before a stop or an urgent message."""
+
+ITEMS = 64
+"""Items in one message, where one message carries many."""
+
+JOB = 100
+"""Operations in one blocking job, where one job does many."""
+
+IN_FLIGHT = 1_000
+"""Asks that are under way at once, where they are not sequential."""
+
+
+def micros(began: float, operations: int) -> float:
+    """Return the microseconds per operation since `began`."""
+    return (perf_counter() - began) / operations * 1e6
+
+
+def nothing(_message: object) -> None:
+    """Handle a message."""
+
+
+async def nothing_async(_message: object) -> None:
+    """Handle a message without suspending."""
+
+
+def nothing_each(items: tuple[int, ...]) -> None:
+    """Handle a message of many items."""
+    for item in items:
+        nothing(item)
+
+
+async def produce(tell: Callable[[int], object], messages: int, burst: int) -> None:
+    """Send bursts, and let others run after each."""
+    for _ in range(messages // burst):
+        for number in range(burst):
+            tell(number)
+        await asyncio.sleep(0)
+
+
+async def produce_lots(tell: Callable[[tuple[int, ...]], object], items: int) -> None:
+    """Send the same number of items as `produce` in few messages."""
+    for _ in range(items // ITEMS):
+        tell(tuple(range(ITEMS)))
+        await asyncio.sleep(0)
+
+
+class Finish:
+    """Set a future after so many calls. Only for what cannot be seen from outside, since it costs something per call."""
+
+    def __init__(self, calls: int) -> None:
+        self.reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._left = calls
+
+    def __call__(self, _message: object = None) -> None:
+        self._left -= 1
+        if not self._left:
+            self.reached.set_result(None)
+
+
+class Player:
+    """One end of a ping-pong: send what is left of the hops to the other end."""
+
+    def __init__(self, done: Callable[[], object]) -> None:
+        self.tell: Callable[[int], object] = nothing
+        self._done = done
+
+    def play(self, left: int) -> None:
+        """Return the ball."""
+        if left:
+            self.tell(left - 1)
+        else:
+            self._done()
+
+
+@dataclass
+class Stopwatch:
+    """Measure from one place of the code to another."""
+
+    began: float = 0.0
+    took: float = 0.0
+
+    def start(self) -> None:
+        """Begin to measure."""
+        self.began = perf_counter()
+
+    def stop(self) -> None:
+        """Keep the microseconds since the start."""
+        self.took = micros(self.began, 1)

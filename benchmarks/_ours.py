@@ -1,0 +1,298 @@
+"""Our actors, in systems as users make them: all defaults, the stall detector included, unless a case says otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from actors import Actor, Context, Mailbox, Message, Reply, Signal, Spec, Started, Stopping, System
+from benchmarks._bare import from_thread
+from benchmarks._load import BEHIND, IN_FLIGHT, JOB, Finish, Player, Stopwatch, micros, nothing, nothing_each, produce, produce_lots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors import Ref
+
+AMPLE = Mailbox(capacity=1 << 20)
+"""For senders that run ahead of the actor: with the default of 1,024 messages the rest would be dead letters."""
+
+
+class Sink(Actor[Any]):
+    """Handle messages with a plain method."""
+
+    def receive(self, message: object) -> None:
+        """Handle a message."""
+
+
+class AsyncSink(Actor[Any]):
+    """Handle messages with a coroutine method that does not suspend."""
+
+    async def receive(self, message: object) -> None:
+        """Handle a message."""
+
+
+class LotSink(Actor[tuple[int, ...]]):
+    """Handle messages of many items."""
+
+    receive = staticmethod(nothing_each)
+
+
+class Caller(Actor[Any]):
+    """Hand messages to a function."""
+
+    def __init__(self, function: Callable[[Any], None]) -> None:
+        self.receive = function  # type: ignore[method-assign]  # the framework looks the handler up on the instance
+
+
+class Question(Message, frozen=True):
+    """What `ask` sends."""
+
+    reply: Reply[int]
+
+
+class Answerer(Actor[Question]):
+    """Answer at once."""
+
+    def receive(self, message: Question) -> None:
+        """Handle a question."""
+        message.reply.tell(1)
+
+
+async def settled(system: System) -> None:
+    """Wait until all messages of the first actor are handled."""
+    while system.tree()[0].depth:
+        await asyncio.sleep(0)
+
+
+async def tell(messages: int, *, burst: int, sink: type[Actor[Any]] = Sink) -> float:
+    """Send to one actor."""
+    # Bursts of 1,024 outrun an actor that lets others run after 64 messages.
+    spec = Spec(sink, mailbox=AMPLE) if burst > Mailbox().batch else Spec(sink)
+    async with System("bench") as system:
+        ref = await system.spawn(spec, "sink")
+        await asyncio.sleep(0)
+        began = perf_counter()
+        await produce(ref.tell, messages, burst)
+        await settled(system)
+        took = micros(began, messages)
+        _check(system, messages // burst * burst)
+        return took
+
+
+async def lots(items: int) -> float:
+    """Send messages of many items."""
+    async with System("bench") as system:
+        ref = await system.spawn(Spec(LotSink), "sink")
+        await asyncio.sleep(0)
+        began = perf_counter()
+        await produce_lots(ref.tell, items)
+        await settled(system)
+        return micros(began, items)
+
+
+def _check(system: System, messages: int) -> None:
+    handled = system.tree()[0].processed
+    if handled != messages:
+        raise RuntimeError(f"{handled} of {messages} messages were handled: the figure would be wrong")
+
+
+async def hop(hops: int, *, pairs: int) -> float:
+    """Play ping-pong in `pairs` pairs at once."""
+    finish = Finish(pairs)
+    async with System("bench") as system:
+        serve: list[Ref[int]] = []
+        for number in range(pairs):
+            left, right = Player(finish), Player(finish)
+            near: Ref[int] = await system.spawn(Spec(lambda player=left: Caller(player.play)), f"near-{number}")
+            far: Ref[int] = await system.spawn(Spec(lambda player=right: Caller(player.play)), f"far-{number}")
+            left.tell, right.tell = far.tell, near.tell
+            serve.append(near)
+        await asyncio.sleep(0)
+        began = perf_counter()
+        for ref in serve:
+            ref.tell(hops // pairs)
+        await finish.reached
+        return micros(began, hops)
+
+
+async def ask(questions: int) -> float:
+    """Ask and await the answer, one after the other, with the default timeout."""
+    async with System("bench") as system:
+        ref = await system.spawn(Spec(Answerer), "answerer")
+        await asyncio.sleep(0)
+        began = perf_counter()
+        for _ in range(questions):
+            await ref.ask(Question)
+        return micros(began, questions)
+
+
+async def ask_many(questions: int) -> float:
+    """Ask many questions, then await the answers."""
+    async with System("bench") as system:
+        ref = await system.spawn(Spec(Answerer), "answerer")
+        await asyncio.sleep(0)
+        began = perf_counter()
+        for _ in range(questions // IN_FLIGHT):
+            for answer in [ref.ask(Question) for _ in range(IN_FLIGHT)]:
+                await answer
+        return micros(began, questions)
+
+
+async def spawn(actors: int) -> float:
+    """Start actors, and let others run after each 64, as `produce` does."""
+    async with System("bench") as system:
+        began = perf_counter()
+        for number in range(actors):
+            await system.spawn(Spec(Sink), f"sink-{number}")
+            if not number % 64:
+                await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return micros(began, actors)
+
+
+async def stop(actors: int) -> float:
+    """Stop actors and wait for their end, one after the other."""
+    async with System("bench") as system:
+        refs = [await system.spawn(Spec(Sink), f"sink-{number}") for number in range(actors)]
+        await asyncio.sleep(0)
+        began = perf_counter()
+        for ref in refs:
+            await system.stop(ref)
+        return micros(began, actors)
+
+
+class _Blocker(Actor[int]):
+    def __init__(self, done: Callable[[], None], job: Callable[[Any], None], argument: object) -> None:
+        self._done = done
+        self._job = job
+        self._argument = argument
+
+    async def receive(self, jobs: int) -> None:
+        for _ in range(jobs):
+            await self.ctx.blocking(self._job, self._argument)
+        self._done()
+
+
+async def executor(jobs: int) -> float:
+    """Run blocking jobs in the system's threads, one at a time."""
+    return await _blocking(nothing, None, jobs) / jobs
+
+
+async def executor_batch(operations: int) -> float:
+    """Run the same operations in few jobs."""
+    return await _blocking(nothing_each, tuple(range(JOB)), operations // JOB) / operations
+
+
+async def _blocking(job: Callable[[Any], None], argument: object, jobs: int) -> float:
+    finish = Finish(1)
+    async with System("bench") as system:
+        ref = await system.spawn(Spec(lambda: _Blocker(finish, job, argument)), "blocker")
+        began = perf_counter()
+        ref.tell(jobs)
+        await finish.reached
+        return micros(began, 1)
+
+
+async def ingress(messages: int) -> float:
+    """Tell from another thread."""
+    finish = Finish(messages)
+    async with System("bench") as system:
+        ref = await system.spawn(Spec(lambda: Caller(finish), mailbox=AMPLE), "sink")
+        await asyncio.sleep(0)
+        return await from_thread(ref.tell, messages, finish)
+
+
+class _Hurry(Message, frozen=True):
+    pass
+
+
+class _Stoppable(Actor[int | _Hurry]):
+    def __init__(self, watch: Stopwatch) -> None:
+        self._watch = watch
+
+    def receive(self, message: int | _Hurry) -> None:
+        if isinstance(message, _Hurry):
+            self._watch.stop()
+
+    def signal(self, signal: Signal) -> None:
+        if isinstance(signal, Stopping) and not self._watch.took:
+            self._watch.stop()
+
+
+async def stop_behind(_times: int) -> float:
+    """Hear Stopping although many messages are queued, the actor being amid them."""
+    watch = Stopwatch()
+    async with System("bench") as system:
+        ref = await system.spawn(Spec(lambda: _Stoppable(watch), mailbox=Mailbox(capacity=BEHIND)), "busy")
+        await _pile_up(ref)
+        watch.start()
+        await system.stop(ref)
+    return watch.took
+
+
+async def urgent_behind(_times: int) -> float:
+    """Handle an urgent message although many others are queued, the actor being amid them."""
+    watch = Stopwatch()
+    async with System("bench") as system:
+        ref = await system.spawn(Spec(lambda: _Stoppable(watch), mailbox=Mailbox(capacity=BEHIND, urgent=(_Hurry,))), "busy")
+        await _pile_up(ref)
+        watch.start()
+        ref.tell(_Hurry())
+        while not watch.took:
+            await asyncio.sleep(0)
+    return watch.took
+
+
+async def _pile_up(ref: Ref[int | _Hurry]) -> None:
+    for number in range(BEHIND):
+        ref.tell(number)
+    await asyncio.sleep(0)
+
+
+class _Node(Actor[int]):
+    """Skynet: start ten nodes, sum up what they report, report that; a leaf reports its number."""
+
+    def __init__(self, number: int, leaves: int, report: Callable[[int], object]) -> None:
+        self._number = number
+        self._leaves = leaves
+        self._report = report
+        self._missing = 10
+        self._sum = 0
+
+    async def signal(self, signal: Signal) -> None:
+        if isinstance(signal, Started):
+            if self._leaves == 1:
+                self._finish(self._number)
+            else:
+                await self._branch(self.ctx)
+
+    async def _branch(self, ctx: Context[int]) -> None:
+        leaves = self._leaves // 10
+        for branch in range(10):
+            number = self._number + branch * leaves
+            await ctx.spawn(Spec(lambda number=number: _Node(number, leaves, ctx.self_ref.tell)), str(branch))
+
+    def receive(self, message: int) -> None:
+        self._sum += message
+        self._missing -= 1
+        if not self._missing:
+            self._finish(self._sum)
+
+    def _finish(self, result: int) -> None:
+        self._report(result)
+        self.ctx.stop()
+
+
+async def skynet(leaves: int) -> float:
+    """Start a tree of actors with so many leaves, a power of ten, and wait for the sum; return seconds."""
+    finished: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    async with System("bench") as system:
+        began = perf_counter()
+        await system.spawn(Spec(lambda: _Node(0, leaves, finished.set_result)), "root")
+        total = await finished
+        took = perf_counter() - began
+    if total != leaves * (leaves - 1) // 2:
+        raise RuntimeError(f"the sum is {total}: the figure would be wrong")
+    return took

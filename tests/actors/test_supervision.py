@@ -1,0 +1,381 @@
+"""What a failure leads to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from actors import (
+    ActorFailed,
+    DeadLetter,
+    Decision,
+    Failed,
+    Mailbox,
+    Restart,
+    Restarted,
+    Resume,
+    Spec,
+    Started,
+    Stop,
+    Stopping,
+    StrayCancellation,
+    Terminated,
+)
+from actors.testing import TestKit
+from tests.actors.helpers import Boom, Call, Do, Silent, boom, do, ends, note, restart_at_once, started
+
+pytestmark = pytest.mark.actors(runs=5)
+
+
+@pytest.mark.parametrize("options", [{"limit": -1}, {"within": 0}, {"jitter": -0.1}, {"backoff": (2.0, 1.0)}, {"backoff": (-1.0, 1.0)}])
+def test_an_impossible_restart_is_refused(options: dict[str, Any]) -> None:
+    """Settings that make no sense are a ValueError when they are written, not when an actor fails."""
+    with pytest.raises(ValueError, match="limit and jitter must not be negative"):
+        Restart(**options)
+
+
+async def test_by_default_a_failure_stops_the_actor_and_tells_why(actor_kit: TestKit) -> None:
+    """Fail loud: the watcher gets the error, the rest of the queue the dead letters."""
+    ref, _ = await do(actor_kit)
+    probe = actor_kit.probe(object)
+    ref.tell(boom)
+    ref.tell("behind")
+    end = await probe.terminated(ref)
+    assert isinstance(end.cause, Boom)
+    assert actor_kit.dead_letters == [DeadLetter("/test/a", "behind", "stopped")]
+
+
+async def test_resume_keeps_the_state_and_drops_the_message(actor_kit: TestKit) -> None:
+    """The actor goes on as if the message had not been."""
+    ref, log = await do(actor_kit, supervise=lambda _: Resume(), on=note(Started))
+    for message in ("before", boom, "after"):
+        ref.tell(message)
+    await actor_kit.quiesce()
+    assert log == [Started(0), "before", "after"]
+
+
+async def test_a_restart_keeps_ref_and_mailbox_and_drops_the_failed_message(actor_kit: TestKit) -> None:
+    """A new object takes over what is queued; the old one hears Stopping, the new one its number."""
+    instances: list[Do] = []
+    log: list[Any] = []
+
+    def make() -> Do:
+        instances.append(Do(log, note(Started, Stopping)))
+        return instances[-1]
+
+    ref = await actor_kit.spawn(Spec(make, supervise=restart_at_once()), "a")
+    for message in ("before", boom, "after"):
+        ref.tell(message)
+    await actor_kit.quiesce()
+    assert log == [Started(0), "before", Stopping("restart"), Started(1), "after"]
+    assert len(instances) == 2
+    assert instances[0].ctx.self_ref == instances[1].ctx.self_ref == ref
+
+
+async def test_a_restart_unstashes(actor_kit: TestKit) -> None:
+    """What was put aside is not lost with the incarnation that put it aside."""
+    ref, log = await do(actor_kit, supervise=restart_at_once())
+
+    def stash_and_fail(me: Do) -> None:
+        me.ctx.stash("stashed")
+        boom()
+
+    ref.tell(stash_and_fail)
+    ref.tell("queued")
+    await actor_kit.quiesce()
+    assert log == ["stashed", "queued"]
+
+
+async def test_a_restart_ends_timers_pipes_and_watches_of_the_old_incarnation(actor_kit: TestKit) -> None:
+    """Nothing of the old incarnation reaches the new one, not even what was queued already."""
+    other, _ = await do(actor_kit, "other")
+    done = asyncio.get_running_loop().create_future()
+    ref, log = await do(actor_kit, supervise=restart_at_once(), on=note(Terminated))
+
+    async def result() -> str:
+        return "piped and ready"
+
+    def prepare(me: Do) -> None:
+        me.ctx.timers.once("later", 1, "timer")
+        me.ctx.timers.once("now", 0, "timer and fired")
+        me.ctx.pipe(done, lambda it: it, lambda error: error)
+        me.ctx.pipe(result(), lambda it: it, lambda error: error)
+        me.ctx.watch(other)
+
+    async def wait_and_fail(_: Do) -> None:
+        await other.ask(Call, lambda _: None)
+        boom()
+
+    ref.tell(prepare)
+    ref.tell(wait_and_fail)
+    await actor_kit.quiesce()
+    await actor_kit.stop(other)
+    if not done.done():
+        done.set_result("piped")
+    await actor_kit.clock.advance(5)
+    assert [entry for entry in log if entry != "timer and fired" and entry != "piped and ready"] == []
+
+
+async def test_a_restart_stops_the_children_unless_told_to_keep_them(actor_kit: TestKit) -> None:
+    """By default the new incarnation begins without children."""
+    for keep in (False, True):
+        log: list[Any] = []
+        ref, _ = await do(actor_kit, f"keep-{keep}", supervise=restart_at_once(keep_children=keep))
+        ref.tell(lambda me, log=log: me.ctx.spawn(Spec(lambda: Do(log, note(Started, Stopping))), "child"))
+        ref.tell(boom)
+        await actor_kit.quiesce()
+        assert log == ([Started(0)] if keep else [Started(0), Stopping("shutdown")])
+        paths = [info.path for info in actor_kit.tree()]
+        assert (f"/test/keep-{keep}/child" in paths) is keep
+
+
+async def test_backoff_doubles_up_to_its_limit_with_jitter_on_top(actor_kit: TestKit) -> None:
+    """min(first * 2^n, longest), stretched by up to the jitter."""
+    delays: list[float] = []
+    actor_kit.subscribe(Restarted, lambda event: delays.append(event.delay))
+    ref, _ = await do(actor_kit, supervise=lambda _: Restart(limit=5, within=1000, backoff=(1.0, 5.0), jitter=0.5))
+    for _ in range(5):
+        ref.tell(boom)
+        await actor_kit.clock.advance(10)
+    for delay, least in zip(delays, [1, 2, 4, 5, 5], strict=True):
+        assert least <= delay <= least * 1.5
+    assert len(set(delays)) == 5
+
+
+async def test_messages_wait_during_backoff(actor_kit: TestKit) -> None:
+    """A backing-off actor takes messages, and handles them when it runs again."""
+    ref, log = await do(actor_kit, supervise=lambda _: Restart(backoff=(1.0, 1.0), jitter=0))
+    ref.tell(boom)
+    await actor_kit.quiesce()
+    ref.tell("meanwhile")
+    await actor_kit.clock.advance(0.9)
+    assert log == []
+    assert [info.state for info in actor_kit.tree()] == ["restarting"]
+    await actor_kit.clock.advance(0.1)
+    assert log == ["meanwhile"]
+
+
+async def test_a_stop_during_backoff_is_heeded_at_once(actor_kit: TestKit) -> None:
+    """Nobody waits for an actor to come back only to end it."""
+    ref, _ = await do(actor_kit, supervise=lambda _: Restart(backoff=(1000.0, 1000.0)))
+    ref.tell(boom)
+    await actor_kit.quiesce()
+    await actor_kit.stop(ref)
+    assert actor_kit.clock.time() == 0
+
+
+async def test_a_kill_during_backoff_is_heeded_at_once(actor_kit: TestKit) -> None:
+    """Nor to kill it."""
+    ref, _ = await do(actor_kit, supervise=lambda _: Restart(backoff=(1000.0, 1000.0)))
+    ref.tell(boom)
+    await actor_kit.quiesce()
+    await actor_kit.kill(ref)
+    assert actor_kit.clock.time() == 0
+
+
+async def test_past_the_budget_the_actor_stops_with_the_last_error(actor_kit: TestKit) -> None:
+    """limit restarts within the window, and no more."""
+    ref, log = await do(actor_kit, supervise=restart_at_once(limit=2, within=10), on=note(Started))
+    probe = actor_kit.probe(object)
+    for n in range(3):
+        ref.tell(lambda _, n=n: boom() if n < 2 else 1 / 0)
+        await actor_kit.quiesce()
+    assert isinstance((await probe.terminated(ref)).cause, ZeroDivisionError)
+    assert started(log) == [0, 1, 2]
+
+
+async def test_the_budget_slides(actor_kit: TestKit) -> None:
+    """Restarts that are older than the window do not count."""
+    ref, log = await do(actor_kit, supervise=restart_at_once(limit=2, within=10), on=note(Started))
+    for _ in range(6):
+        ref.tell(boom)
+        await actor_kit.clock.advance(6)
+    assert started(log) == [0, 1, 2, 3, 4, 5, 6]
+
+
+async def test_each_child_has_a_budget_of_its_own(actor_kit: TestKit) -> None:
+    """One child's failures cost its siblings nothing."""
+    logs = {}
+    for name in "ab":
+        ref, logs[name] = await do(actor_kit, name, supervise=restart_at_once(limit=2), on=note(Started))
+        for _ in range(2):
+            ref.tell(boom)
+    await actor_kit.quiesce()
+    assert started(logs["a"]) == started(logs["b"]) == [0, 1, 2]
+
+
+async def test_the_error_decides(actor_kit: TestKit) -> None:
+    """Supervision is one function of the error."""
+
+    def supervise(error: Exception) -> Decision:
+        return Resume() if isinstance(error, Boom) else Stop()
+
+    ref, log = await do(actor_kit, supervise=supervise)
+    probe = actor_kit.probe(object)
+    for message in (boom, "between", lambda _: 1 / 0, "after"):
+        ref.tell(message)
+    assert isinstance((await probe.terminated(ref)).cause, ZeroDivisionError)
+    assert log == ["between"]
+
+
+async def test_a_supervisor_that_raises_stops_the_actor_with_its_own_error(actor_kit: TestKit) -> None:
+    """A decision that cannot be made is Stop; both errors are shown."""
+
+    def supervise(error: Exception) -> Decision:
+        raise KeyError(str(error))
+
+    ref, _ = await do(actor_kit, supervise=supervise)
+    probe = actor_kit.probe(object)
+    ref.tell(boom)
+    cause = (await probe.terminated(ref)).cause
+    assert isinstance(cause, KeyError)
+    assert isinstance(cause.__context__, Boom)
+    assert "supervise of /test/a" in cause.__notes__[0]
+
+
+async def test_failing_starts_at_a_restart_count_too(actor_kit: TestKit) -> None:
+    """A factory or Started that raises uses up the budget; then the actor ends with that error."""
+    made = 0
+    log: list[Any] = []
+
+    def make() -> Do:
+        nonlocal made
+        made += 1
+        if made == 2:
+            raise Boom("factory")
+        return Do(log, {Started: lambda me, signal: log.append(signal) if signal.incarnation == 0 else 1 / 0, **note(Stopping)})
+
+    ref = await actor_kit.spawn(Spec(make, supervise=restart_at_once(limit=3)), "a")
+    probe = actor_kit.probe(object)
+    ref.tell(boom)
+    assert isinstance((await probe.terminated(ref)).cause, ZeroDivisionError)
+    assert made == 4
+    assert log == [Started(0), Stopping("restart")]
+
+
+async def test_a_failing_start_is_decided_anew_and_cannot_be_resumed(actor_kit: TestKit) -> None:
+    """Supervision sees the new error; Resume there means Stop, since nothing is there to go on with."""
+    made = 0
+
+    def make() -> Do:
+        nonlocal made
+        made += 1
+        return Do() if made == 1 else boom()  # type: ignore[func-returns-value,return-value]
+
+    for decision in (Resume(), Stop()):
+        made = 0
+        ref = await actor_kit.spawn(
+            Spec(make, supervise=lambda error, d=decision: d if made > 1 else Restart(backoff=(0.0, 0.0))), f"a-{type(decision).__name__}"
+        )
+        probe = actor_kit.probe(object)
+        ref.tell(boom)
+        assert isinstance((await probe.terminated(ref)).cause, Boom)
+        assert made == 2
+
+
+async def test_a_stop_asked_for_while_it_restarts_ends_it_as_a_stop(actor_kit: TestKit) -> None:
+    """Who asks for a stop during a restart without backoff gets it."""
+    ref, log = await do(actor_kit, supervise=restart_at_once(), on=note(Started, Stopping))
+
+    def stop_and_fail(me: Do) -> None:
+        me.ctx.stop()
+        boom()
+
+    ref.tell(stop_and_fail)
+    await actor_kit.quiesce()
+    assert log == [Started(0), Stopping("restart")]
+    assert actor_kit.tree() == []
+    assert actor_kit.failures == []
+
+
+async def test_a_stray_cancellation_is_a_failure_not_an_end(actor_kit: TestKit) -> None:
+    """A handler that awaits something cancelled has failed; its actor was not cancelled."""
+    cancelled = asyncio.get_running_loop().create_future()
+    cancelled.cancel()
+
+    async def wait(_: Do) -> None:
+        await cancelled
+
+    failures: list[Failed] = []
+    actor_kit.subscribe(Failed, failures.append)
+    ref, log = await do(actor_kit, supervise=lambda _: Resume())
+    ref.tell(wait)
+    ref.tell("after")
+    await actor_kit.quiesce()
+    assert log == ["after"]
+    assert isinstance(failures[0].error, StrayCancellation)
+    assert isinstance(failures[0].error.__cause__, asyncio.CancelledError)
+
+
+async def test_an_unhandled_failure_of_a_child_fails_the_parent(actor_kit: TestKit) -> None:
+    """Failures bubble up, and the error at the top nests as the actors do."""
+    log: list[Any] = []
+    top, _ = await do(actor_kit, "top")
+    top.tell(lambda me: me.ctx.spawn(Spec(lambda: Silent(log)), "middle"))
+    middle = (await top.ask(Call, lambda me: me.ctx.children))[0]
+    middle.tell(lambda me: me.ctx.spawn(Spec(lambda: Silent(log)), "bottom"))
+    middle.tell(lambda me: me.ctx.children[0].tell(boom))
+    probe = actor_kit.probe(object)
+    cause = (await probe.terminated(top)).cause
+    assert isinstance(cause, ActorFailed)
+    assert cause.path == "/test/top/middle"
+    inner = cause.exceptions[0]
+    assert isinstance(inner, ActorFailed)
+    assert inner.path == "/test/top/middle/bottom"
+    assert isinstance(inner.exceptions[0], Boom)
+    boomed, rest = cause.split(Boom)
+    assert isinstance(boomed, ActorFailed)
+    assert (boomed.path, rest) == (cause.path, None)
+
+
+async def test_a_handled_failure_of_a_child_stays_below(actor_kit: TestKit) -> None:
+    """HANDLED says that the parent has dealt with it."""
+    top, log = await do(actor_kit, "top", on=note(Terminated))
+    top.tell(lambda me: me.ctx.spawn(Spec(Silent), "child"))
+    (child,) = await top.ask(Call, lambda me: me.ctx.children)
+    child.tell(boom)
+    await actor_kit.quiesce()
+    assert [(end.ref, type(end.cause)) for end in ends(log)] == [(child, Boom)]
+    assert await top.ask(Call, lambda me: me.ctx.children) == ()
+
+
+async def test_a_parent_may_restart_because_of_a_child(actor_kit: TestKit) -> None:
+    """The unhandled failure of a child goes to the parent's own supervision."""
+    top, log = await do(actor_kit, "top", supervise=restart_at_once(), on=note(Started))
+    top.tell(lambda me: me.ctx.spawn(Spec(Silent), "child"))
+    (child,) = await top.ask(Call, lambda me: me.ctx.children)
+    child.tell(boom)
+    await actor_kit.quiesce()
+    assert started(log) == [0, 1]
+
+
+async def test_failures_of_children_that_a_restart_has_stopped_do_not_reach_the_next_incarnation(actor_kit: TestKit) -> None:
+    """The new incarnation knows nothing of the old one's children."""
+    top, log = await do(actor_kit, "top", supervise=restart_at_once(), on=note(Started), mailbox=Mailbox(capacity=100))
+
+    async def spawn_broken_ones(me: Do) -> None:
+        for n in range(3):
+            (await me.ctx.spawn(Spec(Silent), f"child-{n}")).tell(boom)
+        boom()
+
+    top.tell(spawn_broken_ones)
+    await actor_kit.quiesce()
+    assert started(log) == [0, 1]
+
+
+async def test_events_tell_of_failures_and_restarts(actor_kit: TestKit) -> None:
+    """What failed, at what, what was decided, and what runs again."""
+    events: list[Any] = []
+    actor_kit.subscribe(Failed, events.append)
+    actor_kit.subscribe(Restarted, events.append)
+    ref, _ = await do(actor_kit, supervise=restart_at_once(limit=1))
+    probe = actor_kit.probe(object)
+    ref.tell(boom)
+    ref.tell(boom)
+    end = await probe.terminated(ref)
+    first, again, last = events
+    assert (first.path, first.incarnation, first.message, first.decision) == ("/test/a", 0, boom, "restart")
+    assert again == Restarted("/test/a", 1, 0.0)
+    assert (last.incarnation, last.decision, last.error) == (1, "restart", end.cause)

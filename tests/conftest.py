@@ -1,0 +1,56 @@
+"""Run all tests on the loop that `--loop` names, and hold them to the rules of the house."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from actors.testing import VirtualLoop
+
+LOOPS = ("asyncio", "debug", "eager", "uvloop")
+pytest_plugins = ["pytester"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--loop", choices=LOOPS, default="asyncio", help="the event loop that async tests run on")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "virtual_time: the test needs more than the framework's own timers to be virtual, which uvloop cannot do")
+    if config.getoption("--loop") == "eager" and sys.version_info < (3, 12):
+        raise pytest.UsageError("eager tasks came with Python 3.12")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"loop: {config.getoption('--loop')}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--loop") != "uvloop":
+        return
+    left_out = [item for item in items if item.get_closest_marker("virtual_time")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    name = config.getoption("--loop")
+    kit = "actors_seed" in getattr(item, "fixturenames", ())
+    return {"virtual" if kit and name != "uvloop" else name: lambda: make_loop(name, virtual=kit)}
+
+
+def make_loop(name: str, *, virtual: bool) -> asyncio.AbstractEventLoop:
+    if name == "uvloop":
+        import uvloop
+
+        return uvloop.new_event_loop()
+    loop = VirtualLoop() if virtual else asyncio.new_event_loop()
+    loop.set_debug(name == "debug")
+    if name == "eager":
+        loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009 - not there on 3.11, for type checkers too
+    return loop
