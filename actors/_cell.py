@@ -178,6 +178,8 @@ class Cell:
                     await waiter
                 alive = await self._turn()
         except asyncio.CancelledError:
+            if not self.stop_asked:
+                self.reason = "shutdown"
             self.absorb_kills()
         finally:
             await finish(self)
@@ -249,7 +251,6 @@ class Cell:
         if entry is None:
             return True
         if isinstance(entry, StopRequest):
-            self.reason = entry.reason
             return False
         self.current = entry.signal if isinstance(entry, Notice) else entry
         try:
@@ -299,18 +300,21 @@ class Cell:
         """Ask for the end after the current message; when another asks, a deadline makes sure of it."""
         if not self.stop_asked:
             self.stop_asked = True
-            self.inbox.signal(StopRequest(reason))
+            self.reason = reason
+            self.inbox.signal(StopRequest())
             if self.interrupt is not None:
                 self.kernel.dispatch.resume(self.interrupt)
         if not by_itself and self._deadline is None and self.state is not State.STOPPED:
             self.arm(self.spec.stop_within)
 
-    def kill(self) -> None:
+    def kill(self, reason: StopReason = "stop") -> None:
         """Cancel whatever it is doing, and again later should a handler swallow that."""
         if self.state is State.STOPPED or self.task is None:
             return
+        if not self.stop_asked:
+            self.stop_asked = True
+            self.reason = reason
         self._kills += 1
-        self.stop_asked = True
         self.task.cancel()
         self.arm(max(self.spec.stop_within, 0.1))
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from actors._message import Pressure, StopReason, Terminated
+    from actors._message import Pressure, Terminated
 
 
 class StopRequest:
     """System lane: end after the current message."""
 
-    __slots__ = ("reason",)
-
-    def __init__(self, reason: StopReason) -> None:
-        self.reason: StopReason = reason
+    __slots__ = ()
 
 
 class Notice:

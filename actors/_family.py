@@ -91,6 +91,6 @@ class Family:
             except asyncio.CancelledError:
                 interrupted = True
                 for child in self:
-                    child.kill()
+                    child.kill("shutdown")
         if interrupted:
             raise asyncio.CancelledError

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchmarks._load import (
     BEHIND,
@@ -18,6 +18,7 @@ from benchmarks._load import (
     Finish,
     Player,
     Stopwatch,
+    from_thread,
     micros,
     nothing,
     nothing_async,
@@ -27,12 +28,11 @@ from benchmarks._load import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator
 
-    from typing_extensions import TypeAlias
 
-    Handler: TypeAlias = Callable[[Any], object]
-    AsyncHandler: TypeAlias = Callable[[Any], Coroutine[Any, Any, None]]
+Handler: TypeAlias = Callable[[Any], object]
+AsyncHandler: TypeAlias = Callable[[Any], Coroutine[Any, Any, None]]
 
 
 class Box:
@@ -282,19 +282,3 @@ async def ingress(messages: int) -> float:
             loop.call_soon_threadsafe(answer)
 
     return await from_thread(put, messages, finish)
-
-
-async def from_thread(tell: Callable[[int], object], messages: int, finish: Finish) -> float:
-    """Have another thread send messages, and wait until all are handled."""
-
-    def send() -> None:
-        for number in range(messages):
-            tell(number)
-
-    thread = threading.Thread(target=send)
-    began = perf_counter()
-    thread.start()
-    await finish.reached
-    took = micros(began, messages)
-    thread.join()
-    return took

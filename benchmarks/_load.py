@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -99,3 +100,19 @@ class Stopwatch:
     def stop(self) -> None:
         """Keep the microseconds since the start."""
         self.took = micros(self.began, 1)
+
+
+async def from_thread(tell: Callable[[int], object], messages: int, finish: Finish) -> float:
+    """Have another thread send messages, and wait until all are handled."""
+
+    def send() -> None:
+        for number in range(messages):
+            tell(number)
+
+    thread = threading.Thread(target=send)
+    began = perf_counter()
+    thread.start()
+    await finish.reached
+    took = micros(began, messages)
+    thread.join()
+    return took

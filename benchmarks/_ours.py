@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from actors import Actor, Context, Mailbox, Message, Reply, Signal, Spec, Started, Stopping, System
-from benchmarks._bare import from_thread
-from benchmarks._load import BEHIND, IN_FLIGHT, JOB, Finish, Player, Stopwatch, micros, nothing, nothing_each, produce, produce_lots
+from actors import Actor, Mailbox, Message, Reply, Signal, Spec, Stopping, System
+from benchmarks._load import BEHIND, IN_FLIGHT, JOB, Finish, Player, Stopwatch, from_thread, micros, nothing, nothing_each, produce, produce_lots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,8 +105,8 @@ async def hop(hops: int, *, pairs: int) -> float:
         serve: list[Ref[int]] = []
         for number in range(pairs):
             left, right = Player(finish), Player(finish)
-            near: Ref[int] = await system.spawn(Spec(lambda player=left: Caller(player.play)), f"near-{number}")
-            far: Ref[int] = await system.spawn(Spec(lambda player=right: Caller(player.play)), f"far-{number}")
+            near: Ref[int] = await system.spawn(Spec(partial(Caller, left.play)), f"near-{number}")
+            far: Ref[int] = await system.spawn(Spec(partial(Caller, right.play)), f"far-{number}")
             left.tell, right.tell = far.tell, near.tell
             serve.append(near)
         await asyncio.sleep(0)
@@ -251,8 +251,8 @@ async def _pile_up(ref: Ref[int | _Hurry]) -> None:
     await asyncio.sleep(0)
 
 
-class _Node(Actor[int]):
-    """Skynet: start ten nodes, sum up what they report, report that; a leaf reports its number."""
+class _Node(Actor[int | None]):
+    """Skynet: when told to begin, start ten nodes, sum up what they report, report that; a leaf reports its number."""
 
     def __init__(self, number: int, leaves: int, report: Callable[[int], object]) -> None:
         self._number = number
@@ -261,28 +261,22 @@ class _Node(Actor[int]):
         self._missing = 10
         self._sum = 0
 
-    async def signal(self, signal: Signal) -> None:
-        if isinstance(signal, Started):
-            if self._leaves == 1:
-                self._finish(self._number)
-            else:
-                await self._branch(self.ctx)
-
-    async def _branch(self, ctx: Context[int]) -> None:
-        leaves = self._leaves // 10
-        for branch in range(10):
-            number = self._number + branch * leaves
-            await ctx.spawn(Spec(lambda number=number: _Node(number, leaves, ctx.self_ref.tell)), str(branch))
-
-    def receive(self, message: int) -> None:
-        self._sum += message
+    async def receive(self, message: int | None) -> None:
+        if message is None and self._leaves > 1:
+            await self._branch()
+            return
+        self._sum += self._number if message is None else message
         self._missing -= 1
-        if not self._missing:
-            self._finish(self._sum)
+        if message is None or not self._missing:
+            self._report(self._sum)
+            self.ctx.stop()
 
-    def _finish(self, result: int) -> None:
-        self._report(result)
-        self.ctx.stop()
+    async def _branch(self) -> None:
+        leaves = self._leaves // 10
+        report = self.ctx.self_ref.tell
+        for branch in range(10):
+            node = await self.ctx.spawn(Spec(partial(_Node, self._number + branch * leaves, leaves, report)), str(branch))
+            node.tell(None)
 
 
 async def skynet(leaves: int) -> float:
@@ -290,7 +284,8 @@ async def skynet(leaves: int) -> float:
     finished: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     async with System("bench") as system:
         began = perf_counter()
-        await system.spawn(Spec(lambda: _Node(0, leaves, finished.set_result)), "root")
+        root = await system.spawn(Spec(lambda: _Node(0, leaves, finished.set_result)), "root")
+        root.tell(None)
         total = await finished
         took = perf_counter() - began
     if total != leaves * (leaves - 1) // 2:

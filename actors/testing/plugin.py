@@ -66,7 +66,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         seed = int(str(params[SEED]))
         name = item.nodeid.partition("[")[0]
         report.sections.append(("actors", f"seed {seed}; replay: pytest '{name}' --actors-seed={seed} --actors-runs=1"))
-        item.config.stash[_failed].setdefault(name, []).append(seed)
+        seeds = item.config.stash[_failed].setdefault(name, [])
+        if seed not in seeds:
+            seeds.append(seed)
     return report
 
 

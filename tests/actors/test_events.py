@@ -1,0 +1,164 @@
+"""What a system tells about itself: events, log, live view, stalls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from actors import ActorInfo, DeadLetter, Failed, Message, Spec, Stalled, System
+from actors._events import EventStream
+from actors.testing import TestKit
+from tests.actors.helpers import Call, Do, Silent, boom, do
+
+
+class Secret(Message, frozen=True):
+    password: str
+
+
+def test_events_go_to_those_who_asked_for_their_type() -> None:
+    """In the order of subscription, until it is ended; ending twice is ending once."""
+    stream = EventStream()
+    seen: list[Any] = []
+    end = stream.subscribe(int, lambda event: seen.append(("first", event)))
+    stream.subscribe(int, lambda event: seen.append(("second", event)))
+    stream.subscribe(str, lambda event: seen.append(("text", event)))
+    stream.publish(1)
+    end()
+    end()
+    stream.publish(2)
+    stream.publish("x")
+    stream.publish(2.0)
+    assert seen == [("first", 1), ("second", 1), ("second", 2), ("text", "x")]
+
+
+def test_a_handler_that_raises_harms_neither_the_publisher_nor_the_other_handlers(caplog: pytest.LogCaptureFixture) -> None:
+    """Its error is logged."""
+    stream = EventStream()
+    seen: list[int] = []
+    stream.subscribe(int, boom)
+    stream.subscribe(int, seen.append)
+    stream.publish(1)
+    assert seen == [1]
+    assert "of the actor event stream failed on 1" in caplog.text
+
+
+async def test_the_live_view_shows_all_actors_without_a_message(actor_kit: TestKit) -> None:
+    """Parents before children, with what each is doing; the content of messages is not shown."""
+    gate = asyncio.get_running_loop().create_future()
+    parent, _ = await do(actor_kit, "parent")
+    await parent.ask(Call, lambda me: me.ctx.spawn(Spec(Do), "child"))
+    (child,) = await parent.ask(Call, lambda me: me.ctx.children)
+
+    async def wait(_: Any) -> None:
+        await gate
+
+    child.tell("one")
+    child.tell(wait)
+    await actor_kit.quiesce()
+    child.tell(Secret("hunter2"))
+    tree = actor_kit.tree()
+    assert [(info.path, info.state, info.depth, info.current, info.processed) for info in tree] == [
+        ("/test/parent", "running", 0, None, 2),
+        ("/test/parent/child", "running", 1, "function", 1),
+    ]
+    assert tree[0].busy_for == 0
+    assert tree[1].busy_for > 0
+    assert tree[0].busy > 0
+    assert all(isinstance(info, ActorInfo) for info in tree)
+    gate.set_result(None)
+
+
+async def test_dead_letters_are_logged_by_type_and_muted_after_ten(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
+    """Ten, then silence for 300 s, then how many there were; never what was in them."""
+    ref, _ = await do(actor_kit)
+    await actor_kit.stop(ref)
+    for _ in range(15):
+        ref.tell(Secret("hunter2"))
+    assert caplog.text.count("dead letter: Secret to /test/a (stopped)") == 10
+    await actor_kit.clock.advance(301)
+    ref.tell(Secret("hunter2"))
+    assert "5 more dead letters in the last 301 s" in caplog.text
+    assert caplog.text.count("dead letter: Secret") == 11
+    assert "hunter2" not in caplog.text
+
+
+async def test_failures_are_logged_with_traceback_and_decision(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
+    """A failure is never silent, and never shows what was in the message."""
+    from actors import Resume
+
+    ref, _ = await do(actor_kit, supervise=lambda _: Resume())
+    adapted: Any = ref.narrow(lambda secret: boom)
+    adapted.tell(Secret("hunter2"))
+    await actor_kit.quiesce()
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.getMessage() == "actor /test/a failed at function, decision: resume"
+    assert record.exc_info
+    assert "hunter2" not in caplog.text
+
+
+async def test_a_handler_that_holds_the_loop_is_named_with_its_message_and_its_line(caplog: pytest.LogCaptureFixture) -> None:
+    """The watch sees who holds the loop while it is held, with its stack."""
+    stalls: list[Stalled] = []
+    looked = threading.Event()
+
+    def hold_the_loop(_: Do) -> None:
+        # Held until the watch has looked, however slow this machine is.
+        assert looked.wait(30)
+
+    async with System("s", stall_after=0.01) as system:
+        detector: Any = system._stall
+        look = detector._look
+
+        def looking() -> Any:
+            found = look()
+            looked.set()
+            return found
+
+        detector._look = looking
+        system.subscribe(Stalled, stalls.append)
+        await system.spawn(Spec(lambda: Do()), "other")
+        ref: Any = await system.spawn(Spec(lambda: Do()), "parent")
+        await ref.ask(Call, lambda me: me.ctx.spawn(Spec(Silent), "child"))
+        (child,) = await ref.ask(Call, lambda me: me.ctx.children)
+        looked.clear()
+        child.tell(hold_the_loop)
+        while not any(stall.path for stall in stalls):
+            await asyncio.sleep(0)
+    stall = next(stall for stall in stalls if stall.path)
+    assert (stall.path, stall.message) == ("/s/parent/child", hold_the_loop)
+    assert stall.seconds >= 0.01
+    assert "in hold_the_loop" in stall.stack
+    assert "in actor /s/parent/child at function" in caplog.text
+
+
+async def test_a_loop_that_is_held_by_others_is_named_so(caplog: pytest.LogCaptureFixture) -> None:
+    """Code outside of any actor is seen as well."""
+    stalls: list[Stalled] = []
+    looked = threading.Event()
+    async with System("s", stall_after=0.01) as system:
+        detector: Any = system._stall
+        look = detector._look
+        detector._look = lambda: (look(), looked.set())[0]
+        system.subscribe(Stalled, stalls.append)
+        assert looked.wait(30)
+        while not stalls:
+            await asyncio.sleep(0)
+    assert stalls[0].path == ""
+    assert "in no actor's code" in caplog.text
+
+
+async def test_events_carry_what_a_test_needs(actor_kit: TestKit) -> None:
+    """The message that failed and the one that died are in their events."""
+    failed: list[Failed] = []
+    actor_kit.subscribe(Failed, failed.append)
+    ref, _ = await do(actor_kit)
+    ref.tell(boom)
+    ref.tell("dead")
+    await actor_kit.quiesce()
+    assert [event.message for event in failed] == [boom]
+    assert actor_kit.dead_letters == [DeadLetter("/test/a", "dead", "stopped")]
+    actor_kit.failures.clear()

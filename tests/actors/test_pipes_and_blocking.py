@@ -1,0 +1,292 @@
+"""Work beside the messages: awaitables and threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from typing import Any
+
+import pytest
+
+from actors import Abandoned, Spec, System
+from actors._threads import ThreadLane
+from actors.testing import TestKit
+from tests.actors.helpers import Boom, Call, Do, boom, do
+
+
+def as_text(outcome: object) -> str:
+    return f"{type(outcome).__name__}: {outcome}"
+
+
+async def value(it: Any) -> Any:
+    return it
+
+
+async def failing() -> Any:
+    boom()
+
+
+@pytest.mark.actors(runs=5)
+async def test_a_pipe_turns_its_outcome_into_a_message(actor_kit: TestKit) -> None:
+    """done(result) or failed(error), while other messages are handled."""
+    future = asyncio.get_running_loop().create_future()
+    ref, log = await do(actor_kit)
+    ref.tell(lambda me: me.ctx.pipe(future, as_text, as_text))
+    ref.tell("meanwhile")
+    await actor_kit.quiesce()
+    assert log == ["meanwhile"]
+    future.set_result(7)
+    await actor_kit.quiesce()
+    ref.tell(lambda me: me.ctx.pipe(failing(), as_text, as_text))
+    await actor_kit.quiesce()
+    assert log == ["meanwhile", "int: 7", "Boom: boom"]
+
+
+@pytest.mark.actors(runs=5)
+async def test_a_pipe_of_something_cancelled_has_failed(actor_kit: TestKit) -> None:
+    """A cancellation that is not the actor's own is an error like any other."""
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    ref, log = await do(actor_kit)
+    ref.tell(lambda me: me.ctx.pipe(future, as_text, as_text))
+    await actor_kit.quiesce()
+    assert log == ["StrayCancellation: a handler of /test/a awaited something that was cancelled; catch CancelledError around that await"]
+
+
+@pytest.mark.actors(runs=5)
+async def test_what_makes_the_message_of_a_pipe_is_the_actors_own_code(actor_kit: TestKit) -> None:
+    """When it raises, the actor has failed."""
+    ref, _ = await do(actor_kit)
+    ref.tell(lambda me: me.ctx.pipe(value(1), boom, boom))
+    assert isinstance((await actor_kit.probe(object).terminated(ref)).cause, Boom)
+
+
+@pytest.mark.actors(runs=5)
+async def test_a_stop_cancels_pipes_even_those_that_have_not_begun(actor_kit: TestKit) -> None:
+    """No task and no un-awaited coroutine is left."""
+    cancelled: list[bool] = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            cancelled.append(True)
+
+    ref, _ = await do(actor_kit)
+    ref.tell(lambda me: me.ctx.pipe(wait(), as_text, as_text))
+    await actor_kit.quiesce()
+
+    def pipe_and_stop(me: Do) -> None:
+        me.ctx.pipe(value(1), as_text, as_text)
+        me.ctx.stop()
+
+    ref.tell(pipe_and_stop)
+    await actor_kit.terminated(ref)
+    await actor_kit.quiesce()
+    assert cancelled == [True]
+
+
+@pytest.mark.actors(runs=5)
+async def test_blocking_returns_or_raises_what_the_job_does(actor_kit: TestKit) -> None:
+    """The actor's messages wait meanwhile; arguments and context variables reach the job."""
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+    def job(number: int, *, text: str) -> str:
+        return f"{number} {text} {variable.get()}"
+
+    async def work(me: Do) -> None:
+        variable.set("set")
+        me.log.append(await me.ctx.blocking(job, 1, text="a"))
+        try:
+            await me.ctx.blocking(boom)
+        except Boom:
+            me.log.append("raised")
+
+    ref, log = await do(actor_kit)
+    ref.tell(work)
+    ref.tell("behind")
+    await actor_kit.quiesce()
+    assert log == ["1 a set", "raised", "behind"]
+
+
+async def test_an_actor_with_its_own_thread_always_gets_that_one() -> None:
+    """executor="own" is one thread for the actor's life, and none afterwards."""
+    async with System("s", stall_after=None) as system:
+        ref: Any = await system.spawn(Spec(Do, executor="own"), "own")
+        threads = {await ref.ask(Call, lambda me: me.ctx.blocking(threading.current_thread)) for _ in range(20)}
+        assert [thread.name for thread in threads] == ["/s/own-0"]
+        (thread,) = threads
+        await system.stop(ref)
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+async def test_actors_share_the_systems_pool_or_bring_their_own() -> None:
+    """The default is the system's pool; an executor that is handed in is used, and left to its owner."""
+    with ThreadLane("brought", 1) as brought:
+        async with System("s", stall_after=None) as system:
+            names = []
+            for name, options in (("shared", {}), ("brought", {"executor": brought})):
+                ref: Any = await system.spawn(Spec(Do, **options), name)  # type: ignore[arg-type]
+                names.append((await ref.ask(Call, lambda me: me.ctx.blocking(threading.current_thread))).name)
+        assert names == ["s-0", "brought-0"]
+        async with System("s", executor=brought, stall_after=None) as system:
+            ref = await system.spawn(Spec(Do), "a")
+            assert (await ref.ask(Call, lambda me: me.ctx.blocking(threading.current_thread))).name == "brought-0"
+        assert brought.submit(int).result() == 0
+
+
+async def test_a_job_that_outlives_its_stop_deadline_is_abandoned_and_its_late_result_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """A thread cannot be cancelled: the actor ends, the thread goes on, nobody gets its result; its late error is logged."""
+    release = threading.Event()
+    begun = {"a": threading.Event(), "b": threading.Event()}
+
+    def job(name: str) -> str:
+        begun[name].set()
+        release.wait(30)
+        return "late" if name == "a" else boom()  # type: ignore[func-returns-value]
+
+    logs: list[Any] = []
+    abandoned: list[Abandoned] = []
+    async with System("s", stall_after=None) as system:
+        system.subscribe(Abandoned, abandoned.append)
+        for name in begun:
+            ref: Any = await system.spawn(Spec(lambda: Do(logs), stop_within=0.01), name)
+            ref.tell(_blocking(lambda name=name: job(name)))
+            await asyncio.to_thread(begun[name].wait, 30)
+    assert [event.path for event in abandoned] == ["/s/b", "/s/a"]
+    assert "job" in abandoned[0].job or "lambda" in abandoned[0].job
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("s-")]
+    assert len(threads) == 2
+    release.set()
+    for thread in threads:
+        thread.join(10)
+    assert logs == []
+    assert "failed later: Boom('boom')" in caplog.text
+
+
+def _blocking(job: Any) -> Any:
+    async def work(me: Do) -> None:
+        me.log.append(await me.ctx.blocking(job))
+
+    return work
+
+
+async def test_a_job_that_has_not_begun_is_cancelled_not_abandoned() -> None:
+    """What waits for a thread just goes."""
+    release = threading.Event()
+    with ThreadLane("busy", 1) as lane:
+        lane.submit(release.wait, 30)
+        async with System("s", stall_after=None) as system:
+            abandoned: list[Abandoned] = []
+            system.subscribe(Abandoned, abandoned.append)
+            ref: Any = await system.spawn(Spec(Do, executor=lane), "a")
+            ran: list[int] = []
+            ref.tell(_blocking(lambda: ran.append(1)))
+            while system.tree()[0].current is None:
+                await asyncio.sleep(0)
+            await system.kill(ref)
+            assert abandoned == []
+        release.set()
+    assert ran == []
+
+
+def test_a_thread_lane_runs_jobs_in_order_with_no_more_threads_than_told() -> None:
+    """First come, first served; idle threads are used before new ones are made."""
+    done: list[int] = []
+    with ThreadLane("lane", 1) as lane:
+        futures = [lane.submit(done.append, n) for n in range(50)]
+        for future in futures:
+            future.result(10)
+        assert done == list(range(50))
+        assert lane.submit(threading.current_thread).result(10).name == "lane-0"
+    with ThreadLane("lane", 3) as lane:
+        barrier = threading.Barrier(3)
+        futures = [lane.submit(barrier.wait, 10) for _ in range(6)]
+        assert {future.result(10) for future in futures} == {0, 1, 2}
+        assert len(lane._threads) == 3
+
+
+def test_a_thread_lane_gives_errors_to_whoever_waits() -> None:
+    """Even those that would end a thread."""
+    with ThreadLane("lane", 1) as lane:
+        for error in (Boom, SystemExit):
+
+            def job(error: type[BaseException] = error) -> None:
+                raise error
+
+            assert isinstance(lane.submit(job).exception(10), error)
+
+
+def test_a_closed_thread_lane_takes_nothing_and_drops_what_waits_if_told_so() -> None:
+    """After shutdown submit raises; cancelled jobs never run."""
+    begun, release, ran = threading.Event(), threading.Event(), []
+    lane = ThreadLane("lane", 1)
+
+    def first() -> None:
+        begun.set()
+        release.wait(10)
+
+    lane.submit(first)
+    assert begun.wait(10)
+    waiting = lane.submit(ran.append, 1)
+    cancelled = lane.submit(ran.append, 2)
+    cancelled.cancel()
+    lane.shutdown(wait=False, cancel_futures=True)
+    assert waiting.cancelled()
+    release.set()
+    lane.shutdown()
+    assert ran == []
+    with pytest.raises(RuntimeError, match="threads of lane are shut down"):
+        lane.submit(int)
+
+
+def test_a_job_that_is_cancelled_while_it_waits_is_passed_over() -> None:
+    """A cancelled future is not run, and harms no other."""
+    begun, release, ran = threading.Event(), threading.Event(), []
+    with ThreadLane("lane", 1) as lane:
+
+        def first() -> None:
+            begun.set()
+            release.wait(10)
+
+        lane.submit(first)
+        assert begun.wait(10)
+        lane.submit(ran.append, 1).cancel()
+        last = lane.submit(ran.append, 2)
+        release.set()
+        last.result(10)
+    assert ran == [2]
+
+
+def test_an_abandoned_job_does_not_hold_up_the_end_of_the_process(pytester: pytest.Pytester) -> None:
+    """The threads are daemons: the interpreter exits though a job hangs."""
+    script = pytester.makepyfile(
+        """
+        import asyncio, threading
+        from actors import Actor, Spec, System
+
+        begun = threading.Event()
+
+        class Hanging(Actor[str]):
+            async def receive(self, message):
+                await self.ctx.blocking(hang)
+
+        def hang():
+            begun.set()
+            threading.Event().wait()
+
+        async def main():
+            async with System("s") as system:
+                ref = await system.spawn(Spec(Hanging, stop_within=0.01), "hanging")
+                ref.tell("go")
+                await asyncio.to_thread(begun.wait)
+            print("over")
+
+        asyncio.run(main())
+        """
+    )
+    result = pytester.runpython(script)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["over"])

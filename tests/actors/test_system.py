@@ -1,0 +1,230 @@
+"""The block that owns the actors."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+from actors import Actor, ActorFailed, Spec, Started, StartFailed, Stopping, System, SystemClosed
+from actors.testing import TestKit
+from tests.actors.helpers import Boom, Call, Do, Silent, boom, note
+
+
+@pytest.mark.parametrize("options", [{"name": ""}, {"name": "a/b"}, {"ask_timeout": 0}, {"stall_after": 0}])
+def test_an_impossible_system_is_refused(options: dict[str, Any]) -> None:
+    """Names without a slash, times above nothing."""
+    with pytest.raises(ValueError, match="must be"):
+        System(**{"name": "s", **options})
+
+
+async def test_outside_its_block_a_system_spawns_nothing() -> None:
+    """Before, after, and while it is being left."""
+    system = System("s")
+    with pytest.raises(SystemClosed, match="actor system 's' is not open"):
+        await system.spawn(Spec(Silent), "a")
+    late: list[Exception] = []
+
+    async def spawn(me: Do, _: Stopping) -> None:
+        try:
+            await system.spawn(Spec(Silent), "late")
+        except SystemClosed as error:
+            late.append(error)
+
+    async with system:
+        await system.spawn(Spec(lambda: Do(on={Stopping: spawn})), "a")
+    with pytest.raises(SystemClosed):
+        await system.spawn(Spec(Silent), "a")
+    assert [error.name for error in late] == ["s"] if isinstance(late[0], SystemClosed) else False
+    with pytest.raises(SystemClosed):
+        _ = TestKit().clock
+
+
+async def test_a_system_is_entered_once() -> None:
+    """It is a block, not a service to be restarted."""
+    system = System("s")
+    async with system:
+        pass
+    with pytest.raises(RuntimeError, match="entered already"):
+        async with system:
+            pass
+
+
+async def test_failures_reach_the_caller_as_a_group_with_actor_paths() -> None:
+    """The body is cancelled, and `except*` finds the root cause."""
+    found: list[Boom] = []
+    with pytest.raises(ExceptionGroup, match="actor system 's' failed") as caught:
+        async with System("s") as system:
+            ref: Any = await system.spawn(Spec(Silent), "a")
+            ref.tell(boom)
+            await asyncio.Event().wait()
+    try:
+        raise caught.value
+    except* Boom as group:
+        found += [error for failed in group.exceptions if isinstance(failed, ActorFailed) for error in failed.exceptions if isinstance(error, Boom)]
+        assert [failed.path for failed in group.exceptions if isinstance(failed, ActorFailed)] == ["/s/a"]
+    assert len(found) == 1
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_several_failures_are_all_in_the_group_and_the_bodys_error_too() -> None:
+    """Nothing is lost: not the second failure, not what the body raised."""
+    with pytest.raises(ExceptionGroup) as caught:
+        async with System("s") as system:
+            ref: Any = await system.spawn(Spec(Silent), "a")
+            await system.spawn(Spec(lambda: Do(on={Stopping: boom})), "b")
+            ref.tell(boom)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise KeyError("body") from None
+    kinds = [(type(error), getattr(error, "path", None)) for error in caught.value.exceptions]
+    assert kinds == [(ActorFailed, "/s/a"), (ActorFailed, "/s/b"), (KeyError, None)]
+
+
+async def test_a_second_failure_while_the_system_ends_does_not_cancel_its_caller() -> None:
+    """Failures during the stop are collected, not delivered as cancellations."""
+    with pytest.raises(ExceptionGroup) as caught:
+        async with System("s") as system:
+            await system.spawn(Spec(lambda: Do(on={Stopping: boom})), "a")
+            await system.spawn(Spec(lambda: Do(on={Stopping: boom})), "b")
+    assert [getattr(error, "path", None) for error in caught.value.exceptions] == ["/s/b", "/s/a"]
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_the_bodys_error_passes_when_no_actor_failed() -> None:
+    """The block adds nothing to an error that is not its own."""
+    with pytest.raises(KeyError, match="body"):
+        async with System("s") as system:
+            await system.spawn(Spec(Silent), "a")
+            raise KeyError("body")
+
+
+async def test_a_failed_start_may_be_caught_in_the_body() -> None:
+    """It was reported to the spawner, so it does not fail the system."""
+    async with System("s") as system:
+        with pytest.raises(StartFailed):
+            await system.spawn(Spec(lambda: Do(on={Started: boom})), "a")
+
+
+async def test_cancelling_the_outer_task_stops_every_actor_and_leaves_nothing() -> None:
+    """No task, no thread, no pending timer, and CancelledError goes on."""
+    log: list[Any] = []
+    before = asyncio.all_tasks()
+    threads = set(threading.enumerate())
+    up = asyncio.Event()
+
+    async def start(me: Do, _: Started) -> None:
+        await me.ctx.spawn(Spec(lambda: Do(log, note(Stopping))), "child")
+        me.ctx.timers.every("tick", 1000, "tick")
+        me.ctx.pipe(asyncio.Event().wait(), str, str)
+        await me.ctx.blocking(int)
+
+    async def main() -> None:
+        async with System("s") as system:
+            ref: Any = await system.spawn(Spec(lambda: Do(log, {Started: start, **note(Stopping)}), executor="own"), "a")
+            shared: Any = await system.spawn(Spec(Do), "shared")
+            await shared.ask(Call, lambda me: me.ctx.blocking(int))
+            ref.tell(lambda _: asyncio.get_running_loop().create_future())
+            up.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(main())
+    await up.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert log == [Stopping("shutdown"), Stopping("shutdown")]
+    assert asyncio.all_tasks() == before
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(10)
+    assert {thread for thread in threading.enumerate() if not thread.name.startswith("asyncio")} <= threads
+    loop = asyncio.get_running_loop()
+    assert [timer for timer in getattr(loop, "_scheduled", ()) if not timer.cancelled()] == []
+
+
+async def test_a_cancellation_wins_over_failures_that_were_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Who cancels must see that it worked; the failure stands in the log."""
+    up = asyncio.Event()
+
+    async def main() -> None:
+        async with System("s") as system:
+            await system.spawn(Spec(lambda: Do(on={Stopping: boom})), "a")
+            up.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(main())
+    await up.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert "actor /s/a failed" in caplog.text
+
+
+async def test_a_cancellation_from_outside_and_a_failure_at_once_is_a_cancellation() -> None:
+    """The system's own interruption is told from that of another."""
+    entered: list[Any] = []
+
+    async def main() -> None:
+        async with System("s") as system:
+            ref: Any = await system.spawn(Spec(Silent), "a")
+            ref.tell(boom)
+            entered.append(system)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                task.cancel()
+
+    task = asyncio.create_task(main())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(entered) == 1
+
+
+def test_a_loop_that_ends_takes_its_actors_along() -> None:
+    """asyncio.run cancels all tasks when its main one has failed: actors end in order even then."""
+    log: list[Any] = []
+
+    async def main() -> None:
+        system = System("s")
+        await system.__aenter__()
+        await system.spawn(Spec(lambda: Do(log, note(Stopping))), "a")
+        raise KeyError("left open")
+
+    with pytest.raises(KeyError):
+        asyncio.run(main())
+    assert log == [Stopping("shutdown")]
+
+
+async def test_an_ended_actor_is_garbage() -> None:
+    """The framework keeps nothing of an actor's object once it has ended."""
+
+    class Big(Actor[Any]):
+        def receive(self, message: Any, /) -> None:
+            self.mine = message
+
+    gone: list[weakref.ref[Any]] = []
+
+    def make() -> Big:
+        big = Big()
+        gone.append(weakref.ref(big))
+        return big
+
+    async with System("s", stall_after=None) as system:
+        ref = await system.spawn(Spec(make), "a")
+        ref.tell("x")
+        await asyncio.sleep(0)
+        await system.stop(ref)
+        gc.collect()
+        assert gone[0]() is None
+        assert (await system.terminated(ref)).cause is None
