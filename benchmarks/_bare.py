@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +24,7 @@ from benchmarks._load import (
     nothing_each,
     produce,
     produce_lots,
+    until,
 )
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ class Bare:
     async def _tell(self, box: Any, messages: int, burst: int) -> float:
         began = perf_counter()
         await produce(box.put, messages, burst)
-        while not box.empty():
-            await asyncio.sleep(0)
+        await until(box.empty)
         return micros(began, messages)
 
     async def lots(self, items: int) -> float:
@@ -141,8 +140,7 @@ class Bare:
         async with self._running(nothing_each) as box:
             began = perf_counter()
             await produce_lots(box.put, items)
-            while not box.empty():
-                await asyncio.sleep(0)
+            await until(box.empty)
             return micros(began, items)
 
     async def hop(self, hops: int, *, pairs: int) -> float:
@@ -217,8 +215,7 @@ class Bare:
                 box.put(number)
             watch.start()
             box.put(watch.stop)
-            while not watch.took:
-                await asyncio.sleep(0)
+            await until(watch.stopped)
         return watch.took
 
 
@@ -256,7 +253,11 @@ async def ingress_each(messages: int) -> float:
     finish = Finish(messages)
     task = asyncio.create_task(take(channel, finish))
     loop = asyncio.get_running_loop()
-    took = await from_thread(partial(loop.call_soon_threadsafe, channel.put), messages, finish)
+
+    def put(message: int) -> None:
+        loop.call_soon_threadsafe(channel.put, message)
+
+    took = await from_thread(put, messages, finish)
     task.cancel()
     return took
 

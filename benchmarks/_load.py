@@ -58,6 +58,12 @@ async def produce_lots(tell: Callable[[tuple[int, ...]], object], items: int) ->
         await asyncio.sleep(0)
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Let others run until `condition` holds. Looking on costs a turn of the loop at the end; an event would cost something per message."""
+    while not condition():  # noqa: ASYNC110 - see above
+        await asyncio.sleep(0)
+
+
 class Finish:
     """Set a future after so many calls. Only for what cannot be seen from outside, since it costs something per call."""
 
@@ -96,6 +102,10 @@ class Stopwatch:
     def start(self) -> None:
         """Begin to measure."""
         self.began = perf_counter()
+
+    def stopped(self) -> bool:
+        """Say whether it has been stopped."""
+        return self.took > 0
 
     def stop(self) -> None:
         """Keep the microseconds since the start."""

@@ -7,13 +7,25 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from actors import Actor, Mailbox, Message, Reply, Signal, Spec, Stopping, System
-from benchmarks._load import BEHIND, IN_FLIGHT, JOB, Finish, Player, Stopwatch, from_thread, micros, nothing, nothing_each, produce, produce_lots
+from actors import Actor, Mailbox, Message, Ref, Reply, Signal, Spec, Stopping, System
+from benchmarks._load import (
+    BEHIND,
+    IN_FLIGHT,
+    JOB,
+    Finish,
+    Player,
+    Stopwatch,
+    from_thread,
+    micros,
+    nothing,
+    nothing_each,
+    produce,
+    produce_lots,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from actors import Ref
 
 AMPLE = Mailbox(capacity=1 << 20)
 """For senders that run ahead of the actor: with the default of 1,024 messages the rest would be dead letters."""
@@ -62,8 +74,7 @@ class Answerer(Actor[Question]):
 
 async def settled(system: System) -> None:
     """Wait until all messages of the first actor are handled."""
-    while system.tree()[0].depth:
-        await asyncio.sleep(0)
+    await until(lambda: not system.tree()[0].depth)
 
 
 async def tell(messages: int, *, burst: int, sink: type[Actor[Any]] = Sink) -> float:
@@ -240,8 +251,7 @@ async def urgent_behind(_times: int) -> float:
         await _pile_up(ref)
         watch.start()
         ref.tell(_Hurry())
-        while not watch.took:
-            await asyncio.sleep(0)
+        await until(watch.stopped)
     return watch.took
 
 
@@ -251,32 +261,42 @@ async def _pile_up(ref: Ref[int | _Hurry]) -> None:
     await asyncio.sleep(0)
 
 
-class _Node(Actor[int | None]):
+class _Begin(Message, frozen=True):
+    number: int
+    leaves: int
+    parent: Ref[int]
+
+
+class _Node(Actor[_Begin | int]):
     """Skynet: when told to begin, start ten nodes, sum up what they report, report that; a leaf reports its number."""
 
-    def __init__(self, number: int, leaves: int, report: Callable[[int], object]) -> None:
-        self._number = number
-        self._leaves = leaves
-        self._report = report
+    async def receive(self, message: _Begin | int) -> None:
+        if isinstance(message, int):
+            self._sum += message
+            self._missing -= 1
+            if not self._missing:
+                self._finish(self._sum)
+            return
+        self._parent = message.parent
+        if message.leaves == 1:
+            self._finish(message.number)
+        else:
+            await self._branch(message.number, message.leaves // 10)
+
+    async def _branch(self, number: int, leaves: int) -> None:
         self._missing = 10
         self._sum = 0
-
-    async def receive(self, message: int | None) -> None:
-        if message is None and self._leaves > 1:
-            await self._branch()
-            return
-        self._sum += self._number if message is None else message
-        self._missing -= 1
-        if message is None or not self._missing:
-            self._report(self._sum)
-            self.ctx.stop()
-
-    async def _branch(self) -> None:
-        leaves = self._leaves // 10
-        report = self.ctx.self_ref.tell
+        me = self.ctx.self_ref
         for branch in range(10):
-            node = await self.ctx.spawn(Spec(partial(_Node, self._number + branch * leaves, leaves, report)), str(branch))
-            node.tell(None)
+            node = await self.ctx.spawn(_NODE, str(branch))
+            node.tell(_Begin(number + branch * leaves, leaves, me))
+
+    def _finish(self, result: int) -> None:
+        self._parent.tell(result)
+        self.ctx.stop()
+
+
+_NODE = Spec(_Node)
 
 
 async def skynet(leaves: int) -> float:
@@ -284,8 +304,9 @@ async def skynet(leaves: int) -> float:
     finished: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     async with System("bench") as system:
         began = perf_counter()
-        root = await system.spawn(Spec(lambda: _Node(0, leaves, finished.set_result)), "root")
-        root.tell(None)
+        top = await system.spawn(Spec(lambda: Caller(finished.set_result)), "top")
+        root = await system.spawn(_NODE, "root")
+        root.tell(_Begin(0, leaves, top))
         total = await finished
         took = perf_counter() - began
     if total != leaves * (leaves - 1) // 2:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import xoscar  # type: ignore[import-untyped]  # it has no annotations that are meant for others
 
-from benchmarks._load import BEHIND, IN_FLIGHT, ITEMS, Finish, Player, Stopwatch, micros, nothing, produce
+from benchmarks._load import BEHIND, IN_FLIGHT, ITEMS, Finish, Player, Stopwatch, micros, nothing, produce, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -168,6 +168,5 @@ async def behind(_times: int) -> float:
         watch.start()
         send(watch.stop)
         gate.set()
-        while not watch.took:
-            await asyncio.sleep(0)
+        await until(watch.stopped)
     return watch.took

@@ -1,0 +1,78 @@
+"""Run the plan, round after round, and compare what was run close together."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import defaultdict
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+import uvloop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from benchmarks._plan import Case, Metric
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+class Spread(NamedTuple):
+    """What many samples come down to."""
+
+    low: float
+    median: float
+    high: float
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Spread:
+        """Sum up samples."""
+        return cls(min(samples), median(samples), max(samples))
+
+
+class Results:
+    """All samples, by metric, loop and contender; samples with the same index are neighbours in time."""
+
+    def __init__(self) -> None:
+        self._samples: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
+
+    def add(self, metric: str, loop: str, contender: str, sample: float) -> None:
+        """Keep a sample."""
+        self._samples[metric, loop, contender].append(sample)
+
+    def spread(self, metric: str, loop: str, contender: str) -> Spread | None:
+        """Sum up what a contender took; None when it has no part in the metric."""
+        samples = self._samples.get((metric, loop, contender))
+        return Spread.of(samples) if samples else None
+
+    def ratio(self, metric: str, loop: str, contender: str, base: str) -> Spread | None:
+        """Sum up how many times as long as `base` a contender took, in each round."""
+        over, under = self._samples.get((metric, loop, contender)), self._samples.get((metric, loop, base))
+        if not over or not under:
+            return None
+        return Spread.of([a / b for a, b in zip(over, under, strict=True)])
+
+
+def steps(plan: Sequence[Metric], rounds: int) -> Iterator[tuple[Metric, str, Case]]:
+    """Yield what to run, in order. Every other round goes through the contenders backwards, so that a drift of the machine favours none."""
+    for number in range(rounds):
+        for metric in plan:
+            if number % metric.every:
+                continue
+            cases = metric.cases[::-1] if number // metric.every % 2 else metric.cases
+            for loop in LOOPS if metric.loops else ("asyncio",):
+                for case in cases:
+                    # Pykka has threads instead of a loop: it is run once per round.
+                    if loop == "asyncio" or case.contender != "pykka":
+                        yield metric, loop, case
+
+
+def run(case: Case, loop: str) -> float:
+    """Run one case on a new event loop, with no garbage of others to collect."""
+    gc.collect()
+    result = case.run(case.size)
+    if isinstance(result, float):
+        return result
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        return runner.run(result)

@@ -1,0 +1,52 @@
+"""Two actors play a ball back and forth until it falls; whoever let it fall answers the one who asked for the game.
+
+Shows: typed messages, a ref inside a message, and a reply that travels from actor to actor until somebody uses it.
+
+Run: python examples/ping_pong.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+
+from actors import Actor, Message, Ref, Reply, Spec, System
+
+HOPS = 10_000
+
+
+class Ball(Message, frozen=True):
+    """The ball falls after `hops` more hits; the next one goes to `back`."""
+
+    reply: Reply[str]
+    hops: int
+    back: Ref[Ball]
+
+
+class Player(Actor[Ball]):
+    """Hit the ball back."""
+
+    def receive(self, message: Ball) -> None:
+        if message.hops == 0:
+            message.reply.tell(self.ctx.path)
+        else:
+            message.back.tell(Ball(message.reply, message.hops - 1, self.ctx.self_ref))
+
+
+async def play(hops: int) -> str:
+    """Play one game, in which the ball falls after `hops` hits; return the path of the player who let it fall."""
+    async with System("table") as system:
+        left = await system.spawn(Spec(Player), "left")
+        right = await system.spawn(Spec(Player), "right")
+        return await left.ask(Ball, hops, right)
+
+
+def main() -> None:
+    began = perf_counter()
+    loser = asyncio.run(play(HOPS))
+    each = (perf_counter() - began) / HOPS
+    print(f"the ball fell at {loser} after {HOPS:,} hits, {each * 1e6:.1f} µs each")
+
+
+if __name__ == "__main__":
+    main()

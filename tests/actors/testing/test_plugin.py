@@ -1,0 +1,132 @@
+"""The pytest plugin, in a pytest of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+RACE = """
+    import pytest
+    from actors import Actor, Spec
+
+    class Say(Actor):
+        def __init__(self, log):
+            self.log = log
+
+        def receive(self, message):
+            self.log.append(message)
+
+    @pytest.mark.asyncio
+    async def test_race(actor_kit, actors_seed):
+        assert actor_kit.seed == actors_seed
+        log = []
+        a, b = [await actor_kit.spawn(Spec(lambda: Say(log)), name) for name in "ab"]
+        a.tell("a")
+        b.tell("b")
+        await actor_kit.quiesce()
+        assert log == ["a", "b"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def settings(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+
+
+def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess("-p", "no:randomly", *options)
+
+
+def test_a_failing_seed_is_printed_and_replays(pytester: pytest.Pytester) -> None:
+    """The line that is printed is the command that fails again."""
+    pytester.makepyfile(RACE)
+    result = run(pytester, "--actors-runs=20")
+    outcomes = result.parseoutcomes()
+    assert outcomes["failed"] + outcomes["passed"] == 20
+    assert outcomes["failed"] > 2
+    result.stdout.fnmatch_lines(["actors: seed 0", "*actors: failing seeds*", "*test_race: *"])
+    line = next(line for line in result.outlines if "replay: pytest" in line)
+    options = line.partition("replay: pytest ")[2].replace("'", "").split()
+    again = run(pytester, *options)
+    again.assert_outcomes(failed=1)
+
+
+def test_a_test_is_run_once_by_default_under_its_own_name(pytester: pytest.Pytester) -> None:
+    """Without options and markers the plugin is not in the way."""
+    pytester.makepyfile(RACE.replace('assert log == ["a", "b"]', "assert sorted(log) == ['a', 'b']"))
+    result = run(pytester, "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*::test_race PASSED*"])
+
+
+def test_a_marker_asks_for_several_runs_and_the_option_overrides_it(pytester: pytest.Pytester) -> None:
+    """Tests that are about order carry the number of their schedules."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.asyncio
+        @pytest.mark.actors(runs=5)
+        async def test_it(actor_kit):
+            await actor_kit.quiesce()
+        """
+    )
+    run(pytester, "--strict-markers").assert_outcomes(passed=5)
+    run(pytester, "--actors-runs=2", "--actors-seed=random").assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(("option", "text"), [("--actors-seed=x", "must be a number or 'random'"), ("--actors-runs=-1", "must be at least 1")])
+def test_an_impossible_option_is_refused(pytester: pytest.Pytester, option: str, text: str) -> None:
+    """With a message that says what is possible."""
+    pytester.makepyfile(RACE)
+    result = run(pytester, option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{text}*"])
+
+
+def test_other_tests_keep_their_loop(pytester: pytest.Pytester) -> None:
+    """The plugin changes nothing for tests that do not use the kit, asynchronous or not."""
+    pytester.makepyfile(
+        """
+        import asyncio
+        import pytest
+        from actors.testing import VirtualLoop
+
+        @pytest.mark.asyncio
+        async def test_other():
+            assert not isinstance(asyncio.get_running_loop(), VirtualLoop)
+
+        def test_plain():
+            pass
+
+        @pytest.mark.asyncio
+        async def test_kit(actor_kit):
+            assert isinstance(asyncio.get_running_loop(), VirtualLoop)
+
+        def test_broken():
+            assert False
+        """
+    )
+    run(pytester).assert_outcomes(passed=3, failed=1)
+
+
+def test_without_pytest_asyncio_the_fixture_says_what_is_missing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin itself loads, so that other tests run."""
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(
+        without_it="""
+        import sys
+        sys.modules["pytest_asyncio"] = None
+        """,
+        test_it="""
+        def test_other():
+            pass
+
+        def test_kit(actor_kit):
+            pass
+        """,
+    )
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    result = pytester.runpytest_subprocess("-p", "without_it", "-p", "actors.testing.plugin")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*install ks-actors?testing?*"])
