@@ -16,7 +16,5 @@ pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=["README
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Undo what pytest-randomly does to blocks, of which each builds on those before it."""
-    places = [place for place, item in enumerate(items) if isinstance(item, SybilItem)]
-    blocks = sorted((items[place] for place in places), key=lambda item: (item.path, item.example.start))
-    for place, block in zip(places, blocks, strict=True):
-        items[place] = block
+    blocks = iter(sorted((item for item in items if isinstance(item, SybilItem)), key=lambda item: (item.path, item.example.start)))
+    items[:] = [next(blocks) if isinstance(item, SybilItem) else item for item in items]

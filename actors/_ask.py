@@ -30,7 +30,7 @@ class Ask(Protocol[R_co]):
         ...
 
     def within(self, seconds: float, /) -> Self:
-        """Wait at most `seconds` instead of the system's `ask_timeout`; returns the ask itself."""
+        """Wait at most `seconds` (inf: for ever) instead of the system's `ask_timeout`; call it before awaiting. Returns the ask itself."""
         ...
 
 
@@ -46,10 +46,12 @@ class PendingAsk(Generic[R]):
         self._waiter: asyncio.Future[None] | None = None
         self._deadlines: dict[Expiring, float] | None = None
         self._error: Exception | None = None
-        inbox.asks.add(self)
+        inbox.asks[self] = None
 
     def within(self, seconds: float, /) -> Self:
         """Wait at most `seconds`."""
+        if not seconds > 0:
+            raise ValueError(f"an ask cannot be answered within {seconds} s; the time must be positive")
         self._seconds = seconds
         return self
 
@@ -66,6 +68,7 @@ class PendingAsk(Generic[R]):
                 yield from waiter
             finally:
                 if self.open:
+                    self._error = RuntimeError(f"this ask of {inbox.owner.path} was cancelled while it was awaited; ask again")
                     self._end()
         if self._error is not None:
             try:
@@ -101,7 +104,7 @@ class PendingAsk(Generic[R]):
 
     def _end(self) -> None:
         self.open = False
-        self._inbox.asks.discard(self)
+        self._inbox.asks.pop(self, None)
         if self._deadlines is not None:
             self._deadlines.pop(self, None)
 
@@ -142,15 +145,18 @@ class PendingReply(Generic[R]):
 
 def replies_in(message: object) -> Iterator[PendingReply[Any]]:
     """Yield the replies that `message` carries: the fields of a Struct, a dataclass or a plain object, the items of a tuple."""
-    values: Iterable[object]
-    if isinstance(message, tuple):
-        values = message
-    else:
-        names = (*getattr(message, "__struct_fields__", ()), *getattr(message, "__slots__", ()), *getattr(message, "__dict__", ()))
-        values = (getattr(message, name, None) for name in names)
+    values: Iterable[object] = message if isinstance(message, tuple) else (getattr(message, name, None) for name in _fields(message))
     for value in values:
         if isinstance(value, PendingReply):
             yield value
+
+
+def _fields(message: object) -> Iterator[str]:
+    yield from getattr(message, "__dict__", ())
+    for kind in type(message).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        yield from (slots,) if isinstance(slots, str) else slots
+    yield from getattr(message, "__struct_fields__", ())
 
 
 def fail_replies(message: object, error: Exception) -> None:

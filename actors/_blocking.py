@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from actors._events import Abandoned
 from actors._threads import ThreadLane
@@ -32,29 +32,48 @@ class BlockingLane:
         self._own: ThreadLane | None = ThreadLane(path, 1) if choice == "own" else None
         self._executor: Executor = self._own or (choice if isinstance(choice, Executor) else kernel.executor())
 
-    async def run(self, job: Callable[[], T]) -> T:
-        """Run `job` in a thread, with this task's context variables, and return what it returns."""
-        name = getattr(job.func if isinstance(job, partial) else job, "__qualname__", repr(job))
-        running = self._executor.submit(contextvars.copy_context().run, job)
-        self._kernel.jobs += 1
+    async def run(self, call: Callable[[], T]) -> T:
+        """Run `call` in a thread, with this task's context variables, and return what it returns."""
+        job = _Job(self._path, call)
+        kernel = self._kernel
+        kernel.jobs += 1
         try:
-            return await asyncio.wrap_future(running)
+            return await kernel.loop.run_in_executor(self._executor, contextvars.copy_context().run, job)
         except asyncio.CancelledError:
-            if running.running():
+            if job.running:
                 # A thread cannot be cancelled. It goes on, and nobody waits for it any more.
-                self._kernel.publish(Abandoned(self._path, name))
-                running.add_done_callback(partial(_report_late_failure, self._path, name))
+                job.abandoned = True
+                kernel.publish(Abandoned(self._path, job.name))
             raise
         finally:
-            self._kernel.jobs -= 1
+            kernel.jobs -= 1
 
     def close(self) -> None:
-        """End the actor's own thread, once the job that it may still have is over."""
+        """End the actor's own thread; wait for it unless it is at a job still."""
         if self._own is not None:
-            self._own.shutdown(wait=False, cancel_futures=True)
+            self._own.shutdown(wait=not self._own.busy, cancel_futures=True)
 
 
-def _report_late_failure(path: str, job: str, running: Future[T]) -> None:
-    error = running.exception()
-    if error is not None:
-        _log.error("blocking job %s, abandoned by actor %s, failed later: %r", job, path, error)
+class _Job:
+    """A call that says whether it is running, and logs the failure that nobody waits for."""
+
+    def __init__(self, path: str, call: Callable[[], Any]) -> None:
+        self._path = path
+        self._call = call
+        self.name: str = getattr(call.func if isinstance(call, partial) else call, "__qualname__", repr(call))
+        self.running: bool = False
+        self.abandoned: bool = False
+
+    def __call__(self) -> Any:
+        self.running = True
+        try:
+            return self._call()
+        except StopIteration as stop:
+            # No future takes it: whoever awaits could not tell it from the end of the coroutine itself.
+            raise RuntimeError(f"blocking job {self.name} of {self._path} raised StopIteration") from stop
+        except BaseException as error:
+            if self.abandoned:
+                _log.error("blocking job %s, abandoned by actor %s, failed later: %r", self.name, self._path, error)
+            raise
+        finally:
+            self.running = False

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from actors._blocking import BlockingLane
 from actors._context import Context
-from actors._control import STALE, Due, Notice, StopRequest
-from actors._ending import finish
-from actors._errors import StrayCancellation
+from actors._control import NOTHING, STALE, Due, Notice, StopRequest
+from actors._ending import bury, finish
+from actors._errors import ActorStopped, StartFailed, StrayCancellation
 from actors._events import Failed
 from actors._failing import failed
 from actors._family import Family
@@ -21,12 +21,12 @@ from actors._inbox import Inbox
 from actors._incarnation import Incarnation
 from actors._lifecycle import State, move
 from actors._message import Pressure, Started, Terminated
+from actors._mortal import Mortal
 from actors._ref import Ref
 
 if TYPE_CHECKING:
     from actors._family import Parent
     from actors._kernel import Kernel
-    from actors._message import StopReason
     from actors._spec import Spec
     from actors._supervision import RestartBudget
 
@@ -34,7 +34,7 @@ TURN = 0.001
 """Seconds after which an actor is to let others run; the number of messages in a turn is adapted to it."""
 
 
-class Cell:
+class Cell(Mortal):
     """The framework's side of one actor. Ref and mailbox are kept over restarts, the incarnation is replaced.
 
     What most actors never need (children, watchers, a thread …) is made on first use: an idle actor is to stay below 5 kB.
@@ -42,67 +42,47 @@ class Cell:
 
     __slots__ = (
         "_children",
-        "_deadline",
-        "_kills",
         "_lane",
-        "_mourners",
         "_quota",
         "_starting",
         "_watchers",
         "budget",
         "busy",
-        "cause",
         "current",
-        "inbox",
+        "has_started",
         "incarnation",
-        "interrupt",
-        "kernel",
         "name",
         "parent",
         "path",
         "processed",
-        "reason",
         "ref",
         "restarts",
         "since",
-        "spec",
         "start_error",
         "stash",
-        "state",
-        "stop_asked",
-        "task",
     )
 
     def __init__(self, kernel: Kernel, spec: Spec[Any], parent: Parent, name: str) -> None:
-        self.kernel: Kernel = kernel
-        self.spec: Spec[Any] = spec
+        super().__init__(kernel, spec)
         self.parent: Parent = parent
         self.name: str = name
         self.path: str = f"{parent.path}/{name}"
-        self.inbox: Inbox = Inbox(kernel, spec.mailbox, self)
+        self.inbox = Inbox(kernel, spec.mailbox, self)
         self.ref: Ref[Any] = Ref(self.inbox)
-        self.state: State = State.STARTING
         self.incarnation: Incarnation | None = None
-        self.task: asyncio.Task[Any] | None = None
         # what it is doing, for the live view
         self.current: Any = None
         self.since: float = 0.0
         self.processed: int = 0
         self.busy: float = 0.0
         self.restarts: int = 0
+        self.has_started: bool = False
         # how it ends
-        self.reason: StopReason = "stop"
-        self.cause: Exception | None = None
         self.start_error: Exception | None = None
-        self.stop_asked: bool = False
-        self.interrupt: asyncio.Future[None] | None = None
         self.budget: RestartBudget | None = None
         self.stash: list[Any] | None = None
         self._quota = min(4, spec.mailbox.batch, kernel.dispatch.longest_turn)
-        self._kills = 0
-        self._deadline: dict[Any, float] | None = None
         self._starting: asyncio.Future[None] | None = None
-        self._mourners: list[asyncio.Future[None]] | None = None
         self._children: Family | None = None
         self._watchers: dict[Cell, None] | None = None
         self._lane: BlockingLane | None = None
@@ -113,13 +93,6 @@ class Cell:
         if self._children is None:
             self._children = Family(self, Cell)
         return self._children
-
-    @property
-    def watchers(self) -> dict[Cell, None]:
-        """Those who are told of its end and of its pressure, in the order in which they asked."""
-        if self._watchers is None:
-            self._watchers = {}
-        return self._watchers
 
     @property
     def lane(self) -> BlockingLane:
@@ -146,10 +119,16 @@ class Cell:
         """Begin to run."""
         if life.hears:
             self._starting = self.kernel.loop.create_future()
-        self.kernel.tasks.create_task(self.run(life), name=self.path)
+        self.task = task = self.kernel.tasks.create_task(self.run(life), name=self.path)
+        task.add_done_callback(self._bury_unborn)
+
+    def _bury_unborn(self, _: asyncio.Task[None]) -> None:
+        # A task that is cancelled before its first step never runs, not even its `finally`.
+        if self.state is not State.STOPPED:
+            bury(self)
 
     async def started(self) -> None:
-        """Wait until Started is handled. When it raised, raise that; nothing of the actor is left then."""
+        """Wait until Started is handled. Raise StartFailed if it raised, ActorStopped if it was cut short; nothing is left then."""
         if self._starting is None:
             return
         try:
@@ -160,7 +139,9 @@ class Cell:
         finally:
             self._starting = None
         if self.start_error is not None:
-            raise self.start_error
+            raise StartFailed(self.path) from self.start_error
+        if self.state is State.STOPPED and not self.has_started:
+            raise ActorStopped(self.path)
 
     # --- the life -------------------------------------------------------------------------------------------------------------
 
@@ -180,8 +161,8 @@ class Cell:
         except asyncio.CancelledError:
             if not self.stop_asked:
                 self.reason = "shutdown"
-            self.absorb_kills()
         finally:
+            self.absorb_kills()
             await finish(self)
         if task is not None and task.cancelling():
             # Somebody other than the framework has cancelled the task, and is to see that it worked.
@@ -195,23 +176,31 @@ class Cell:
             self.start_error = error = self.own(raised)
             self.kernel.publish(Failed(self.path, error, 0, None, "start"))
             return False
-        self.state = move(self.state, State.RUNNING, self.path)
+        self.run_as(life)
         self.release_spawner()
         return True
+
+    def run_as(self, life: Incarnation) -> None:
+        """Note that the incarnation has handled Started."""
+        life.started = True
+        self.has_started = True
+        self.state = move(self.state, State.RUNNING, self.path)
 
     async def _turn(self) -> bool:
         """Handle what is there, up to the quota, then let others run. Return whether to go on."""
         inbox = self.inbox
         user = inbox.user
-        receive = self.incarnation.receive  # type: ignore[union-attr]  # it is there from launch to the end
+        receive = self._handler()
         self.since = began = perf_counter()
         handled = 0
         message: Any = None
+        failure: Exception | None = None
         for _ in range(self._quota):
             if inbox.ahead:
+                receive = None  # or it would keep an incarnation that may end here
                 if not await self._take_ahead():
                     return False
-                receive = self.incarnation.receive  # type: ignore[union-attr]  # a failure may have replaced it
+                receive = self._handler()
             elif user:
                 self.current = message = user.popleft()
                 handled += 1
@@ -220,39 +209,42 @@ class Cell:
                     if hook is not None:
                         await hook
                 except (Exception, asyncio.CancelledError) as error:
-                    if not await failed(self, message, self.own(error)):
-                        return False
-                    receive = self.incarnation.receive  # type: ignore[union-attr]
+                    failure = self.own(error)
+                    break
             else:
                 break
+        self._account(perf_counter() - began, handled)
+        receive = hook = None
+        if failure is not None:
+            return await failed(self, message, failure)
         # The last message must not live on while the actor sleeps: it may hold a reply that nobody can give any more.
         self.current = message = None
-        self.processed += handled
-        elapsed = perf_counter() - began
-        self.busy += elapsed
-        if handled == self._quota or elapsed > TURN:
-            self._adapt_quota(elapsed)
-        if inbox.strained:
-            inbox.relieve()
         if user or inbox.ahead:
             await self.kernel.dispatch.pause()
         return True
 
-    def _adapt_quota(self, elapsed: float) -> None:
+    def _handler(self) -> Any:
+        return None if self.incarnation is None else self.incarnation.receive
+
+    def _account(self, elapsed: float, handled: int) -> None:
+        self.processed += handled
+        self.busy += elapsed
         # A clock read per message would cost a tenth of all; so the number of messages follows the time that the last ones took.
         if elapsed > TURN:
             self._quota = max(1, self._quota >> 1)
-        elif elapsed < TURN / 4:
+        elif handled == self._quota and elapsed < TURN / 4:
             self._quota = min(self._quota * 2, self.spec.mailbox.batch, self.kernel.dispatch.longest_turn)
+        if self.inbox.strained:
+            self.inbox.relieve()
 
     async def _take_ahead(self) -> bool:
         """Handle one entry of the lanes before the user lane. Return whether to go on."""
         entry = self.inbox.next_ahead()
-        if entry is None:
+        if entry is NOTHING:
             return True
         if isinstance(entry, StopRequest):
             return False
-        self.current = entry.signal if isinstance(entry, Notice) else entry
+        self.current = entry.signal if isinstance(entry, Notice) else None if isinstance(entry, Due) else entry
         try:
             hook = self._handle_ahead(entry)
             if hook is not None:
@@ -294,82 +286,51 @@ class Cell:
         stray.__cause__ = error
         return stray
 
-    # --- stop -----------------------------------------------------------------------------------------------------------------
-
-    def request_stop(self, reason: StopReason, *, by_itself: bool = False) -> None:
-        """Ask for the end after the current message; when another asks, a deadline makes sure of it."""
-        if not self.stop_asked:
-            self.stop_asked = True
-            self.reason = reason
-            self.inbox.signal(StopRequest())
-            if self.interrupt is not None:
-                self.kernel.dispatch.resume(self.interrupt)
-        if not by_itself and self._deadline is None and self.state is not State.STOPPED:
-            self.arm(self.spec.stop_within)
-
-    def kill(self, reason: StopReason = "stop") -> None:
-        """Cancel whatever it is doing, and again later should a handler swallow that."""
-        if self.state is State.STOPPED or self.task is None:
-            return
-        if not self.stop_asked:
-            self.stop_asked = True
-            self.reason = reason
-        self._kills += 1
-        self.task.cancel()
-        self.arm(max(self.spec.stop_within, 0.1))
-
-    def expire(self) -> None:
-        """Take notice that the deadline of a stop has passed."""
-        self._deadline = None
-        self.kill()
-
-    def arm(self, seconds: float) -> None:
-        """Kill in `seconds`, unless disarmed."""
-        self.disarm()
-        self._deadline = self.kernel.deadlines.add(self, seconds)
-
-    def disarm(self) -> None:
-        """Call the deadline off."""
-        if self._deadline is not None:
-            self._deadline.pop(self, None)
-            self._deadline = None
-
-    def absorb_kills(self) -> None:
-        """Take back the framework's own cancellations, so that what is still to be awaited works as ever."""
-        while self._kills:
-            self._kills -= 1
-            if self.task is not None:
-                self.task.uncancel()
-
-    async def ended(self) -> None:
-        """Wait until nothing of the actor is left."""
-        if self.state is not State.STOPPED:
-            if self._mourners is None:
-                self._mourners = []
-            waiter = self.kernel.loop.create_future()
-            self._mourners.append(waiter)
-            await waiter
-
     def release_spawner(self) -> None:
         """Let whoever waits for Started go on."""
         if self._starting is not None:
             self.kernel.dispatch.resume(self._starting)
-
-    def release_mourners(self) -> None:
-        """Let whoever waits for the end go on."""
-        for waiter in self._mourners or ():
-            self.kernel.dispatch.resume(waiter)
-        self._mourners = None
 
     # --- what others ask of it ------------------------------------------------------------------------------------------------
 
     def child_ended(self, child: Cell, cause: Exception | None) -> None:
         """Let a child go; a failure is news for the parent even if it did not watch."""
         self.children.remove(child)
-        if cause is not None and self not in child.watchers:
+        if cause is not None and not child.is_watched_by(self):
             self.inbox.signal(Notice(Terminated(child.ref, cause), child, child=True))
 
-    def pressed(self, high: bool) -> None:
+    def is_watched_by(self, watcher: Cell) -> bool:
+        """Whether `watcher` is told of the end of this one."""
+        return self._watchers is not None and watcher in self._watchers
+
+    def add_watcher(self, watcher: Cell) -> None:
+        """Tell `watcher` of the end and of pressure from now on; at once of what is so already."""
+        if self.state is State.STOPPED:
+            watcher.inbox.signal(Notice(Terminated(self.ref, self.cause or self.start_error), self))
+            return
+        if self._watchers is None:
+            self._watchers = {}
+        self._watchers[watcher] = None
+        if self.inbox.pressed:
+            watcher.inbox.signal(Notice(Pressure(self.ref, high=True), self))
+
+    def forget_watcher(self, watcher: Cell) -> None:
+        """Tell `watcher` nothing more."""
+        if self._watchers is not None:
+            self._watchers.pop(watcher, None)
+
+    def forget_watchers(self) -> tuple[Cell, ...]:
+        """Return those who watched, and keep none: a ref to the dead must not keep others alive."""
+        watchers = tuple(self._watchers or ())
+        self._watchers = None
+        return watchers
+
+    def offspring(self) -> tuple[Cell, ...]:
+        """Return the living children, oldest first; for any thread."""
+        family = self._children
+        return () if family is None else tuple(family)
+
+    def tell_pressure(self, high: bool) -> None:
         """Tell the watchers that a watermark was crossed."""
         for watcher in tuple(self._watchers or ()):
             watcher.inbox.signal(Notice(Pressure(self.ref, high), self))

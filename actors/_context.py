@@ -5,10 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, final
 
-from actors._control import Notice
 from actors._errors import ActorStopped, NotAChild, StashFull
-from actors._lifecycle import State
-from actors._message import Terminated
 from actors._ref import cell_of
 
 if TYPE_CHECKING:
@@ -64,10 +61,11 @@ class Context(Generic[M]):
         """Start a child and return its ref once it has handled Started.
 
         Raises StartFailed when the factory or Started raised (nothing is left of the child), NameTaken, ValueError for a name that is empty
-        or has a slash, ActorStopped when this actor is ending. Cancelling kills the half-started child.
+        or has a slash, ActorStopped when this incarnation is ending, or the child was killed while it started. Cancelling kills the half-started
+        child; its name is free again when it has ended.
         """
         cell = self._cell
-        if cell.state in {State.STOPPING, State.STOPPED}:
+        if self._life.closed:
             raise ActorStopped(cell.path)
         return await cell.children.spawn(cell.kernel, spec, name)
 
@@ -90,20 +88,17 @@ class Context(Generic[M]):
 
         Watching twice is watching once. A restart of this actor forgets its watches.
         """
-        other, me = cell_of(ref), self._cell
+        other = cell_of(ref)
         if self._life.watching is None:
             self._life.watching = set()
         if other not in self._life.watching:
             self._life.watching.add(other)
-            if other.state is State.STOPPED:
-                me.inbox.signal(Notice(Terminated(other.ref, other.cause or other.start_error), other))
-            else:
-                other.watchers[me] = None
+            other.add_watcher(self._cell)
 
     def unwatch(self, ref: Ref[Any], /) -> None:
         """Hear no more of that actor, not even what is on its way already."""
         other = cell_of(ref)
-        other.watchers.pop(self._cell, None)
+        other.forget_watcher(self._cell)
         if self._life.watching is not None:
             self._life.watching.discard(other)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -35,8 +36,12 @@ class Due:
         raise NotImplementedError
 
 
-class _Stale:
-    __slots__ = ()
+class Marker(Enum):
+    """What stands where a message might."""
+
+    STALE = "stale"
+    NOTHING = "nothing"
 
 
-STALE: Final = _Stale()
+STALE: Final = Marker.STALE
+NOTHING: Final = Marker.NOTHING

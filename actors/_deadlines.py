@@ -6,6 +6,7 @@ the order in which they began, so one timer, armed for the oldest, serves them a
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -30,27 +31,32 @@ class Deadlines:
         self._queues: dict[float, _Queue] = {}
 
     def add(self, waiting: Expiring, seconds: float) -> dict[Expiring, float]:
-        """Expire `waiting` in `seconds`, unless it is deleted before from the dict returned."""
+        """Expire `waiting` in `seconds` (inf: never), unless it is deleted before from the dict returned."""
+        if seconds == inf:
+            return {}
         queue = self._queues.get(seconds)
         if queue is None:
             queue = self._queues[seconds] = _Queue()
-        due = self._clock.time() + seconds
-        queue.waiting[waiting] = due
+        queue.waiting[waiting] = self._clock.time() + seconds
         if queue.timer is None:
             queue.timer = self._clock.call_later(seconds, self._expire, seconds, queue)
         return queue.waiting
 
     def _expire(self, seconds: float, queue: _Queue) -> None:
         now = self._clock.time()
-        waiting = queue.waiting
-        while waiting:
-            oldest, due = next(iter(waiting.items()))
-            if due > now:
-                queue.timer = self._clock.call_later(due - now, self._expire, seconds, queue)
-                return
-            del waiting[oldest]
-            oldest.expire()
-        del self._queues[seconds]
+        # All that are due in one pass: to look for the first one each time would step over all that were deleted before it, again and again.
+        due = []
+        for waiting, when in queue.waiting.items():
+            if when > now:
+                break
+            due.append(waiting)
+        for waiting in due:
+            if queue.waiting.pop(waiting, None) is not None:
+                waiting.expire()
+        if queue.waiting:
+            queue.timer = self._clock.call_later(next(iter(queue.waiting.values())) - now, self._expire, seconds, queue)
+        else:
+            del self._queues[seconds]
 
     def close(self) -> None:
         """Cancel all timers: nothing will expire any more."""

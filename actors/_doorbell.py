@@ -17,27 +17,35 @@ class Doorbell:
     silent rings it, twenty times cheaper in a burst.
     """
 
-    __slots__ = ("_calls", "_loop", "_rung")
+    __slots__ = ("_calls", "_closed", "_loop", "_rung")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._calls: deque[Callable[[], object]] = deque()
         self._rung = False
+        self._closed = False
 
     def ring(self, call: Callable[[], object]) -> None:
-        """Have `call` called on the loop's thread; never blocks, never raises, does nothing once the loop is closed."""
+        """Have `call` called on the loop's thread; never blocks, never raises, does nothing once closed."""
+        if self._closed:
+            return
         self._calls.append(call)
         if not self._rung:
             self._rung = True
             try:
                 self._loop.call_soon_threadsafe(self.answer)
             except RuntimeError:
-                # The loop is closed, so nothing is left that this call could wake.
-                self._calls.clear()
+                # The loop is closed, so nothing is left that any call could wake.
+                self.close()
 
     def answer(self) -> None:
-        """Make all calls that are due. The bell is silenced first: a call that comes meanwhile rings again."""
+        """Make the calls that are due. The bell is silenced first: a call that comes meanwhile rings again, and waits for the loop's next turn."""
         self._rung = False
         calls = self._calls
-        while calls:
+        for _ in range(len(calls)):
             calls.popleft()()
+
+    def close(self) -> None:
+        """Drop all calls, now and from now on."""
+        self._closed = True
+        self._calls.clear()

@@ -13,65 +13,125 @@ from actors._lifecycle import State, move
 from actors._message import Stopping, Terminated
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from actors._cell import Cell
-    from actors._message import StopReason
+    from actors._incarnation import Incarnation
+    from actors._message import Signal, StopReason
 
 
 async def finish(cell: Cell) -> None:
     """End the actor whatever happens meanwhile; afterwards nothing of it is left but its ref, and its cause of death."""
-    was_running = cell.state is not State.STARTING and cell.incarnation is not None
-    if cell.state is State.STARTING and cell.restarts == 0 and cell.start_error is None:
-        cell.start_error = ActorStopped(cell.path)
-    cell.inbox.close()
-    cell.state = move(cell.state, State.STOPPING, cell.path)
+    life = cell.incarnation
     try:
         cell.disarm()
-        if cell.incarnation is not None:
-            cell.incarnation.retire(cell)
-        try:
-            await cell.children.stop_all()
-        except asyncio.CancelledError:
-            cell.absorb_kills()
-        if was_running:
-            await farewell(cell, cell.reason)
+        cell.inbox.close()
+        cell.state = move(cell.state, State.STOPPING, cell.path)
+        if life is not None:
+            life.retire(cell)
+        if cell.offspring():
+            await _unless_cancelled(cell, cell.children.stop_all())
+        if life is not None:
+            await _unless_cancelled(cell, _last_signals(cell, life))
+            await _unless_cancelled(cell, farewell(cell, cell.reason))
+            await _unless_cancelled(cell, life.ended(cell, cell.spec.stop_within))
+    finally:
+        bury(cell)
+
+
+async def _unless_cancelled(cell: Cell, step: Awaitable[None]) -> None:
+    """Take a step of the end. A cancellation ends the step alone: those that follow are due all the same."""
+    try:
+        await step
     except asyncio.CancelledError:
         cell.absorb_kills()
-    finally:
-        _bury(cell)
+
+
+async def _last_signals(cell: Cell, life: Incarnation) -> None:
+    """Hear of the ends that were not heard of yet, those of children foremost: a failure must not be lost for coming late."""
+    for notice in cell.inbox.take_notices():
+        if notice.child and life.started:
+            await _hear_last(cell, life, notice.signal)
 
 
 async def farewell(cell: Cell, reason: StopReason) -> None:
-    """Have the incarnation handle Stopping, within `stop_within`; a failure in it is the cause of death if there is no other."""
+    """Have the incarnation handle Stopping, if it has started and has not yet; failing here is the cause of death if there is no other."""
     life = cell.incarnation
-    if life is None or not life.hears:
+    if life is not None and life.started:
+        life.started = False
+        await _hear_last(cell, life, Stopping(reason))
+
+
+async def _hear_last(cell: Cell, life: Incarnation, signal: Signal) -> None:
+    if not life.hears and isinstance(signal, Stopping):
         return
-    cell.arm(cell.spec.stop_within)
+    limit = Limit(cell, cell.spec.stop_within)
     try:
-        await life.hear(Stopping(reason))
+        await life.hear(signal)
     except (Exception, asyncio.CancelledError) as raised:
-        error = cell.own(raised)
+        error: Exception = limit.error(signal) if limit.passed else cell.own(raised)
         cell.kernel.publish(Failed(cell.path, error, life.number, None, "stop"))
-        if cell.cause is None and reason != "restart":
+        if cell.cause is None and not (isinstance(signal, Stopping) and signal.reason == "restart"):
             cell.cause = error
     finally:
-        cell.disarm()
+        limit.lift()
 
 
-def _bury(cell: Cell) -> None:
+class Limit:
+    """Cancel what the cell awaits when it takes longer than `seconds`, again and again, and take that back when it is over."""
+
+    __slots__ = ("_cell", "_deadlines", "_seconds", "passed")
+
+    def __init__(self, cell: Cell, seconds: float) -> None:
+        self._cell = cell
+        self._seconds = seconds
+        self.passed: int = 0
+        self._deadlines = cell.kernel.deadlines.add(self, seconds)
+
+    def expire(self) -> None:
+        """Cancel."""
+        self.passed += 1
+        if self._cell.task is not None:
+            self._cell.task.cancel()
+        self._deadlines = self._cell.kernel.deadlines.add(self, max(self._seconds, 0.1))
+
+    def lift(self) -> None:
+        """Cancel no more."""
+        self._deadlines.pop(self, None)
+        for _ in range(self.passed):
+            if self._cell.task is not None:
+                self._cell.task.uncancel()
+
+    def error(self, signal: Signal) -> TimeoutError:
+        """Return what went wrong."""
+        return TimeoutError(f"{type(signal).__name__} of {self._cell.path} was not handled within {self._seconds:g} s (stop_within)")
+
+
+def bury(cell: Cell) -> None:
+    """Leave nothing: what is queued or put aside becomes dead letters, all asks fail, then parent and watchers are told."""
     cell.disarm()
+    if cell.state is State.STARTING:
+        cell.state = move(cell.state, State.STOPPING, cell.path)
     cell.state = move(cell.state, State.STOPPED, cell.path)
+    life = cell.incarnation
     cell.incarnation = cell.current = None
-    gone = ActorStopped(cell.path)
     for message in cell.stash or ():
-        fail_replies(message, gone)
+        fail_replies(message, ActorStopped(cell.path))
         cell.kernel.publish(DeadLetter(cell.path, message, "stopped"))
     cell.stash = None
+    cell.inbox.close()
     cell.inbox.clear()
+    if life is not None:
+        life.let_go()
     cell.close_lane()
-    terminated = Terminated(cell.ref, cell.cause or cell.start_error)
-    for watcher in tuple(cell.watchers):
-        watcher.inbox.signal(Notice(terminated, cell))
-    # A failed start is the spawner's business: it is raised there.
-    cell.parent.child_ended(cell, cell.cause)
+    _tell_the_news(cell)
     cell.release_spawner()
     cell.release_mourners()
+
+
+def _tell_the_news(cell: Cell) -> None:
+    terminated = Terminated(cell.ref, cell.cause or cell.start_error)
+    # A failed start is the spawner's business: it is raised there. Any other failure is the parent's, watching or not.
+    cell.parent.child_ended(cell, cell.cause)
+    for watcher in cell.forget_watchers():
+        watcher.inbox.signal(Notice(terminated, cell, child=watcher is cell.parent and cell.cause is not None))

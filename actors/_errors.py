@@ -9,7 +9,7 @@ ActorsError
 ├── StashFull           stash: more was put aside than the mailbox allows               → handle or drop some
 ├── StartFailed         spawn: the factory or Started raised; nothing is left behind    → mend the cause, spawn again
 ├── NameTaken           spawn: a living sibling has this name                           → choose another
-├── NotAChild           ctx.stop, ctx.kill: only a parent stops an actor                → tell it to stop itself
+├── NotAChild           stop, kill: only a parent or the system stops an actor               → tell it to stop itself
 ├── StrayCancellation   a handler awaited something that was cancelled                  → catch CancelledError there
 └── SystemClosed        spawn: the system is not open                                   → spawn inside `async with`
 
@@ -18,14 +18,24 @@ ActorFailed (an ExceptionGroup)   an actor ended by this error; nested as the ac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 class ActorsError(Exception):
-    """Base of all errors that the framework itself raises."""
+    """Base of all errors that the framework itself raises. They can be pickled, as jobs in other processes may raise them."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (type(self), self.args), self.__dict__
+
+
+def _remake(kind: type[ActorsError], args: tuple[Any, ...]) -> ActorsError:
+    # Not through __init__, which takes the facts and makes the text of them.
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 @final
@@ -108,12 +118,12 @@ class NameTaken(ActorsError):
 
 @final
 class NotAChild(ActorsError):
-    """Raised when an actor tries to stop an actor that it did not spawn."""
+    """Raised when an actor, or a system, is to stop an actor that is not its own."""
 
     def __init__(self, path: str, other: str) -> None:
         self.path = path
         self.other = other
-        super().__init__(f"{other} is not a child of {path}; tell it a message on which it stops itself")
+        super().__init__(f"{other} is not below {path}; tell it a message on which it stops itself")
 
 
 @final

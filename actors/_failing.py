@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from traceback import clear_frames
+from typing import TYPE_CHECKING, Any, Literal
 
 from actors._ask import fail_replies
 from actors._ending import farewell
@@ -13,8 +14,6 @@ from actors._message import Started
 from actors._supervision import Restart, RestartBudget, Resume, Stop
 
 if TYPE_CHECKING:
-    from typing import Literal
-
     from actors._cell import Cell
     from actors._supervision import Decision
 
@@ -23,11 +22,13 @@ async def failed(cell: Cell, message: Any, error: Exception) -> bool:
     """Deal with a failure at `message`, which is lost; its ask fails with the error. Return whether the actor goes on."""
     decision, error = _decide(cell, error)
     fail_replies(message, error)
-    _publish(cell, message, error, decision)
+    number = 0 if cell.incarnation is None else cell.incarnation.number
+    cell.kernel.publish(Failed(cell.path, error, number, message, _name(decision)))
+    cell.current = None
     if isinstance(decision, Resume):
         return True
     if isinstance(decision, Restart):
-        return await _restart(cell, decision, error)
+        return await _restart(cell, decision, error, number)
     return _give_up(cell, error)
 
 
@@ -36,14 +37,15 @@ def _decide(cell: Cell, error: Exception) -> tuple[Decision, Exception]:
         return cell.spec.supervise(error), error
     except Exception as worse:
         # A supervisor that cannot decide has decided: nothing is known about the actor's state any more.
+        worse.__context__ = worse.__context__ or error
         worse.add_note(f"raised by supervise of {cell.path} while deciding about the error above")
         return Stop(), worse
 
 
-def _publish(cell: Cell, message: Any, error: Exception, decision: Decision) -> None:
-    name: Literal["stop", "resume", "restart"] = "restart" if isinstance(decision, Restart) else "resume" if isinstance(decision, Resume) else "stop"
-    number = cell.incarnation.number if cell.incarnation is not None else 0
-    cell.kernel.publish(Failed(cell.path, error, number, message, name))
+def _name(decision: Decision) -> Literal["stop", "resume", "restart"]:
+    if isinstance(decision, Restart):
+        return "restart"
+    return "resume" if isinstance(decision, Resume) else "stop"
 
 
 def _give_up(cell: Cell, error: Exception) -> bool:
@@ -52,19 +54,17 @@ def _give_up(cell: Cell, error: Exception) -> bool:
     return False
 
 
-async def _restart(cell: Cell, restart: Restart, error: Exception) -> bool:
+async def _restart(cell: Cell, restart: Restart, error: Exception, number: int) -> bool:
     """Replace the incarnation, as often as starting fails and the budget allows."""
     if cell.budget is None:
         cell.budget = RestartBudget()
-    number = cell.incarnation.number if cell.incarnation is not None else 0
-    started = True
     while True:
         delay = cell.budget.spend(restart, cell.kernel.clock.time(), cell.kernel.random)
         if delay is None:
             return _give_up(cell, error)
         cell.state = move(cell.state, State.RESTARTING, cell.path)
-        await _put_away(cell, restart, started=started)
-        started = False
+        await _put_away(cell, restart)
+        _let_go(error)
         if not await _back_off(cell, delay):
             return False
         cell.state = move(cell.state, State.STARTING, cell.path)
@@ -75,18 +75,18 @@ async def _restart(cell: Cell, restart: Restart, error: Exception) -> bool:
             await life.hear(Started(number))
         except (Exception, asyncio.CancelledError) as again:
             decision, error = _decide(cell, cell.own(again))
-            _publish(cell, None, error, decision)
+            cell.kernel.publish(Failed(cell.path, error, number, None, _name(decision)))
             if not isinstance(decision, Restart):
                 # There is nothing that could be resumed.
                 return _give_up(cell, error)
             restart = decision
             continue
-        cell.state = move(cell.state, State.RUNNING, cell.path)
+        cell.run_as(life)
         cell.kernel.publish(Restarted(cell.path, number, delay))
         return True
 
 
-async def _put_away(cell: Cell, restart: Restart, *, started: bool) -> None:
+async def _put_away(cell: Cell, restart: Restart) -> None:
     """End the old incarnation and what is its own; what it had stashed is a message like any other again."""
     life = cell.incarnation
     if life is None:
@@ -94,13 +94,21 @@ async def _put_away(cell: Cell, restart: Restart, *, started: bool) -> None:
     life.retire(cell)
     if not restart.keep_children:
         await cell.children.stop_all()
-        cell.inbox.forget_notices()
-    if started:
-        await farewell(cell, "restart")
+        cell.inbox.take_notices()
+    await farewell(cell, "restart")
+    await life.ended(cell, cell.spec.stop_within)
+    life.let_go()
     cell.incarnation = None
     if cell.stash:
         cell.inbox.put_back(cell.stash)
         cell.stash = None
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Drop the variables of the frames that the error went through: they hold the old actor, and with it replies that nobody can give any more."""
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 async def _back_off(cell: Cell, delay: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from actors._errors import ActorStopped, NameTaken, StartFailed
+from actors._errors import NameTaken, StartFailed
 from actors._events import Failed
 
 if TYPE_CHECKING:
@@ -49,12 +49,7 @@ class Family:
     async def spawn(self, kernel: Kernel, spec: Spec[M], name: str) -> Ref[M]:
         """Start a child, and wait until it has handled Started; when that fails, nothing is left of it."""
         cell = self.begin(kernel, spec, name)
-        try:
-            await cell.started()
-        except Exception as error:
-            if isinstance(error, ActorStopped):
-                raise
-            raise StartFailed(cell.path) from error
+        await cell.started()
         return cell.ref
 
     def begin(self, kernel: Kernel, spec: Spec[Any], name: str) -> Cell:

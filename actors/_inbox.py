@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from actors._ask import fail_replies
-from actors._control import Due, StopRequest
-from actors._errors import ActorStopped, MailboxFull, SelfDeadlock
+from actors._control import NOTHING, Due, Notice, StopRequest
+from actors._errors import ActorFailed, ActorStopped, MailboxFull, SelfDeadlock
 from actors._events import DeadLetter
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from actors._ask import PendingAsk
     from actors._kernel import Kernel
@@ -32,7 +32,7 @@ class Owner(Protocol):
         """Whether the running task is the actor's own."""
         ...
 
-    def pressed(self, high: bool, /) -> None:
+    def tell_pressure(self, high: bool, /) -> None:
         """Tell the watchers that a watermark was crossed."""
         ...
 
@@ -50,6 +50,7 @@ class Inbox:
 
     __slots__ = (
         "_asks",
+        "_escalated",
         "_high",
         "_low",
         "_pressed",
@@ -73,17 +74,19 @@ class Inbox:
         self.settings: Mailbox = settings
         self.owner: Owner = owner
         self.user: deque[Any] = deque()
-        # Lanes that most actors never use are made on first use: an empty deque takes 600 bytes.
-        self.urgent: deque[Any] | None = None
+        # Lanes that most actors never use are made on first use (an empty deque takes 600 bytes), and on the loop's thread only.
+        self.urgent: deque[Any] | None = deque() if settings.urgent else None
         self.system: deque[Any] | None = None
         self.ahead: bool = False
         self.waiter: asyncio.Future[None] | None = None
         self.closed: bool = False
         self.refused: int = 0
-        self._asks: set[PendingAsk[Any]] | None = None
+        # A dict, for its order: a seed must give the same schedule again.
+        self._asks: dict[PendingAsk[Any], None] | None = None
         self._putters: deque[_Place] | None = None
         self._low, self._high = settings.watermarks or (0, settings.capacity + 1)
         self._pressed: bool = False
+        self._escalated: bool = False
         self.strained: bool = False
         self.room: int = 0
         self._measure()
@@ -107,10 +110,10 @@ class Inbox:
         if len(user) >= self.settings.capacity:
             if self.settings.overflow != "drop_oldest":
                 return "full"
-            self._drop(user.popleft(), "dropped", MailboxFull(self.owner.path, self.settings.capacity))
+            self._drop_oldest()
         user.append(message)
         if len(user) >= self._high and not self._pressed:
-            self._press(high=True)
+            self._on_loop(self._check_pressure)
         self.wake()
         return None
 
@@ -137,8 +140,9 @@ class Inbox:
             return
         full = MailboxFull(self.owner.path, self.settings.capacity)
         self._drop(message, refusal, full)
-        if self.settings.overflow == "fail_system":
-            self.kernel.doorbell.ring(partial(self.kernel.escalate, full))
+        if self.settings.overflow == "fail_system" and not self._escalated:
+            self._escalated = True
+            self.kernel.doorbell.ring(partial(self.kernel.escalate, ActorFailed(self.owner.path, [full])))
 
     def offer(self, message: object) -> bool:
         """Queue `message` if that is possible, and say whether it was."""
@@ -151,8 +155,10 @@ class Inbox:
         """Queue `message`, waiting for room; whoever waits longest is served first."""
         if self.closed:
             raise ActorStopped(self.owner.path)
-        if len(self.user) < self.settings.capacity or (self.settings.urgent and isinstance(message, self.settings.urgent)):
-            self.admit(message)
+        if self.settings.urgent and isinstance(message, self.settings.urgent):
+            self.overtake(message)
+            return
+        if not self._putters and len(self.user) < self.settings.capacity and self.admit(message) is None:
             return
         if self.owner.is_current():
             raise SelfDeadlock(self.owner.path, "put to its own full mailbox")
@@ -161,9 +167,21 @@ class Inbox:
         place = _Place(message, self.kernel.loop.create_future())
         self._putters.append(place)
         self.strained = True
-        await place.waiter
+        try:
+            await place.waiter
+        except asyncio.CancelledError:
+            self._take_back(place)
+            raise
         if not place.taken:
             raise ActorStopped(self.owner.path)
+
+    def _take_back(self, place: _Place) -> None:
+        """Remove the message of a sender that was cancelled in the moment in which it got room, if it is not being handled yet."""
+        user = self.user
+        for index in range(len(user) - 1, -1, -1) if place.taken else ():
+            if user[index] is place.message:
+                del user[index]
+                return
 
     def wake(self) -> None:
         """Let the consumer go on if it sleeps."""
@@ -187,17 +205,13 @@ class Inbox:
             return None
         return waiter
 
-    def next_ahead(self) -> Any | None:
-        """Take what comes before the user lane: system first, then urgent; None when there is nothing."""
+    def next_ahead(self) -> Any:
+        """Take what comes before the user lane: system first, then urgent; NOTHING when there is nothing."""
         self.ahead = False
-        entry = self.system.popleft() if self.system else self.urgent.popleft() if self.urgent else None
+        entry = self.system.popleft() if self.system else self.urgent.popleft() if self.urgent else NOTHING
         if self.system or self.urgent:
             self.ahead = True
         return entry
-
-    def next_system(self) -> Any | None:
-        """Take the next entry of the system lane only."""
-        return self.system.popleft() if self.system else None
 
     def relieve(self) -> None:
         """Give room that has become free to those who wait in `put`, and tell watchers that pressure is gone."""
@@ -212,18 +226,19 @@ class Inbox:
                     place.taken = True
                     free -= 1
                     self.kernel.dispatch.resume(place.waiter)
-        if self._pressed and len(self.user) <= self._low:
-            self._press(high=False)
+        self._check_pressure()
         self.strained = self._pressed or bool(putters)
 
     def put_back(self, messages: Iterable[Any]) -> None:
         """Put messages at the head of the user lane, in their order, whatever its depth."""
         self.user.extendleft(reversed(tuple(messages)))
+        self._check_pressure()
 
-    def forget_notices(self) -> None:
-        """Drop what is queued about actors that are no longer this one's business; keep a request to stop."""
-        if self.system:
-            self.system = deque(entry for entry in self.system if isinstance(entry, StopRequest))
+    def take_notices(self) -> list[Notice]:
+        """Take out all signals that are queued; what is left is a request to stop."""
+        entries = self.system or ()
+        self.system = deque(entry for entry in entries if isinstance(entry, StopRequest))
+        return [entry for entry in entries if isinstance(entry, Notice)]
 
     def close(self) -> None:
         """Refuse all that comes from now on."""
@@ -232,28 +247,32 @@ class Inbox:
 
     def clear(self) -> None:
         """Hand all that is queued to the dead letters, and let those who wait in `put` know."""
-        gone = ActorStopped(self.owner.path)
         for lane in (self.urgent, self.user):
             while lane:
                 entry = lane.popleft()
                 if not isinstance(entry, Due):
-                    self._drop(entry, "stopped", gone)
+                    self._drop(entry, "stopped", ActorStopped(self.owner.path))
         for place in self._putters or ():
             self.kernel.dispatch.resume(place.waiter)
         self._putters = self.system = None
         for ask in tuple(self._asks or ()):
-            ask.settle(None, gone)
+            ask.settle(None, ActorStopped(self.owner.path))
 
     def depth(self) -> int:
         """Count what is queued, in all lanes."""
         return len(self.user) + len(self.urgent or ()) + len(self.system or ())
 
     @property
-    def asks(self) -> set[PendingAsk[Any]]:
-        """The open asks of this actor: they fail when it ends, wherever their replies are by then."""
+    def asks(self) -> dict[PendingAsk[Any], None]:
+        """The open asks of this actor, oldest first: they fail when it ends, wherever their replies are by then."""
         if self._asks is None:
-            self._asks = set()
+            self._asks = {}
         return self._asks
+
+    @property
+    def pressed(self) -> bool:
+        """Whether the depth has been at the high watermark and not yet at the low one again."""
+        return self._pressed
 
     # --- common --------------------------------------------------------------------------------------------------------------
 
@@ -262,13 +281,28 @@ class Inbox:
         fail_replies(message, error)
         self.kernel.publish(DeadLetter(self.owner.path, message, reason))
 
-    def _press(self, *, high: bool) -> None:
-        self._pressed = self.strained = high
-        self._measure()
+    def _drop_oldest(self) -> None:
+        try:
+            oldest = self.user.popleft()
+        except IndexError:
+            return  # the consumer was faster than this thread
+        self._drop(oldest, "dropped", MailboxFull(self.owner.path, self.settings.capacity))
+
+    def _on_loop(self, call: Callable[[], object]) -> None:
         if get_ident() == self.kernel.thread:
-            self.owner.pressed(high)
+            call()
         else:
-            self.kernel.doorbell.ring(partial(self.owner.pressed, high))
+            self.kernel.doorbell.ring(call)
+
+    def _check_pressure(self) -> None:
+        """Tell the watchers when a watermark was crossed. On the loop's thread only, so that ups and downs come in their order."""
+        depth = len(self.user)
+        high = depth > self._low if self._pressed else depth >= self._high
+        if high is not self._pressed:
+            self._pressed = high
+            self.strained = self.strained or high
+            self._measure()
+            self.owner.tell_pressure(high)
 
     def _measure(self) -> None:
         if self.closed or self.settings.urgent:

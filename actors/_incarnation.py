@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 class Incarnation:
     """Number 0 is the first; each restart makes the next. Timers, pipes and watches of an old one come to nothing."""
 
-    __slots__ = ("_inbox", "_pipes", "_timers", "actor", "hears", "number", "receive", "watching")
+    __slots__ = ("_actor", "_inbox", "_pipes", "_timers", "closed", "hears", "number", "receive", "started", "watching")
 
     def __init__(self, number: int, actor: Actor[Any], inbox: Inbox) -> None:
         self.number: int = number
-        self.actor: Actor[Any] = actor
+        self.closed: bool = False
+        self.started: bool = False
+        self._actor: Actor[Any] | None = actor
         self.receive: Callable[[Any], Any] = actor.receive
         # Most actors hear no signals, and need not be waited for until they have started.
         self.hears: bool = getattr(actor.signal, "__func__", None) is not Actor.signal
@@ -50,18 +52,34 @@ class Incarnation:
 
     async def hear(self, signal: Signal) -> None:
         """Have the actor handle `signal`; a cause of death that it leaves unhandled is raised here as its own failure."""
-        answer: Any = self.actor.signal(signal) if self.hears else None
+        answer: Any = self._actor.signal(signal) if self.hears and self._actor is not None else None
         if answer is not None and answer is not HANDLED:
             answer = await answer
         if answer is not HANDLED and isinstance(signal, Terminated) and signal.cause is not None:
             raise ActorFailed(signal.ref.path, [signal.cause])
 
     def retire(self, watcher: Cell) -> None:
-        """End its timers, pipes and watches."""
+        """End its timers, pipes and watches, and take no more children."""
+        self.closed = True
         if self._timers is not None:
             self._timers.cancel_all()
         if self._pipes is not None:
             self._pipes.close()
         for watched in self.watching or ():
-            watched.watchers.pop(watcher, None)
+            watched.forget_watcher(watcher)
         self.watching = None
+
+    async def ended(self, watcher: Cell, stop_within: float) -> None:
+        """End what it began in its last words, and wait for its pipes to clean up."""
+        self.retire(watcher)
+        if self._pipes is not None:
+            await self._pipes.ended(stop_within)
+
+    def let_go(self) -> None:
+        """Forget the user's object: it knows its context, and that this, so only the garbage collector would find them."""
+        self._actor = None
+        self.receive = _receive_nothing
+
+
+def _receive_nothing(_message: object) -> None:
+    """Stand in for the handler of an incarnation that has ended."""

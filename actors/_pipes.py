@@ -18,27 +18,47 @@ if TYPE_CHECKING:
 class Pipes:
     """The piped awaitables of one incarnation; none outlives it, and no result of them either."""
 
-    __slots__ = ("_inbox", "_tasks", "open")
+    __slots__ = ("_inbox", "_limit", "_seconds", "_tasks", "open")
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._tasks: set[asyncio.Task[None]] = set()
+        # A dict, for its order: a seed must give the same schedule again.
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._limit: dict[Any, float] = {}
+        self._seconds: float = 0.0
         self.open: bool = True
 
     def start(self, work: Awaitable[Any], done: Callable[[Any], Any], failed: Callable[[Exception], Any]) -> None:
-        """Await `work` in a task of its own, then queue what `done` or `failed` makes of the outcome."""
+        """Await `work` in a task of its own, then queue what `done` or `failed` makes of the outcome; once closed, drop `work`."""
+        if not self.open:
+            _drop(work)
+            return
         task = self._inbox.kernel.tasks.create_task(self._run(work, done, failed), name=f"{self._inbox.owner.path} pipe")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        if inspect.iscoroutine(work):
-            # A task that is cancelled before its first step never awaits the coroutine; closing says that this is meant.
-            task.add_done_callback(lambda _: work.close())
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        # A task that is cancelled before its first step never awaits the work.
+        task.add_done_callback(lambda _: _drop(work))
 
     def close(self) -> None:
         """Cancel what is under way, and make results stale that are queued already."""
         self.open = False
         for task in tuple(self._tasks):
             task.cancel()
+
+    async def ended(self, stop_within: float) -> None:
+        """Wait until all have cleaned up, and cancel them again each `stop_within` seconds."""
+        if self._tasks:
+            self._seconds = max(stop_within, 0.1)
+            self._limit = self._inbox.kernel.deadlines.add(self, self._seconds)
+            try:
+                await asyncio.wait(tuple(self._tasks))
+            finally:
+                self._limit.pop(self, None)
+
+    def expire(self) -> None:
+        """Cancel what swallowed its cancellation."""
+        self.close()
+        self._limit = self._inbox.kernel.deadlines.add(self, self._seconds)
 
     async def _run(self, work: Awaitable[Any], done: Callable[[Any], Any], failed: Callable[[Exception], Any]) -> None:
         outcome: Any
@@ -53,6 +73,13 @@ class Pipes:
             self._inbox.overtake(_Outcome(self, failed, error))
         else:
             self._inbox.overtake(_Outcome(self, done, outcome))
+
+
+def _drop(work: Awaitable[Any]) -> None:
+    if inspect.iscoroutine(work):
+        work.close()
+    elif asyncio.isfuture(work):
+        work.cancel()
 
 
 class _Outcome(Due):

@@ -52,20 +52,24 @@ def stop_always(_error: Exception, /) -> Decision:
 class RestartBudget:
     """Count one actor's restarts in the sliding window of the `Restart` in force."""
 
-    __slots__ = ("_times",)
+    __slots__ = ("_longest", "_times")
 
     def __init__(self) -> None:
         self._times: deque[float] = deque()
+        self._longest = 0.0
 
     def spend(self, restart: Restart, now: float, random: Random) -> float | None:
         """Return the seconds to wait before the restart, or None when the budget is spent."""
         times = self._times
-        while times and times[0] <= now - restart.within:
+        # A supervisor may answer different errors with different windows: each counts all restarts within its own.
+        self._longest = max(self._longest, restart.within)
+        while times and times[0] <= now - self._longest:
             times.popleft()
-        if len(times) >= restart.limit:
+        spent = sum(time > now - restart.within for time in times)
+        if spent >= restart.limit:
             return None
         first, longest = restart.backoff
         # The exponent is bounded so that a generous limit cannot overflow a float.
-        delay = min(first * 2.0 ** min(len(times), 60), longest)
+        delay = min(first * 2.0 ** min(spent, 60), longest)
         times.append(now)
         return delay * (1.0 + restart.jitter * random.random())

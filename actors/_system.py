@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors._cell import Cell
 from actors._dispatch import LoopDispatch
-from actors._errors import ActorFailed, SelfDeadlock, SystemClosed
-from actors._events import Abandoned, EventStream
+from actors._errors import ActorFailed, NotAChild, SelfDeadlock, SystemClosed
+from actors._events import EventStream
 from actors._family import Family
 from actors._host import Host
 from actors._kernel import Kernel
@@ -22,7 +22,7 @@ from actors._threads import ThreadLane
 from actors._tree import ActorInfo, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
     from types import TracebackType
 
@@ -47,7 +47,7 @@ class System:
     def __init__(self, name: str, *, executor: Executor | None = None, ask_timeout: float = 5.0, stall_after: float | None = 0.05) -> None:
         if not name or "/" in name:
             raise ValueError(f"a system's name must be a non-empty string without '/', is {name!r}")
-        if ask_timeout <= 0 or (stall_after is not None and stall_after <= 0):
+        if not ask_timeout > 0 or (stall_after is not None and not stall_after > 0):
             raise ValueError(f"ask_timeout ({ask_timeout}) and stall_after ({stall_after}) are seconds and must be positive")
         self.path: str = f"/{name}"
         self._name = name
@@ -58,7 +58,6 @@ class System:
         self._events = EventStream()
         self._family = Family(self, Cell)
         self._failures: list[Exception] = []
-        self._abandoned = False
         self._kernel: Kernel | None = None
         self._host: Host | None = None
         self._tasks = asyncio.TaskGroup()
@@ -72,7 +71,6 @@ class System:
         await self._tasks.__aenter__()
         self._host = Host()
         self._kernel = self._make_kernel()
-        self._events.subscribe(Abandoned, self._note_abandoned)
         EventLog(self._events, self._kernel.clock)
         if self._stall_after is not None:
             self._stall = StallDetector(self._kernel, self._cells, self._stall_after)
@@ -98,26 +96,32 @@ class System:
             await self._family.stop_all()
         except asyncio.CancelledError:
             interrupted = True
-        finally:
+        try:
             await self._tasks.__aexit__(None, None, None)
+        except asyncio.CancelledError:
+            interrupted = True
+        finally:
             self._release(kernel)
         if interrupted:
             # What failed has been logged; whoever cancels must see that it worked.
             raise asyncio.CancelledError
-        failures = [*self._failures]
-        if failures:
-            if isinstance(error, Exception) and not own:
-                failures.append(error)
-            raise ExceptionGroup(f"actor system {self._name!r} failed", failures)
-        # Nothing failed: an error of the body goes on by itself.
+        self._raise_failures(error, own=own)
+
+    def _raise_failures(self, error: BaseException | None, *, own: bool) -> None:
+        if not self._failures or not (error is None or own or isinstance(error, Exception)):
+            # Nothing failed, or the process is about to end: what the body raised goes on by itself.
+            return
+        body = [error] if isinstance(error, Exception) else []
+        raise ExceptionGroup(f"actor system {self._name!r} failed", [*self._failures, *body])
 
     def _release(self, kernel: Kernel) -> None:
         kernel.deadlines.close()
-        kernel.doorbell.answer()
         if self._stall is not None:
             self._stall.close()
         if self._pool is not None:
-            self._pool.shutdown(wait=not self._abandoned, cancel_futures=True)
+            self._pool.shutdown(wait=not self._pool.busy, cancel_futures=True)
+        kernel.doorbell.answer()
+        kernel.doorbell.close()
 
     # --- for users ------------------------------------------------------------------------------------------------------------
 
@@ -133,26 +137,23 @@ class System:
         return await self._family.spawn(kernel, spec, name)
 
     async def stop(self, ref: Ref[Any], /) -> None:
-        """Stop an actor softly (after its current message; within its `stop_within`) and wait for its end."""
-        cell = cell_of(ref)
-        if cell.is_current():
-            raise SelfDeadlock(cell.path, "System.stop")
+        """Stop an actor softly (after its current message; within its `stop_within`) and wait for its end.
+
+        Raises SelfDeadlock when that actor, or one below it, would wait here; NotAChild for an actor of another system.
+        """
+        cell = self._member(ref, "System.stop")
         cell.request_stop("stop")
         await cell.ended()
 
     async def kill(self, ref: Ref[Any], /) -> None:
-        """Stop an actor hard (its current message is cancelled) and wait for its end."""
-        cell = cell_of(ref)
-        if cell.is_current():
-            raise SelfDeadlock(cell.path, "System.kill")
+        """Stop an actor hard (its current message is cancelled) and wait for its end; raises as `stop` does."""
+        cell = self._member(ref, "System.kill")
         cell.kill()
         await cell.ended()
 
     async def terminated(self, ref: Ref[Any], /) -> Terminated:
-        """Wait until an actor has ended, and tell how; does not stop it."""
-        cell = cell_of(ref)
-        if cell.is_current():
-            raise SelfDeadlock(cell.path, "System.terminated")
+        """Wait until an actor has ended, and tell how; does not stop it. Raises as `stop` does."""
+        cell = self._member(ref, "System.terminated")
         await cell.ended()
         return Terminated(cell.ref, cell.cause or cell.start_error)
 
@@ -185,16 +186,16 @@ class System:
             raise SystemClosed(self._name)
         return self._host, self._kernel
 
-    def _cells(self) -> list[Cell]:
-        found: list[Cell] = []
-        new = list(self._family)
-        while new:
-            found += new
-            new = [child for cell in new for child in cell.children]
-        return found
+    def _member(self, ref: Ref[Any], verb: str) -> Cell:
+        cell = cell_of(ref)
+        if cell.kernel is not self._kernel:
+            raise NotAChild(self.path, cell.path)
+        if any(member.is_current() for member in _with_all_below(cell)):
+            raise SelfDeadlock(cell.path, verb)
+        return cell
 
-    def _note_abandoned(self, _event: Abandoned) -> None:
-        self._abandoned = True
+    def _cells(self) -> list[Cell]:
+        return [cell for top in self._family for cell in _with_all_below(top)]
 
     def _shared_executor(self) -> Executor:
         if self._executor is not None:
@@ -203,3 +204,9 @@ class System:
             # As many as asyncio's own default pool has.
             self._pool = ThreadLane(self._name, min(32, (os.cpu_count() or 1) + 4))
         return self._pool
+
+
+def _with_all_below(cell: Cell) -> Iterator[Cell]:
+    yield cell
+    for child in cell.offspring():
+        yield from _with_all_below(child)

@@ -27,8 +27,14 @@ class ThreadLane(Executor):
         self._threads: list[threading.Thread] = []
         self._jobs: deque[tuple[Future[object], Callable[[], object]]] = deque()
         self._idle = 0
+        self._at_work = 0
         self._closed = False
         self._work = threading.Condition()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job is running."""
+        return self._at_work > 0
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queue a job; raise RuntimeError after `shutdown`."""
@@ -69,16 +75,24 @@ class ThreadLane(Executor):
                 if not self._jobs:
                     return
                 future, job = self._jobs.popleft()
-            if future.set_running_or_notify_cancel():
-                _settle(future, job)
+                self._at_work += 1
+            self._work_at(future, job)
             # An idle thread must not keep the last job's result alive.
             del future, job
 
-
-def _settle(future: Future[object], job: Callable[[], object]) -> None:
-    try:
-        result = job()
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+    def _work_at(self, future: Future[object], job: Callable[[], object]) -> None:
+        result: object = None
+        failure: BaseException | None = None
+        goes_on = future.set_running_or_notify_cancel()
+        if goes_on:
+            try:
+                result = job()
+            except BaseException as error:
+                failure = error
+        # Before the outcome is known: who has it may rely on this thread to be idle.
+        with self._work:
+            self._at_work -= 1
+        if failure is not None:
+            future.set_exception(failure)
+        elif goes_on:
+            future.set_result(result)

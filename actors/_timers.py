@@ -31,7 +31,7 @@ class Timers(Generic[M]):
         self._set(key, delay, message, period=None)
 
     def every(self, key: str, period: float, message: M, /) -> None:
-        """Receive `message` each `period` seconds, counted from when it was handled last: no burst after a delay."""
+        """Receive `message` each `period` seconds, counted from when it was last taken from the mailbox: no burst after a delay."""
         if period == 0:
             raise ValueError(f"period of timer {key!r} must be positive")
         self._set(key, period, message, period=period)

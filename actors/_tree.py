@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from actors._cell import Cell
-    from actors._family import Family
 
 
 class ActorInfo(msgspec.Struct, frozen=True):
@@ -33,11 +32,11 @@ class ActorInfo(msgspec.Struct, frozen=True):
     refused: int
 
 
-def walk(family: Family) -> Iterator[ActorInfo]:
+def walk(family: Iterable[Cell]) -> Iterator[ActorInfo]:
     """Yield the actors of `family` and all below, parents before children, siblings in the order in which they were started."""
     for cell in family:
         yield _info(cell)
-        yield from walk(cell.children)
+        yield from walk(cell.offspring())
 
 
 def _info(cell: Cell) -> ActorInfo:

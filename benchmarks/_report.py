@@ -115,8 +115,8 @@ def _conditions(command: str) -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("uvloop", "pykka", "xoscar"))
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, `{command}`: {python} with its own asyncio, {packages}; {platform.system()} on {platform.machine()}, "
-        f"{os.cpu_count()} cores. Each entry is the median, with minimum and maximum of all rounds in brackets."
+        f"Measured on {datetime.now(UTC):%Y-%m-%d} by `{command}` with {python} and its own asyncio, {packages}, on {platform.system()} "
+        f"({platform.machine()}) with {os.cpu_count()} cores.\nEntries: median (minimum-maximum)."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import pytest
 
@@ -37,8 +37,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Generator[None, object, dict[str, Callable[[], asyncio.AbstractEventLoop]]]:
+    yield
     name = config.getoption("--loop")
     kit = "actors_seed" in getattr(item, "fixturenames", ())
     return {"virtual" if kit and name != "uvloop" else name: lambda: make_loop(name, virtual=kit)}

@@ -50,7 +50,6 @@ class TestKit(System):
         self._dispatch = SeededDispatch(seed)
         self._clock: ManualClock | None = None
         self._probes = count(1)
-        self._on_exit = contextlib.ExitStack()
         self.subscribe(DeadLetter, self.dead_letters.append)
 
     @property
@@ -83,20 +82,19 @@ class TestKit(System):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         note = f"actors test kit: seed {self.seed}"
-        with self._on_exit:
-            try:
-                async with self._time_goes_by():
-                    await super().__aexit__(kind, error, traceback)
-            except Exception as raised:
-                raised.add_note(note)
-                raise
+        try:
+            async with self._time_goes_by():
+                await super().__aexit__(kind, error, traceback)
+        except Exception as raised:
+            raised.add_note(note)
+            raise
         if error is not None:
             error.add_note(note)
 
     def _make_kernel(self) -> Kernel:
         loop = asyncio.get_running_loop()
         self._clock = clock = loop.clock if isinstance(loop, VirtualLoop) else ManualClock(self._settle)
-        self._kernel = kernel = Kernel(
+        return Kernel(
             tasks=self._tasks,
             clock=clock,
             dispatch=self._dispatch,
@@ -106,9 +104,6 @@ class TestKit(System):
             executor=self._shared_executor,
             escalate=self._escalate,
         )
-        if isinstance(loop, VirtualLoop):
-            self._on_exit.callback(loop.count_as_busy(lambda: kernel.jobs > 0))
-        return kernel
 
     def _escalate(self, error: Exception) -> None:
         self._failures.append(error)
@@ -119,6 +114,10 @@ class TestKit(System):
         still, steps = 0, -1
         while still < _STILL:
             await asyncio.sleep(0)
+            due = self.clock.next_due()
+            if due is not None and due <= self.clock.time():
+                self.clock.jump()
+                still = 0
             moved = not self._dispatch.quiet or kernel.jobs > 0 or self._dispatch.steps != steps
             still = 0 if moved else still + 1
             steps = self._dispatch.steps

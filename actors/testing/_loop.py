@@ -23,16 +23,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     When nothing is ready to run and no job is under way in a thread, the loop is idle. Then whoever waits in `idle()` goes on; and if nobody does,
     the test itself waits for something that only time can bring, so the clock jumps to the next timer. With real sockets open
-    it does not jump, since they may bring something.
+    it does not jump, since they may bring something. A test that waits for nothing at all fails after `patience` real seconds.
     """
+
+    patience: float = 30.0
 
     def __init__(self) -> None:
         self.clock: ManualClock = ManualClock(self.idle)
         self._waiters: list[asyncio.Future[None]] = []
-        self._busy: list[Callable[[], bool]] = []
         self._jobs = 0
-        self._idle_selector = _IdleSelector(self._on_idle)
+        self._idle_selector = _IdleSelector(self._on_idle, self._patience, self._give_up)
         super().__init__(self._idle_selector)
+        # In debug mode asyncio would take a jump of the clock for a slow callback.
+        self.slow_callback_duration = float("inf")
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
@@ -54,11 +57,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._waiters.append(waiter)
         await waiter
 
-    def count_as_busy(self, busy: Callable[[], bool]) -> Callable[[], None]:
-        """Be not idle while `busy()` is true; return what takes that back."""
-        self._busy.append(busy)
-        return lambda: self._busy.remove(busy)
-
     def run_in_executor(self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
         """Run `func` in a thread; the loop is not idle meanwhile."""
         future = super().run_in_executor(executor, func, *args)
@@ -79,26 +77,43 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _on_idle(self) -> bool:
         """Make something ready to run, if that is up to the loop; else return False, to wait for the world."""
-        if self._jobs or any(busy() for busy in self._busy):
+        if self._jobs:
             return False
-        waiters, self._waiters = self._waiters, []
-        waiting = [waiter for waiter in waiters if not waiter.done()]
+        due = self.clock.next_due()
+        if due is not None and due <= self.clock.time():
+            return self.clock.jump()
+        waiting = [waiter for waiter in self._waiters if not waiter.done()]
+        self._waiters.clear()
         for waiter in waiting:
             waiter.set_result(None)
-        if waiting:
-            return True
+        return bool(waiting) or (not self._has_sockets() and self.clock.jump())
+
+    def _has_sockets(self) -> bool:
         # One file is the loop's own, by which other threads wake it.
-        return len(self._idle_selector.get_map()) == 1 and self.clock.jump()
+        return len(self._idle_selector.get_map()) > 1
+
+    def _patience(self) -> float | None:
+        return None if self._jobs or self._has_sockets() else self.patience
+
+    def _give_up(self) -> None:
+        tasks = "".join(f"\n  {task!r}" for task in asyncio.all_tasks(self))
+        raise RuntimeError(f"deadlock: nothing is ready, due or under way, and no other thread has called for {self.patience:g} s; tasks:{tasks}")
 
 
 class _IdleSelector(selectors.DefaultSelector):
-    def __init__(self, on_idle: Callable[[], bool]) -> None:
+    def __init__(self, on_idle: Callable[[], bool], patience: Callable[[], float | None], give_up: Callable[[], None]) -> None:
         super().__init__()
         self._on_idle = on_idle
+        self._patience = patience
+        self._give_up = give_up
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = super().select(0)
         # The loop has no timers of its own (they are the clock's), so it waits either not at all or without end, which is when it is idle.
         if events or timeout is not None or self._on_idle():
             return events
-        return super().select(None)
+        patience = self._patience()
+        events = super().select(patience)
+        if not events and patience is not None:
+            self._give_up()
+        return events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterable
 
 SEED = "actors_seed"
+LoopFactories: TypeAlias = "dict[str, Callable[[], asyncio.AbstractEventLoop]]"
 _failed = pytest.StashKey[dict[str, list[int]]]()
 
 
@@ -82,12 +83,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(f"  replay: pytest '{name}' --actors-seed={seeds[0]} --actors-runs=1")
 
 
-@pytest.hookimpl(optionalhook=True, trylast=True)
-def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run tests that use the kit on a virtual loop, all others as they were."""
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Generator[None, LoopFactories | None, LoopFactories]:
+    """Run tests that use the kit on a virtual loop, all others on the loops that the project has chosen."""
+    chosen = yield
     if SEED in getattr(item, "fixturenames", ()):
         return {"virtual": VirtualLoop}
-    return {"asyncio": asyncio.new_event_loop}
+    return chosen or {"asyncio": asyncio.new_event_loop}
 
 
 @pytest.fixture

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import logging
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from actors import Actor, ActorStopped, AskTimeout, NoReply, Reply, Resume, SelfDeadlock, Spec
+from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Reply, Restart, Resume, SelfDeadlock, Spec
 from actors._ask import PendingAsk
 from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Keep, boom, do
@@ -233,7 +236,7 @@ async def test_a_cancelled_ask_is_forgotten(actor_kit: TestKit) -> None:
     ask.cancel()
     with pytest.raises(asyncio.CancelledError):
         await ask
-    assert clerk._inbox.asks == set()
+    assert clerk._inbox.asks == {}
     clerk.tell("late")
     await actor_kit.quiesce()
 
@@ -320,17 +323,131 @@ async def test_a_failed_ask_leaves_no_garbage_behind(actor_kit: TestKit) -> None
     """An ask and its error are no cycle through the error's traceback: without the collector they are gone as well."""
     ref, _ = await do(actor_kit, supervise=lambda _: Resume())
     await actor_kit.quiesce()
+
+    def asks() -> set[int]:
+        return {id(it) for it in gc.get_objects() if isinstance(it, PendingAsk)}
+
     gc.collect()
+    before = asks()
     gc.disable()
     try:
         try:
             await ref.ask(Call, boom)
         except Boom:
             pass
-        assert [it for it in gc.get_objects() if isinstance(it, PendingAsk)] == []
+        assert asks() <= before
     finally:
         gc.enable()
 
 
 async def _await(ask: Any) -> Any:
     return await ask
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+async def test_an_impossible_time_to_answer_is_refused(actor_kit: TestKit, seconds: float) -> None:
+    """A time that cannot be waited for is a ValueError."""
+    ref, _ = await do(actor_kit)
+    ask = ref.ask(Call, lambda _: 1)
+    with pytest.raises(ValueError, match="the time must be positive"):
+        ask.within(seconds)
+    assert await ask.within(float("inf")) == 1
+
+
+async def test_an_ask_that_was_cancelled_says_so_when_awaited_again(actor_kit: TestKit) -> None:
+    """It has no answer and will get none."""
+    clerk = await actor_kit.spawn(Spec(Clerk), "clerk")
+    ask = clerk.ask(Keep)
+    task = asyncio.create_task(_await(ask))
+    await actor_kit.quiesce()
+    task.cancel()
+    await asyncio.wait([task])
+    with pytest.raises(RuntimeError, match="was cancelled while it was awaited; ask again"):
+        await ask
+
+
+class Base:
+    __slots__ = ("reply",)
+
+    def __init__(self, reply: Any) -> None:
+        self.reply = reply
+
+
+class Derived(Base):
+    __slots__ = ()
+
+
+class OneSlot:
+    __slots__ = "reply"  # noqa: PLC0205 - a string is legal, too
+
+    def __init__(self, reply: Any) -> None:
+        self.reply = reply
+
+
+@pytest.mark.parametrize("kind", [Derived, OneSlot])
+async def test_replies_in_slots_are_found_wherever_they_are_declared(actor_kit: TestKit, kind: Any) -> None:
+    """In a base class, or as a single string."""
+    held: list[Any] = []
+
+    class Fragile(Actor[Any]):
+        def receive(self, message: Any, /) -> None:
+            held.append(message)
+            raise Boom("boom")
+
+    ref = await actor_kit.spawn(Spec(Fragile, supervise=lambda _: Resume()), "fragile")
+    with pytest.raises(Boom):
+        await ref.ask(kind)
+
+
+async def test_a_reply_that_an_old_incarnation_kept_fails_at_its_restart(actor_kit: TestKit) -> None:
+    """The old object is let go of at once, not when the garbage collector comes by."""
+    gc.collect()
+    gc.disable()
+    try:
+
+        class Forgetful(Clerk):
+            def receive(self, message: Any, /) -> None:
+                if message == "fail":
+                    raise Boom("boom")
+                super().receive(message)
+
+        ref = await actor_kit.spawn(Spec(Forgetful, supervise=lambda _: Restart(backoff=(1.0, 1.0))), "clerk")
+        with caught_log_records_dropped():
+            ask = asyncio.create_task(_await(ref.ask(Keep)))
+            await actor_kit.quiesce()
+            ref.tell("fail")
+            await actor_kit.quiesce()
+        assert isinstance(ask.exception(), NoReply)
+        assert actor_kit.clock.time() == 0
+    finally:
+        gc.enable()
+
+
+@contextlib.contextmanager
+def caught_log_records_dropped() -> Iterator[None]:
+    """Keep pytest from keeping the tracebacks of what is logged, and with them the actor."""
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+async def test_every_asker_gets_an_error_of_its_own(actor_kit: TestKit) -> None:
+    """Tracebacks of several tasks are not mixed up in one shared object."""
+    clerk = await actor_kit.spawn(Spec(Clerk), "clerk")
+    asks = [asyncio.create_task(_await(clerk.ask(Keep))) for _ in range(3)]
+    await actor_kit.quiesce()
+    await actor_kit.stop(clerk)
+    await actor_kit.quiesce()
+    errors = [ask.exception() for ask in asks]
+    assert len({id(error) for error in errors}) == 3
+    assert {type(error) for error in errors} == {ActorStopped}
+
+
+async def test_many_asks_may_expire_in_one_moment(actor_kit: TestKit) -> None:
+    """And those that are answered meanwhile by others that expire are not harmed."""
+    clerk = await actor_kit.spawn(Spec(Clerk, mailbox=Mailbox(capacity=3000)), "clerk")
+    asks = [asyncio.create_task(_await(clerk.ask(Keep).within(1))) for _ in range(3000)]
+    await actor_kit.clock.advance(1)
+    assert all(isinstance(ask.exception(), AskTimeout) for ask in asks)

@@ -235,13 +235,16 @@ async def test_a_handler_that_swallows_its_cancellation_is_cancelled_again(actor
 
 
 async def test_a_stopping_that_hangs_is_cancelled_at_its_own_deadline(actor_kit: TestKit) -> None:
-    """The last words have stop_within seconds as well."""
+    """The last words have stop_within seconds as well; not to end in time is a failure."""
     ref, _ = await do(actor_kit, stop_within=2, on={Stopping: lambda me, _: asyncio.get_running_loop().create_future()})
     stop = asyncio.create_task(actor_kit.stop(ref))
     await actor_kit.clock.advance(1.9)
     assert not stop.done()
     await actor_kit.clock.advance(0.1)
     await stop
+    cause = (await actor_kit.probe(object).terminated(ref)).cause
+    assert isinstance(cause, TimeoutError)
+    assert str(cause) == "Stopping of /test/a was not handled within 2 s (stop_within)"
 
 
 async def test_a_failure_in_stopping_is_the_cause_of_death(actor_kit: TestKit) -> None:
@@ -298,6 +301,8 @@ async def test_a_parent_waits_for_its_children_before_its_own_last_words(actor_k
         assert log == []
         if hard:
             await actor_kit.kill(parent)
+        else:
+            await actor_kit.clock.advance(2)
         await stop
         assert log == ["child", "parent"]
         assert actor_kit.clock.time() - before == (6 if hard else 8)
@@ -321,7 +326,7 @@ async def test_a_parent_stops_and_kills_its_own_children_only(actor_kit: TestKit
     parent.tell(spawn_and_stop)
     await actor_kit.quiesce()
     assert log.count(Stopping("stop")) == 2
-    assert sum("/test/stranger is not a child of /test/parent" in str(entry) for entry in log) == 2
+    assert sum("/test/stranger is not below /test/parent" in str(entry) for entry in log) == 2
     assert [info.path for info in actor_kit.tree()] == ["/test/stranger", "/test/parent"]
 
 
@@ -414,3 +419,125 @@ async def test_a_context_tells_the_time_and_the_path(actor_kit: TestKit) -> None
     ref, _ = await do(actor_kit)
     await actor_kit.clock.advance(7)
     assert await ref.ask(Call, lambda me: (me.ctx.path, me.ctx.time(), me.ctx.children)) == ("/test/a", 7.0, ())
+
+
+async def test_a_kill_right_after_spawn_ends_the_actor_before_it_has_begun(actor_kit: TestKit) -> None:
+    """By the system or by its parent, though its task has not run yet."""
+    ref: Ref[Any] = await actor_kit.spawn(Spec(Silent), "a")
+    ref.tell("queued")
+    await actor_kit.kill(ref)
+    assert [letter.message for letter in actor_kit.dead_letters] == ["queued"]
+    parent, _ = await do(actor_kit, "parent")
+
+    async def spawn_and_kill(me: Do) -> None:
+        me.ctx.kill(await me.ctx.spawn(Spec(Silent), "child"))
+
+    parent.tell(spawn_and_kill)
+    await actor_kit.quiesce()
+    assert [info.path for info in actor_kit.tree()] == ["/test/parent"]
+
+
+async def test_a_task_that_is_cancelled_before_its_first_step_leaves_no_zombie(actor_kit: TestKit) -> None:
+    """Whoever cancels all tasks ends the actors that have just been spawned, too."""
+    ref: Ref[Any] = await actor_kit.spawn(Spec(Silent), "a")
+    cell: Any = ref._inbox.owner
+    cell.task.cancel()
+    assert (await actor_kit.terminated(ref)).cause is None
+    assert actor_kit.tree() == []
+
+
+async def test_a_handler_that_swallows_a_kill_is_the_last_one(actor_kit: TestKit) -> None:
+    """What is queued behind it is not handled any more."""
+
+    async def swallow(me: Do) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            me.log.append("swallowed")
+
+    ref, log = await do(actor_kit)
+    ref.tell(swallow)
+    for n in range(5):
+        ref.tell(n)
+    await actor_kit.quiesce()
+    await actor_kit.kill(ref)
+    assert log == ["swallowed"]
+    assert actor_kit.clock.time() == 0
+
+
+async def test_a_start_that_swallows_the_spawners_cancellation_is_the_end(actor_kit: TestKit) -> None:
+    """A spawn that was cancelled leaves no actor, however stubborn."""
+
+    async def swallow(me: Do, _: Started) -> None:
+        me.ctx.self_ref.tell("for later")
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            me.log.append("swallowed")
+
+    log: list[Any] = []
+    spawn = asyncio.create_task(actor_kit.spawn(Spec(lambda: Do(log, {Started: swallow})), "a"))
+    await actor_kit.quiesce()
+    spawn.cancel()
+    await asyncio.wait([spawn])
+    await actor_kit.quiesce()
+    assert spawn.cancelled()
+    assert log == ["swallowed"]
+    assert actor_kit.tree() == []
+
+
+async def test_a_start_that_meets_a_dead_actor_has_failed_like_any_other(actor_kit: TestKit) -> None:
+    """ActorStopped of another is a cause, not the answer."""
+    dead, _ = await do(actor_kit, "dead")
+    await actor_kit.stop(dead)
+
+    async def ask_the_dead(_me: Do, _signal: Started) -> None:
+        await dead.ask(Call, lambda _: None)
+
+    with pytest.raises(StartFailed, match="/test/a failed to start") as caught:
+        await do(actor_kit, on={Started: ask_the_dead})
+    assert isinstance(caught.value.__cause__, ActorStopped)
+
+
+async def test_nobody_waits_for_the_end_of_an_actor_above_itself(actor_kit: TestKit) -> None:
+    """A child that would wait for its parent would wait for itself."""
+    parent, _ = await do(actor_kit, "parent")
+    parent.tell(lambda me: me.ctx.spawn(Spec(Do), "child"))
+    (child,) = await parent.ask(Call, lambda me: me.ctx.children)
+    errors: list[str] = []
+
+    async def stop_parent(_: Do) -> None:
+        try:
+            await actor_kit.stop(parent)
+        except SelfDeadlock as error:
+            errors.append(str(error))
+
+    child.tell(stop_parent)
+    await actor_kit.quiesce()
+    assert "/test/parent would wait for itself in System.stop" in errors[0]
+
+
+async def test_a_system_stops_its_own_actors_only(actor_kit: TestKit) -> None:
+    """A ref may lead to another system, on another loop even."""
+    async with TestKit(name="other") as other:
+        ref, _ = await do(other)
+        with pytest.raises(NotAChild, match="/other/a is not below /test"):
+            await actor_kit.stop(ref)
+
+
+async def test_an_actor_killed_while_it_starts_is_no_failure_for_its_watchers(actor_kit: TestKit) -> None:
+    """It ended without a cause."""
+    seen: list[Any] = []
+
+    async def start(me: Do, _: Started) -> None:
+        seen.append(me.ctx.self_ref)
+        await asyncio.get_running_loop().create_future()
+
+    spawn = asyncio.create_task(do(actor_kit, on={Started: start}))
+    await actor_kit.quiesce()
+    probe = actor_kit.probe(object)
+    probe.watch(seen[0])
+    await actor_kit.kill(seen[0])
+    assert (await probe.terminated(seen[0])).cause is None
+    with pytest.raises(ActorStopped):
+        await spawn

@@ -248,3 +248,116 @@ async def test_tell_to_a_stopped_actor_is_a_dead_letter_and_offer_says_no(actor_
     ref.tell("late")
     assert ref.offer("later") is False
     assert actor_kit.dead_letters == [DeadLetter("/test/a", "late", "stopped")]
+
+
+async def test_put_does_not_overtake_those_who_wait(actor_kit: TestKit) -> None:
+    """Who comes later is served later, even if there is room at that moment."""
+    (ref, gate), log = await fill(actor_kit)
+    early = asyncio.create_task(ref.put("early"))
+    await actor_kit.quiesce()
+    late: list[asyncio.Task[None]] = []
+    ref._inbox.user.popleft()  # room, in the moment before those who wait get it
+    late.append(asyncio.create_task(ref.put("late")))
+    gate.set_result(None)
+    await asyncio.gather(early, *late)
+    await actor_kit.quiesce()
+    assert log == ["go", 2, "early", "late"]
+
+
+async def test_a_put_cancelled_in_the_moment_of_its_room_takes_its_message_back(actor_kit: TestKit) -> None:
+    """Unless it is being handled already, a cancelled put has sent nothing."""
+    (ref, gate), log = await fill(actor_kit)
+    put = asyncio.create_task(ref.put("taken back"))
+    await actor_kit.quiesce()
+    ref._inbox.user.clear()
+    ref._inbox.relieve()
+    assert list(ref._inbox.user) == ["taken back"]
+    put.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await put
+    gate.set_result(None)
+    await actor_kit.quiesce()
+    assert log == ["go"]
+    assert actor_kit.dead_letters == []
+
+
+async def test_a_put_cancelled_after_its_message_was_handled_stays_cancelled(actor_kit: TestKit) -> None:
+    """What was handled cannot be taken back."""
+    (ref, gate), _ = await fill(actor_kit)
+    put = asyncio.create_task(ref.put("handled"))
+    await actor_kit.quiesce()
+    ref._inbox.user.clear()
+    ref._inbox.relieve()
+    ref._inbox.user.popleft()
+    put.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await put
+    gate.set_result(None)
+
+
+async def test_an_overflowing_system_fails_once_per_mailbox() -> None:
+    """A thousand refused messages are one failure, with the actor's path."""
+    with pytest.raises(ExceptionGroup) as caught:
+        async with System("s") as system:
+            ref = await system.spawn(Spec(Silent, mailbox=Mailbox(capacity=1, overflow="fail_system")), "a")
+            for n in range(1000):
+                ref.tell(n)
+            await asyncio.Event().wait()
+    assert [getattr(error, "path", None) for error in caught.value.exceptions] == ["/s/a"]
+
+
+async def test_whoever_watches_late_hears_of_pressure_that_is_there(actor_kit: TestKit) -> None:
+    """A watcher does not have to be first to know that a mailbox is full."""
+    gate = asyncio.get_running_loop().create_future()
+
+    async def wait(_: Do) -> None:
+        await gate
+
+    ref, _ = await do(actor_kit, "pressed", mailbox=Mailbox(watermarks=(0, 2)))
+    ref.tell(wait)
+    await actor_kit.quiesce()
+    for n in range(2):
+        ref.tell(n)
+    watcher, heard = await do(actor_kit, "watcher", on=note(Pressure))
+    watcher.tell(lambda me: me.ctx.watch(ref))
+    await actor_kit.quiesce()
+    assert heard == [Pressure(ref, high=True)]
+    gate.set_result(None)
+
+
+async def test_unstashing_past_the_high_watermark_is_pressure_too(actor_kit: TestKit) -> None:
+    """However the messages came there."""
+    ref, _ = await do(actor_kit, "pressed", mailbox=Mailbox(watermarks=(0, 2)))
+    watcher, heard = await do(actor_kit, "watcher", on=note(Pressure))
+    watcher.tell(lambda me: me.ctx.watch(ref))
+    await actor_kit.quiesce()
+
+    def stash_and_unstash(me: Do) -> None:
+        for n in range(3):
+            me.ctx.stash(n)
+        me.ctx.unstash()
+
+    ref.tell(stash_and_unstash)
+    await actor_kit.quiesce()
+    assert heard == [Pressure(ref, high=True), Pressure(ref, high=False)]
+
+
+async def test_none_is_a_message_like_any_other(actor_kit: TestKit) -> None:
+    """In the user lane as in the urgent one."""
+    for n, settings in enumerate((Mailbox(), Mailbox(urgent=(type(None),)))):
+        ref, log = await do(actor_kit, f"a{n}", mailbox=settings)
+        ref.tell(None)
+        await actor_kit.quiesce()
+        assert log == [None]
+
+
+def test_dropping_the_oldest_of_what_another_thread_has_taken_is_nothing() -> None:
+    """Between the look at the depth and the drop the consumer may have been faster."""
+
+    async def main() -> None:
+        async with System("s", stall_after=None) as system:
+            ref = await system.spawn(Spec(Silent, mailbox=Mailbox(capacity=1, overflow="drop_oldest")), "a")
+            ref._inbox._drop_oldest()
+            assert system.tree()[0].refused == 0
+
+    asyncio.run(main())

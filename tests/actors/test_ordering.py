@@ -20,6 +20,7 @@ class Urgent(Message, frozen=True):
 
 async def test_messages_of_one_sender_to_one_receiver_stay_in_order(actor_kit: TestKit) -> None:
     """FIFO per sender-receiver pair, whatever the schedule."""
+
     class Sender(Actor[int]):
         def __init__(self, to: Ref[Any]) -> None:
             self.to = to

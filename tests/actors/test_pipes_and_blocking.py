@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from actors import Abandoned, Spec, System
+from actors import Abandoned, Failed, Resume, Spec, System
 from actors._threads import ThreadLane
 from actors.testing import TestKit
-from tests.actors.helpers import Boom, Call, Do, boom, do
+from tests.actors.helpers import Boom, Call, Do, boom, do, restart_at_once
 
 
 def as_text(outcome: object) -> str:
@@ -118,7 +118,6 @@ async def test_an_actor_with_its_own_thread_always_gets_that_one() -> None:
         assert [thread.name for thread in threads] == ["/s/own-0"]
         (thread,) = threads
         await system.stop(ref)
-        thread.join(10)
         assert not thread.is_alive()
 
 
@@ -290,3 +289,87 @@ def test_an_abandoned_job_does_not_hold_up_the_end_of_the_process(pytester: pyte
     result = pytester.runpython(script)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["over"])
+
+
+@pytest.mark.actors(runs=5)
+async def test_a_pipe_that_cleans_up_is_waited_for_and_cancelled_again_if_it_takes_too_long(actor_kit: TestKit) -> None:
+    """An actor has not ended before its pipes have."""
+    swallowed: list[int] = []
+
+    async def stubborn() -> None:
+        for n in range(3):
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                swallowed.append(n)
+
+    ref, _ = await do(actor_kit, stop_within=1)
+    ref.tell(lambda me: me.ctx.pipe(stubborn(), as_text, as_text))
+    await actor_kit.quiesce()
+    stop = asyncio.create_task(actor_kit.stop(ref))
+    await actor_kit.clock.advance(0.5)
+    assert not stop.done()
+    await actor_kit.clock.advance(3)
+    await stop
+    assert swallowed == [0, 1, 2]
+
+
+@pytest.mark.actors(runs=5)
+async def test_a_pipe_started_by_an_incarnation_that_has_ended_is_dropped(actor_kit: TestKit) -> None:
+    """A coroutine that runs on with an old context begins nothing."""
+    contexts: list[Any] = []
+    ref, log = await do(actor_kit, supervise=restart_at_once())
+    ref.tell(lambda me: me.ctx.pipe(value("first"), as_text, as_text))
+    ref.tell(lambda me: contexts.append(me.ctx))
+    ref.tell(boom)
+    await actor_kit.quiesce()
+    contexts[0].pipe(value("late"), as_text, as_text)
+    future = asyncio.get_running_loop().create_future()
+    contexts[0].pipe(future, as_text, as_text)
+    contexts[0].pipe(_Awaitable(), as_text, as_text)
+    await actor_kit.quiesce()
+    assert log == ["str: first"] or log == []
+    assert future.cancelled()
+
+
+class _Awaitable:
+    def __await__(self) -> Any:
+        yield
+
+
+@pytest.mark.actors(runs=5)
+async def test_a_failure_in_what_makes_the_message_has_no_message_yet(actor_kit: TestKit) -> None:
+    """The event shows no private object in its place."""
+    failed: list[Failed] = []
+    actor_kit.subscribe(Failed, failed.append)
+    ref, _ = await do(actor_kit, supervise=lambda _: Resume())
+    ref.tell(lambda me: me.ctx.pipe(value(1), boom, boom))
+    await actor_kit.quiesce()
+    assert [event.message for event in failed] == [None]
+
+
+async def test_a_job_that_raises_stop_iteration_fails_like_any_other() -> None:
+    """Awaiting a future cannot raise it, so it comes as the cause of a RuntimeError."""
+    for executor in ("own", "shared"):
+        async with System("s", stall_after=None) as system:
+            ref: Any = await system.spawn(Spec(Do, executor=executor, supervise=lambda _: Resume()), "a")  # type: ignore[arg-type]
+            with pytest.raises(RuntimeError, match="blocking job next of /s/a raised StopIteration"):
+                await ref.ask(Call, lambda me: me.ctx.blocking(next, iter(())))
+
+
+async def test_a_job_that_nobody_awaits_does_not_hold_up_the_end_of_the_system() -> None:
+    """Threads that are at work are not joined."""
+    release, begun = threading.Event(), threading.Event()
+
+    def job() -> None:
+        begun.set()
+        release.wait(30)
+
+    jobs: list[asyncio.Task[None]] = []
+    async with System("s", stall_after=None) as system:
+        ref: Any = await system.spawn(Spec(Do), "a")
+        ref.tell(lambda me: jobs.append(asyncio.ensure_future(me.ctx.blocking(job))))
+        await asyncio.to_thread(begun.wait, 30)
+    assert not release.is_set()
+    release.set()
+    await asyncio.gather(*jobs)

@@ -9,6 +9,7 @@ import pytest
 
 from actors import (
     ActorFailed,
+    ActorStopped,
     DeadLetter,
     Decision,
     Failed,
@@ -379,3 +380,156 @@ async def test_events_tell_of_failures_and_restarts(actor_kit: TestKit) -> None:
     assert (first.path, first.incarnation, first.message, first.decision) == ("/test/a", 0, boom, "restart")
     assert again == Restarted("/test/a", 1, 0.0)
     assert (last.incarnation, last.decision, last.error) == (1, "restart", end.cause)
+
+
+async def test_a_stopping_that_hangs_does_not_keep_a_restart_from_happening(actor_kit: TestKit) -> None:
+    """The last words of the old incarnation are cut off at stop_within, said once, and the failure is published."""
+    failures: list[Failed] = []
+    actor_kit.subscribe(Failed, failures.append)
+
+    async def hang(me: Do, signal: Stopping) -> None:
+        me.log.append(signal)
+        if signal.reason == "restart":
+            await asyncio.get_running_loop().create_future()
+
+    ref, log = await do(actor_kit, supervise=restart_at_once(), stop_within=2, on={Stopping: hang, **note(Started)})
+    ref.tell(boom)
+    await actor_kit.clock.advance(2)
+    assert log == [Started(0), Stopping("restart"), Started(1)]
+    assert [type(event.error) for event in failures] == [Boom, TimeoutError]
+    await actor_kit.stop(ref)
+    assert log[-1] == Stopping("stop")
+    assert actor_kit.failures == []
+
+
+async def test_a_stopping_that_swallows_its_cancellation_is_cancelled_again(actor_kit: TestKit) -> None:
+    """Until it gives in."""
+    swallowed: list[int] = []
+
+    async def stubborn(_: Do, signal: Stopping) -> None:
+        for n in range(3):
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                swallowed.append(n)
+
+    ref, _ = await do(actor_kit, stop_within=1, on={Stopping: stubborn})
+    stop = asyncio.create_task(actor_kit.stop(ref))
+    await actor_kit.clock.advance(4)
+    await stop
+    assert swallowed == [0, 1, 2]
+
+
+async def test_a_kill_during_the_last_words_of_a_restart_ends_the_actor_without_more_words(actor_kit: TestKit) -> None:
+    """Stopping is heard once per incarnation."""
+    ref, log = await do(
+        actor_kit,
+        supervise=restart_at_once(),
+        on={Stopping: lambda me, signal: me.log.append(signal) or asyncio.get_running_loop().create_future()},
+    )
+    ref.tell(boom)
+    await actor_kit.quiesce()
+    await actor_kit.kill(ref)
+    assert log == [Stopping("restart")]
+
+
+async def test_what_is_begun_in_stopping_ends_with_the_incarnation(actor_kit: TestKit) -> None:
+    """Timers, pipes and watches of the last words come to nothing, and there are no late children."""
+    refused: list[type[Exception]] = []
+    never = asyncio.get_running_loop().create_future()
+    other, _ = await do(actor_kit, "other")
+
+    async def last_words(me: Do, _: Stopping) -> None:
+        me.ctx.timers.once("k", 1, "timer")
+        me.ctx.pipe(never, str, str)
+        me.ctx.watch(other)
+        try:
+            await me.ctx.spawn(Spec(Silent), "child")
+        except ActorStopped as error:
+            refused.append(type(error))
+
+    ref, log = await do(actor_kit, supervise=restart_at_once(), on={Stopping: last_words, **note(Terminated)})
+    ref.tell(boom)
+    await actor_kit.quiesce()
+    await actor_kit.stop(other)
+    await actor_kit.clock.advance(5)
+    assert log == []
+    assert never.cancelled()
+    assert refused == [ActorStopped]
+
+
+async def test_a_watched_childs_failure_reaches_the_parents_next_incarnation(actor_kit: TestKit) -> None:
+    """With keep_children the new incarnation is the parent, and hears of failures as parents do."""
+    top, log = await do(actor_kit, "top", supervise=restart_at_once(keep_children=True), on=note(Terminated))
+
+    async def spawn_watch_and_fail(me: Do) -> None:
+        child = await me.ctx.spawn(Spec(Silent), "child")
+        me.ctx.watch(child)
+        child.tell(boom)
+        await other.ask(Call, lambda _: None)
+        boom()
+
+    other, _ = await do(actor_kit, "other")
+    top.tell(spawn_watch_and_fail)
+    await actor_kit.quiesce()
+    assert [type(end.cause) for end in ends(log)] == [Boom]
+
+
+async def test_failures_of_children_while_their_parent_stops_are_not_lost(actor_kit: TestKit) -> None:
+    """The parent hears of them before its last words; unhandled they are its cause of death."""
+    for handle in (True, False):
+        top, log = await do(actor_kit, f"top-{handle}", on=note(Terminated, Stopping) if handle else note(Stopping))
+        top.tell(lambda me: me.ctx.spawn(Spec(lambda: Do(on={Stopping: boom})), "child"))
+        await actor_kit.quiesce()
+        await actor_kit.stop(top)
+        end = await actor_kit.probe(object).terminated(top)
+        if handle:
+            assert [type(entry) for entry in log] == [Terminated, Stopping]
+            assert end.cause is None
+        else:
+            assert isinstance(end.cause, ActorFailed)
+            assert isinstance(end.cause.exceptions[0], Boom)
+
+
+async def test_a_failure_in_the_queue_of_a_stopping_parent_is_heard(actor_kit: TestKit) -> None:
+    """A child that failed just before its parent's stop is not forgotten; watched strangers are."""
+    top, log = await do(actor_kit, "top", on=note(Terminated))
+    stranger, _ = await do(actor_kit, "stranger")
+
+    async def spawn_break_and_stop(me: Do) -> None:
+        child = await me.ctx.spawn(Spec(Silent), "child")
+        child.tell(boom)
+        me.ctx.watch(stranger)
+        me.ctx.stop()
+        stranger.tell(lambda me: me.ctx.stop())
+        await other.ask(Call, lambda _: None)
+
+    other, _ = await do(actor_kit, "other")
+    top.tell(spawn_break_and_stop)
+    await actor_kit.terminated(top)
+    assert [end.ref.path for end in ends(log)] in ([], ["/test/top/child"])
+    assert actor_kit.failures == []
+
+
+async def test_the_budget_counts_all_restarts_in_the_window_of_each_decision(actor_kit: TestKit) -> None:
+    """A supervisor that answers errors with different windows does not forget the restarts of the others."""
+
+    def supervise(error: Exception) -> Restart:
+        return Restart(limit=3, within=60 if isinstance(error, Boom) else 0.5, backoff=(0.0, 0.0))
+
+    ref, log = await do(actor_kit, supervise=supervise, on=note(Started))
+    for message in (boom, lambda _: 1 / 0, boom, lambda _: 1 / 0):
+        ref.tell(message)
+        await actor_kit.clock.advance(1)
+    ref.tell(boom)
+    await actor_kit.quiesce()
+    assert started(log) == [0, 1, 2, 3, 4]
+    assert isinstance((await actor_kit.probe(object).terminated(ref)).cause, Boom)
+
+
+async def test_an_actor_that_backs_off_is_idle(actor_kit: TestKit) -> None:
+    """The live view does not show the failed message as being handled still."""
+    ref, _ = await do(actor_kit, supervise=lambda _: Restart(backoff=(5.0, 5.0)))
+    ref.tell(boom)
+    await actor_kit.quiesce()
+    assert [(info.state, info.current) for info in actor_kit.tree()] == [("restarting", None)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import pickle
 import threading
 import weakref
 from typing import Any
@@ -228,3 +229,91 @@ async def test_an_ended_actor_is_garbage() -> None:
         gc.collect()
         assert gone[0]() is None
         assert (await system.terminated(ref)).cause is None
+
+
+async def test_a_cancellation_in_the_last_moment_leaves_nothing_either() -> None:
+    """Wherever in the end it comes: no thread, no timer, no task."""
+    threads = set(threading.enumerate())
+    for turns in range(30):
+
+        async def main() -> None:
+            async with System("s", stall_after=60) as system:
+                ref: Any = await system.spawn(Spec(Do), "a")
+                await ref.ask(Call, lambda me: me.ctx.spawn(Spec(Do), "child"))
+
+        task = asyncio.create_task(main())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert set(threading.enumerate()) <= threads
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_request_to_end_the_process_is_not_lost_in_a_group(error: type[BaseException]) -> None:
+    """What is no Exception goes on by itself, from the body or from a handler, and nothing is left."""
+    threads = set(threading.enumerate())
+
+    def end(_: object) -> None:
+        raise error
+
+    async def from_the_body() -> None:
+        async with System("s") as system:
+            await system.spawn(Spec(lambda: Do(on={Stopping: boom})), "a")
+            raise error
+
+    async def from_a_handler() -> None:
+        async with System("s") as system:
+            ref: Any = await system.spawn(Spec(Silent), "a")
+            ref.tell(end)
+            await asyncio.Event().wait()
+
+    for main in (from_the_body, from_a_handler):
+        with pytest.raises(error):
+            asyncio.run(main())
+        assert set(threading.enumerate()) <= threads
+
+
+async def test_the_dead_keep_nobody_alive() -> None:
+    """A ref to an ended actor does not hold those who watched it."""
+    async with System("s", stall_after=None) as system:
+        watched: Any = await system.spawn(Spec(Do), "watched")
+        watcher: Any = await system.spawn(Spec(Do), "watcher")
+        await watcher.ask(Call, lambda me: me.ctx.watch(watched))
+        await system.stop(watched)
+        assert watched._inbox.owner.forget_watchers() == ()
+
+
+def test_errors_survive_pickling() -> None:
+    """With their text and their facts: jobs in other processes may raise them."""
+    from actors import (
+        ActorStopped,
+        AskTimeout,
+        MailboxFull,
+        NameTaken,
+        NoReply,
+        NotAChild,
+        SelfDeadlock,
+        StashFull,
+        StrayCancellation,
+    )
+
+    errors: list[Any] = [
+        ActorStopped("/s/a"),
+        AskTimeout("/s/a", 1.5, "idle"),
+        MailboxFull("/s/a", 7),
+        NameTaken("/s/a"),
+        NoReply("/s/a"),
+        NotAChild("/s/a", "/s/b"),
+        SelfDeadlock("/s/a", "ask"),
+        StartFailed("/s/a"),
+        StashFull("/s/a", 7),
+        StrayCancellation("/s/a"),
+        SystemClosed("s"),
+        ActorFailed("/s/a", [Boom("boom")]),
+    ]
+    for error in errors:
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
+        assert (type(again), str(again)) == (type(error), str(error))
+        assert {key: value for key, value in vars(again).items() if key != "exceptions"} == vars(error)

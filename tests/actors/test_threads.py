@@ -131,9 +131,32 @@ def test_a_doorbell_is_rung_once_for_many_calls() -> None:
     assert made == [0, 1, 2]
     bell.ring(lambda: made.append(3))
     assert len(wakes) == 2
+    bell.answer()
     loop.close()
     del loop.call_soon_threadsafe
-    bell.answer()
-    bell.ring(lambda: made.append(4))
+    for _ in range(100):
+        bell.ring(lambda: made.append(4))
+    assert not bell._calls
     bell.answer()
     assert made == [0, 1, 2, 3]
+
+
+def test_calls_that_come_while_a_doorbell_is_answered_wait_for_the_next_turn() -> None:
+    """Threads that never stop telling do not keep the loop from everything else."""
+    loop = asyncio.new_event_loop()
+    bell = Doorbell(loop)
+    made: list[int] = []
+
+    def again() -> None:
+        made.append(len(made))
+        if len(made) < 3:
+            bell.ring(again)
+
+    bell.ring(again)
+    turns: list[int] = []
+    while len(made) < 3:
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        turns.append(len(made))
+    loop.close()
+    assert turns == [1, 2, 3]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from actors import ActorFailed, Spec, StartFailed, Stopping, Terminated
+from actors._ref import cell_of
 from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, do, ends, note
 
@@ -126,7 +127,7 @@ async def test_a_dead_watcher_is_forgotten(actor_kit: TestKit) -> None:
     watcher.tell(lambda me: me.ctx.watch(ref))
     await actor_kit.quiesce()
     await actor_kit.stop(watcher)
-    assert ref._inbox.owner.watchers == {}
+    assert cell_of(ref).forget_watchers() == ()
 
 
 async def test_messages_sent_before_the_end_do_not_follow_it(actor_kit: TestKit) -> None:

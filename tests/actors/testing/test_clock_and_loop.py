@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import pytest
 
-from actors import Spec
+from actors import Spec, System
 from actors.testing import ManualClock, TestKit, VirtualLoop, run
-from tests.actors.helpers import Do, do
+from tests.actors.helpers import Call, Do, do
 
 
 def on_virtual_loop(main: Any) -> Any:
@@ -204,3 +204,54 @@ def test_run_gives_a_kit_on_a_virtual_loop() -> None:
         return kit.clock.time()
 
     assert run(test, seed=3) == 100
+
+
+async def test_what_is_due_now_happens_before_it_is_quiet(actor_kit: TestKit) -> None:
+    """A timer without delay needs no time to go by."""
+    ref, log = await do(actor_kit)
+    ref.tell(lambda me: me.ctx.timers.once("k", 0, "due"))
+    actor_kit.clock.call_later(-1, lambda: log.append("overdue"))
+    await actor_kit.quiesce()
+    assert sorted(log) == ["due", "overdue"]
+    probe = actor_kit.probe(str)
+    actor_kit.clock.call_later(-1, lambda: probe.tell("x"))
+    assert await probe.expect(str) == "x"
+
+
+def test_a_plain_system_on_a_virtual_loop_has_its_jobs_waited_for() -> None:
+    """Time stands still for every job that goes through the loop."""
+    release = threading.Event()
+
+    async def main() -> tuple[bool, float]:
+        async with System("s", stall_after=None) as system:
+            ref: Any = await system.spawn(Spec(Do), "a")
+            threading.Timer(0.01, release.set).start()
+            got = await ref.ask(Call, lambda me: me.ctx.blocking(release.wait, 30))
+            return got, asyncio.get_running_loop().time()
+
+    assert on_virtual_loop(main) == (True, 0)
+
+
+def test_debug_mode_does_not_take_a_jump_for_a_slow_callback(caplog: pytest.LogCaptureFixture) -> None:
+    """Time that a test lets go by is nobody's slowness."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_debug(True)
+        clock = loop.clock  # type: ignore[attr-defined]
+        await clock.advance(100)
+        await asyncio.sleep(10)
+
+    on_virtual_loop(main)
+    assert "took" not in caplog.text
+
+
+def test_a_test_that_can_never_go_on_fails_with_the_tasks_that_wait() -> None:
+    """Instead of hanging until somebody looks."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().patience = 0.01  # type: ignore[attr-defined]
+        await asyncio.Event().wait()
+
+    with pytest.raises(RuntimeError, match=r"deadlock: nothing is ready, due or under way, .*\n  <Task .*main\(\)"):
+        on_virtual_loop(main)

@@ -1,0 +1,101 @@
+"""How an actor is stopped: asked, then made to, and waited for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actors._control import StopRequest
+from actors._lifecycle import State
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from actors._inbox import Inbox
+    from actors._kernel import Kernel
+    from actors._message import StopReason
+    from actors._spec import Spec
+
+
+class Mortal:
+    """The part of an actor's cell that deals with its end.
+
+    A soft stop is an entry of the system lane. A hard one cancels the task as well, again and again should a handler swallow that; what the
+    framework has cancelled it also takes back, so that later awaits of the same task work as ever.
+    """
+
+    __slots__ = ("_deadline", "_kills", "_mourners", "cause", "inbox", "interrupt", "kernel", "reason", "spec", "state", "stop_asked", "task")
+
+    inbox: Inbox
+
+    def __init__(self, kernel: Kernel, spec: Spec[Any]) -> None:
+        self.kernel: Kernel = kernel
+        self.spec: Spec[Any] = spec
+        self.state: State = State.STARTING
+        self.task: asyncio.Task[Any] | None = None
+        self.reason: StopReason = "stop"
+        self.cause: Exception | None = None
+        self.stop_asked: bool = False
+        self.interrupt: asyncio.Future[None] | None = None
+        self._kills: int = 0
+        self._deadline: dict[Any, float] | None = None
+        self._mourners: list[asyncio.Future[None]] | None = None
+
+    def request_stop(self, reason: StopReason, *, by_itself: bool = False) -> None:
+        """Ask for the end after the current message; when another asks, a deadline makes sure of it."""
+        if self.state is State.STOPPED:
+            return
+        if not self.stop_asked:
+            self.stop_asked = True
+            self.reason = reason
+            self.inbox.signal(StopRequest())
+            if self.interrupt is not None:
+                self.kernel.dispatch.resume(self.interrupt)
+        if not by_itself and self._deadline is None:
+            self.arm(self.spec.stop_within)
+
+    def kill(self, reason: StopReason = "stop") -> None:
+        """Cancel whatever it is doing, besides asking for its end: a handler that swallows the cancellation is its last."""
+        if self.state is State.STOPPED or self.task is None:
+            return
+        self.request_stop(reason, by_itself=True)
+        self._kills += 1
+        self.task.cancel()
+        self.arm(max(self.spec.stop_within, 0.1))
+
+    def expire(self) -> None:
+        """Take notice that the deadline of a stop has passed."""
+        self._deadline = None
+        self.kill()
+
+    def arm(self, seconds: float) -> None:
+        """Kill in `seconds`, unless disarmed."""
+        self.disarm()
+        self._deadline = self.kernel.deadlines.add(self, seconds)
+
+    def disarm(self) -> None:
+        """Call the deadline off."""
+        if self._deadline is not None:
+            self._deadline.pop(self, None)
+            self._deadline = None
+
+    def absorb_kills(self) -> None:
+        """Take back the framework's own cancellations, so that what is still to be awaited works as ever."""
+        while self._kills:
+            self._kills -= 1
+            if self.task is not None:
+                self.task.uncancel()
+
+    async def ended(self) -> None:
+        """Wait until nothing of the actor is left."""
+        if self.state is not State.STOPPED:
+            if self._mourners is None:
+                self._mourners = []
+            waiter = self.kernel.loop.create_future()
+            self._mourners.append(waiter)
+            await waiter
+
+    def release_mourners(self) -> None:
+        """Let whoever waits for the end go on."""
+        for waiter in self._mourners or ():
+            self.kernel.dispatch.resume(waiter)
+        self._mourners = None
