@@ -147,7 +147,8 @@ class Cell(Mortal):
 
     async def run(self, life: Incarnation) -> None:
         """Live: start, take turns until one is the last, finish. No exception but a bug of the framework gets out of here."""
-        self.task = task = asyncio.current_task()
+        # Also set by `launch`, but eager tasks get here first.
+        self.task = asyncio.current_task()  # type: ignore[assignment]  # a coroutine that runs has one
         inbox = self.inbox
         try:
             if self.kernel.dispatch.permutes:
@@ -164,7 +165,7 @@ class Cell(Mortal):
         finally:
             self.absorb_kills()
             await finish(self)
-        if task is not None and task.cancelling():
+        if self.task.cancelling():
             # Somebody other than the framework has cancelled the task, and is to see that it worked.
             raise asyncio.CancelledError
 
@@ -280,7 +281,7 @@ class Cell(Mortal):
         """Return the failure that came out of a handler; raise it again when it is a CancelledError meant for this task."""
         if isinstance(error, Exception):
             return error
-        if self.task is None or self.task.cancelling():
+        if self.task.cancelling():
             raise error
         stray = StrayCancellation(self.path)
         stray.__cause__ = error
@@ -337,7 +338,7 @@ class Cell(Mortal):
 
     def is_current(self) -> bool:
         """Whether the running task is this actor's."""
-        return self.task is not None and asyncio.current_task() is self.task
+        return asyncio.current_task() is self.task
 
     def doing(self) -> str:
         """Say what it is at; only types of messages, never their content."""

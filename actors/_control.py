@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,14 +27,14 @@ class Notice:
         self.child: bool = child
 
 
-class Due:
+class Due(ABC):
     """Urgent lane: what turns into a message when its turn comes, a timer that fired or the result of a pipe."""
 
     __slots__ = ()
 
+    @abstractmethod
     def open(self) -> Any:
         """Return the message, or `STALE` when it must not be delivered any more."""
-        raise NotImplementedError
 
 
 class Marker(Enum):

@@ -37,9 +37,8 @@ class Deadlines:
         queue = self._queues.get(seconds)
         if queue is None:
             queue = self._queues[seconds] = _Queue()
-        queue.waiting[waiting] = self._clock.time() + seconds
-        if queue.timer is None:
             queue.timer = self._clock.call_later(seconds, self._expire, seconds, queue)
+        queue.waiting[waiting] = self._clock.time() + seconds
         return queue.waiting
 
     def _expire(self, seconds: float, queue: _Queue) -> None:
@@ -61,14 +60,14 @@ class Deadlines:
     def close(self) -> None:
         """Cancel all timers: nothing will expire any more."""
         for queue in self._queues.values():
-            if queue.timer is not None:
-                queue.timer.cancel()
+            queue.timer.cancel()
         self._queues.clear()
 
 
 class _Queue:
     __slots__ = ("timer", "waiting")
 
+    timer: TimerHandle
+
     def __init__(self) -> None:
         self.waiting: dict[Expiring, float] = {}
-        self.timer: TimerHandle | None = None

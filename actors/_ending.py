@@ -91,16 +91,14 @@ class Limit:
     def expire(self) -> None:
         """Cancel."""
         self.passed += 1
-        if self._cell.task is not None:
-            self._cell.task.cancel()
+        self._cell.task.cancel()
         self._deadlines = self._cell.kernel.deadlines.add(self, max(self._seconds, 0.1))
 
     def lift(self) -> None:
         """Cancel no more."""
         self._deadlines.pop(self, None)
         for _ in range(self.passed):
-            if self._cell.task is not None:
-                self._cell.task.uncancel()
+            self._cell.task.uncancel()
 
     def error(self, signal: Signal) -> TimeoutError:
         """Return what went wrong."""

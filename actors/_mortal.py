@@ -26,12 +26,12 @@ class Mortal:
     __slots__ = ("_deadline", "_kills", "_mourners", "cause", "inbox", "interrupt", "kernel", "reason", "spec", "state", "stop_asked", "task")
 
     inbox: Inbox
+    task: asyncio.Task[Any]
 
     def __init__(self, kernel: Kernel, spec: Spec[Any]) -> None:
         self.kernel: Kernel = kernel
         self.spec: Spec[Any] = spec
         self.state: State = State.STARTING
-        self.task: asyncio.Task[Any] | None = None
         self.reason: StopReason = "stop"
         self.cause: Exception | None = None
         self.stop_asked: bool = False
@@ -55,7 +55,7 @@ class Mortal:
 
     def kill(self, reason: StopReason = "stop") -> None:
         """Cancel whatever it is doing, besides asking for its end: a handler that swallows the cancellation is its last."""
-        if self.state is State.STOPPED or self.task is None:
+        if self.state is State.STOPPED:
             return
         self.request_stop(reason, by_itself=True)
         self._kills += 1
@@ -82,8 +82,7 @@ class Mortal:
         """Take back the framework's own cancellations, so that what is still to be awaited works as ever."""
         while self._kills:
             self._kills -= 1
-            if self.task is not None:
-                self.task.uncancel()
+            self.task.uncancel()
 
     async def ended(self) -> None:
         """Wait until nothing of the actor is left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import sys
 import threading
 import traceback
@@ -29,34 +30,34 @@ class StallDetector:
         self._kernel = kernel
         self._cells = cells
         self._seconds = seconds
-        self._alive = threading.Event()
+        self._signs: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="actors-stall-detector", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, whatever it waits for."""
         self._closed.set()
-        self._alive.set()
+        self._signs.put(False)
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._closed.wait(self._seconds):
-            self._alive.clear()
-            if self._closed.is_set():
-                return
+        alive = True
+        while alive and not self._closed.wait(self._seconds):
             began = perf_counter()
-            self._kernel.doorbell.ring(self._alive.set)
-            if not self._alive.wait(self._seconds):
+            self._kernel.doorbell.ring(lambda: self._signs.put(True))
+            try:
+                alive = self._signs.get(timeout=self._seconds)
+            except queue.Empty:
                 path, message, stack = self._look()
-                self._alive.wait()
+                alive = self._signs.get()
                 self._kernel.publish(Stalled(path, message, perf_counter() - began, stack))
 
     def _look(self) -> tuple[str, object, str]:
         frame = sys._current_frames().get(self._kernel.thread)  # noqa: SLF001 - the only way to see another thread's stack
         stack = "" if frame is None else "".join(traceback.format_stack(frame))
         task = asyncio.current_task(self._kernel.loop)
-        for cell in self._cells():
-            if cell.task is task and task is not None:
+        for cell in self._cells() if task is not None else ():
+            if getattr(cell, "task", None) is task:
                 return cell.path, cell.current, stack
         return "", None, stack

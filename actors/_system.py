@@ -177,9 +177,9 @@ class System:
             self._escalate(ActorFailed(child.path, [cause]))
 
     def _escalate(self, error: Exception) -> None:
+        host, _ = self._opened()
         self._failures.append(error)
-        if self._host is not None:
-            self._host.interrupt()
+        host.interrupt()
 
     def _opened(self) -> tuple[Host, Kernel]:
         if self._host is None or self._kernel is None:

@@ -105,8 +105,11 @@ def _markdown(results: Results, command: str) -> str:
         lines += [_line([row[index] for index in used]) for row in _rows(results, loop)]
         parts.append(f"**{loop}**\n\n" + "\n".join(lines))
     figures = summary(results)
-    lines = [_line(["target", "bound", "measured"]), _line([":--", "--:", "--:"])]
-    lines += [_line([f"`{name}`", f"{kind} {bound:,g}", f"{figures[name]:,}"]) for name, (kind, bound) in TARGETS.items()]
+    lines = [_line(["target", "bound", "measured", ""]), _line([":--", "--:", "--:", ":--"])]
+    for name, (kind, bound) in TARGETS.items():
+        figure = figures[name]
+        if isinstance(figure, float):
+            lines.append(_line([f"`{name}`", f"{kind} {bound:,g}", f"{figure:,g}", "met" if _met(name, figure) else "missed"]))
     parts.append("**Targets**\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
 

@@ -90,6 +90,7 @@ def create_app(*, save: Callable[[str], Awaitable[None]] = save_slowly, capacity
             spec = Spec(lambda: Hits(save), supervise=lambda _: Resume(), mailbox=Mailbox(capacity=capacity))
             app.state.hits = await system.spawn(spec, "hits")
             yield
+            # Leaving the block stops the actor: hits that are queued at this moment are lost, and logged.
 
     return Starlette(routes=[Route("/hits", post_hit, methods=["POST"]), Route("/hits", get_hits, methods=["GET"])], lifespan=lifespan)
 

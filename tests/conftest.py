@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from actors.testing import VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
 
 LOOPS = ("asyncio", "debug", "eager", "uvloop")
 pytest_plugins = ["pytester"]
@@ -49,7 +52,7 @@ def pytest_asyncio_loop_factories(
 
 def make_loop(name: str, *, virtual: bool) -> asyncio.AbstractEventLoop:
     if name == "uvloop":
-        import uvloop
+        import uvloop  # noqa: PLC0415 - not there on all platforms
 
         return uvloop.new_event_loop()
     loop = VirtualLoop() if virtual else asyncio.new_event_loop()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actors import HANDLED, Actor, Context, Message, Ref, Reply, Restart, Signal, Spec, Started, Terminated
-from actors.testing import TestKit
+
+if TYPE_CHECKING:
+    from actors.testing import TestKit
 
 Job: TypeAlias = Callable[["Do"], Any]
 

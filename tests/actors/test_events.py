@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from actors import ActorInfo, DeadLetter, Failed, Message, Spec, Stalled, System
+from actors import ActorInfo, DeadLetter, Failed, Message, Resume, Spec, Stalled, System
 from actors._events import EventStream
-from actors.testing import TestKit
 from tests.actors.helpers import Call, Do, Silent, boom, do
+
+if TYPE_CHECKING:
+    import pytest
+
+    from actors.testing import TestKit
 
 
 class Secret(Message, frozen=True):
@@ -88,8 +90,6 @@ async def test_dead_letters_are_logged_by_type_and_muted_after_ten(actor_kit: Te
 
 async def test_failures_are_logged_with_traceback_and_decision(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
     """A failure is never silent, and never shows what was in the message."""
-    from actors import Resume
-
     ref, _ = await do(actor_kit, supervise=lambda _: Resume())
     adapted: Any = ref.narrow(lambda secret: boom)
     adapted.tell(Secret("hunter2"))
@@ -142,7 +142,13 @@ async def test_a_loop_that_is_held_by_others_is_named_so(caplog: pytest.LogCaptu
     async with System("s", stall_after=0.01) as system:
         detector: Any = system._stall
         look = detector._look
-        detector._look = lambda: (look(), looked.set())[0]
+
+        def looking() -> Any:
+            found = look()
+            looked.set()
+            return found
+
+        detector._look = looking
         system.subscribe(Stalled, stalls.append)
         assert looked.wait(30)
         while not stalls:

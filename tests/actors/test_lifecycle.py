@@ -275,7 +275,7 @@ async def test_children_end_before_their_parent_youngest_first(actor_kit: TestKi
 
 async def test_the_system_stops_its_actors_youngest_first() -> None:
     """The block ends as a parent does."""
-    log: list[str] = []
+    log: list[tuple[str, str]] = []
     async with TestKit() as kit:
         for name in "abc":
             await do(kit, name, on={Stopping: lambda me, signal: log.append((me.ctx.path, signal.reason))})

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actors import ActorStopped, DeadLetter, Mailbox, MailboxFull, Message, Pressure, SelfDeadlock, Spec, System
-from actors.testing import TestKit
+from actors import ActorStopped, DeadLetter, Mailbox, MailboxFull, Message, Pressure, Ref, SelfDeadlock, Spec, System
 from tests.actors.helpers import Do, Keep, Silent, do, note
+
+if TYPE_CHECKING:
+    from actors.testing import TestKit
 
 pytestmark = pytest.mark.actors(runs=5)
 
@@ -213,14 +215,14 @@ async def test_pressure_is_not_heard_after_unwatch(actor_kit: TestKit) -> None:
 async def test_an_adapted_ref_translates_and_equals_the_ref_behind_it(actor_kit: TestKit) -> None:
     """`narrow` changes what may be said, not to whom."""
     ref, log = await do(actor_kit)
-    doubled = ref.narrow(lambda n: n * 2)
+    doubled: Ref[int] = ref.narrow(lambda n: n * 2)
     doubled.tell(1)
     assert doubled.offer(2) is True
     await doubled.put(3)
     await actor_kit.quiesce()
     assert log == [2, 4, 6]
     assert doubled == ref
-    assert doubled.narrow(str) == ref
+    assert doubled.narrow(len) == ref
     assert hash(doubled) == hash(ref)
     assert ref != "ref"
     assert repr(doubled) == "<Ref /test/a>"
@@ -272,12 +274,13 @@ async def test_a_put_cancelled_in_the_moment_of_its_room_takes_its_message_back(
     ref._inbox.user.clear()
     ref._inbox.relieve()
     assert list(ref._inbox.user) == ["taken back"]
+    ref.tell("behind")
     put.cancel()
     with pytest.raises(asyncio.CancelledError):
         await put
     gate.set_result(None)
     await actor_kit.quiesce()
-    assert log == ["go"]
+    assert log == ["go", "behind"]
     assert actor_kit.dead_letters == []
 
 

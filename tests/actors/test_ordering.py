@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from actors import Actor, Mailbox, Message, Ref, Spec
+from actors import Actor, Mailbox, Message, Ref, Spec, System, _cell
 from actors.testing import TestKit
 from tests.actors.helpers import do
 
@@ -122,8 +123,6 @@ async def test_the_seed_changes_who_goes_first_and_repeats_it() -> None:
 
 async def test_an_actor_that_never_suspends_does_not_starve_the_rest() -> None:
     """After its quota an actor lets others run, though it has messages left and awaits nothing."""
-    from actors import System
-
     turns: list[str] = []
 
     class Greedy(Actor[int]):
@@ -141,7 +140,7 @@ async def test_an_actor_that_never_suspends_does_not_starve_the_rest() -> None:
         while len(turns) < 5000:
             await asyncio.sleep(0)
         longest = run = 0
-        for before, after in zip(turns, turns[1:], strict=False):
+        for before, after in pairwise(turns):
             run = run + 1 if before == after == "/s/greedy" else 0
             longest = max(longest, run)
         assert "/s/modest" in turns
@@ -152,8 +151,6 @@ async def test_an_actor_that_never_suspends_does_not_starve_the_rest() -> None:
 
 async def test_a_slow_actor_yields_after_each_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """The quota follows the time that messages take: down when a turn lasts over 1 ms, up again when it is short."""
-    from actors import System, _cell
-
     now = 0.0
     monkeypatch.setattr(_cell, "perf_counter", lambda: now)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,8 +24,10 @@ from actors import (
     StrayCancellation,
     Terminated,
 )
-from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, do, ends, note, restart_at_once, started
+
+if TYPE_CHECKING:
+    from actors.testing import TestKit
 
 pytestmark = pytest.mark.actors(runs=5)
 
@@ -116,7 +118,7 @@ async def test_a_restart_ends_timers_pipes_and_watches_of_the_old_incarnation(ac
     if not done.done():
         done.set_result("piped")
     await actor_kit.clock.advance(5)
-    assert [entry for entry in log if entry != "timer and fired" and entry != "piped and ready"] == []
+    assert [entry for entry in log if entry not in {"timer and fired", "piped and ready"}] == []
 
 
 async def test_a_restart_stops_the_children_unless_told_to_keep_them(actor_kit: TestKit) -> None:
@@ -263,13 +265,17 @@ async def test_a_failing_start_is_decided_anew_and_cannot_be_resumed(actor_kit: 
     def make() -> Do:
         nonlocal made
         made += 1
-        return Do() if made == 1 else boom()  # type: ignore[func-returns-value,return-value]
+        if made > 1:
+            boom()
+        return Do()
 
     for decision in (Resume(), Stop()):
         made = 0
-        ref = await actor_kit.spawn(
-            Spec(make, supervise=lambda error, d=decision: d if made > 1 else Restart(backoff=(0.0, 0.0))), f"a-{type(decision).__name__}"
-        )
+
+        def supervise(error: Exception, decision: Decision = decision) -> Decision:
+            return decision if made > 1 else Restart(backoff=(0.0, 0.0))  # noqa: B023 - as it is by then
+
+        ref = await actor_kit.spawn(Spec(make, supervise=supervise), f"a-{type(decision).__name__}")
         probe = actor_kit.probe(object)
         ref.tell(boom)
         assert isinstance((await probe.terminated(ref)).cause, Boom)

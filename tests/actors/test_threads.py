@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from typing import Any
 
 from actors import DeadLetter, Mailbox, Message, Pressure, Spec, System, Terminated
@@ -20,7 +21,8 @@ async def in_thread(*jobs: Any) -> None:
     threads = [threading.Thread(target=job) for job in jobs]
     for thread in threads:
         thread.start()
-    await asyncio.get_running_loop().run_in_executor(None, lambda: [thread.join() for thread in threads])
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
 
 
 async def test_tell_from_many_threads_loses_nothing_and_keeps_each_ones_order() -> None:
@@ -33,7 +35,7 @@ async def test_tell_from_many_threads_loses_nothing_and_keeps_each_ones_order() 
             for n in range(2000):
                 ref.tell((thread, n))
 
-        await in_thread(*(lambda thread=thread: teller(thread) for thread in range(4)))  # type: ignore[misc]
+        await in_thread(*(lambda thread=thread: teller(thread) for thread in range(4)))
         assert await ref.ask(Call, lambda me: len(me.log)) == 8000
     for thread in range(4):
         assert [n for who, n in log if who == thread] == list(range(2000))
@@ -68,8 +70,7 @@ async def test_urgent_messages_offers_and_pressure_work_from_threads() -> None:
         offers: list[bool] = []
 
         def from_thread() -> None:
-            for n in range(5):
-                offers.append(ref.offer(n))
+            offers.extend(ref.offer(n) for n in range(5))
             ref.tell(Urgent(1))
 
         await in_thread(from_thread)
@@ -122,10 +123,10 @@ def test_a_doorbell_is_rung_once_for_many_calls() -> None:
     loop = asyncio.new_event_loop()
     wakes: list[Any] = []
     bell = Doorbell(loop)
-    loop.call_soon_threadsafe = lambda call, *_, **__: wakes.append(call)  # type: ignore[method-assign, assignment, misc]
+    loop.call_soon_threadsafe = lambda call, *_, **__: wakes.append(call)  # type: ignore[method-assign, assignment]
     made: list[int] = []
     for n in range(3):
-        bell.ring(lambda n=n: made.append(n))
+        bell.ring(partial(made.append, n))
     assert len(wakes) == 1
     wakes[0]()
     assert made == [0, 1, 2]

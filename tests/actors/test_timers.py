@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from actors import Mailbox, Resume
-from actors.testing import TestKit
 from tests.actors.helpers import Call, Do, boom, do
+
+if TYPE_CHECKING:
+    from actors.testing import TestKit
 
 pytestmark = pytest.mark.actors(runs=5)
 
@@ -36,8 +39,6 @@ async def test_every_comes_again_and_again_without_a_burst(actor_kit: TestKit) -
 
     async def block(me: Do) -> None:
         nonlocal gate
-        import asyncio
-
         gate = asyncio.get_running_loop().create_future()
         await gate
 

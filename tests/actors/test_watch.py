@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actors import ActorFailed, Spec, StartFailed, Stopping, Terminated
+from actors import Actor, ActorFailed, Signal, SignalHook, Spec, Started, StartFailed, Stopping, Terminated
 from actors._ref import cell_of
-from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, do, ends, note
+
+if TYPE_CHECKING:
+    from actors.testing import TestKit
 
 pytestmark = pytest.mark.actors(runs=5)
 
@@ -18,7 +20,7 @@ async def test_watchers_hear_of_a_normal_end_once(actor_kit: TestKit) -> None:
     """Terminated comes once per watch, without a cause after a stop; watching twice is watching once."""
     ref, _ = await do(actor_kit, "watched")
     watcher, log = await do(actor_kit, "watcher", on=note(Terminated))
-    watcher.tell(lambda me: (me.ctx.watch(ref), me.ctx.watch(ref)) and None)
+    watcher.tell(lambda me: [me.ctx.watch(ref) for _ in range(2)].clear())
     await actor_kit.quiesce()
     await actor_kit.stop(ref)
     await actor_kit.quiesce()
@@ -70,7 +72,7 @@ async def test_unwatch_takes_back_even_what_is_on_its_way(actor_kit: TestKit) ->
 
 async def test_an_unhandled_end_by_failure_fails_the_watcher(actor_kit: TestKit) -> None:
     """Failures are passed on until somebody deals with them, even by watchers that hear no signals."""
-    for make in (lambda: Do(), lambda: Silent()):  # noqa: PLW0108 - of different types
+    for make in (lambda: Do(), lambda: Silent()):
         ref, _ = await do(actor_kit, "watched")
         watcher: Any = await actor_kit.spawn(Spec(make), "watcher")
         probe = actor_kit.probe(object)
@@ -154,8 +156,6 @@ async def test_from_outside_an_end_is_waited_for(actor_kit: TestKit) -> None:
         seen.append(me.ctx.self_ref)
         boom()
 
-    from actors import Started
-
     with pytest.raises(StartFailed):
         await do(actor_kit, "broken", on={Started: hand_out})
     watcher, log = await do(actor_kit, "watcher", on=note(Terminated))
@@ -163,3 +163,33 @@ async def test_from_outside_an_end_is_waited_for(actor_kit: TestKit) -> None:
     await actor_kit.quiesce()
     assert isinstance((await actor_kit.terminated(seen[0])).cause, Boom)
     assert isinstance(log[0].cause, Boom)
+
+
+async def test_an_actor_may_leave_signals_to_its_base_class(actor_kit: TestKit) -> None:
+    """The base class handles nothing."""
+
+    class Polite(Actor[Any]):
+        def receive(self, message: Any, /) -> None:
+            self.ctx.watch(message)
+
+        def signal(self, signal: Signal, /) -> SignalHook:
+            return super().signal(signal)
+
+    ref, _ = await do(actor_kit, "watched")
+    polite = await actor_kit.spawn(Spec(Polite), "polite")
+    polite.tell(ref)
+    await actor_kit.quiesce()
+    ref.tell(boom)
+    assert isinstance((await actor_kit.probe(object).terminated(polite)).cause, ActorFailed)
+    actor_kit.failures.clear()
+
+
+async def test_all_watchers_hear_of_an_end(actor_kit: TestKit) -> None:
+    """Each once."""
+    ref, _ = await do(actor_kit, "watched")
+    probes = [actor_kit.probe(object) for _ in range(3)]
+    for probe in probes:
+        probe.watch(ref)
+    await actor_kit.stop(ref)
+    for probe in probes:
+        assert await probe.terminated(ref) == Terminated(ref, None)

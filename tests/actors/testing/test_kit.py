@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any
 
 import pytest
 
-from actors import ActorFailed, AskTimeout, Message, Pressure, Spec, Started, Stopping
+from actors import ActorFailed, AskTimeout, Mailbox, Message, Pressure, Ref, Spec, Started, Stopping
 from actors.testing import InlineExecutor, TestKit, VirtualLoop, explore, run
 from tests.actors.helpers import Boom, Call, Do, Keep, Silent, boom, do, note
 
@@ -89,7 +90,8 @@ def test_framework_timers_are_virtual_on_any_loop(loop_factory: Loop) -> None:
         ref.tell(lambda me: me.ctx.timers.once("k", 3600, "due"))
         await kit.clock.advance(3600)
         assert log == ["due"]
-        ask = asyncio.create_task(_await(ref.narrow(lambda keep: lambda me: me.log.append(keep)).ask(Keep)))
+        keeping: Ref[Any] = ref.narrow(lambda keep: lambda me: me.log.append(keep))
+        ask = asyncio.create_task(_await(keeping.ask(Keep)))
         await kit.clock.advance(5)
         assert isinstance(ask.exception(), AskTimeout)
 
@@ -184,8 +186,6 @@ async def test_silent_fails_when_something_came(actor_kit: TestKit) -> None:
 
 async def test_a_probe_watches_and_sees_ends_and_pressure(actor_kit: TestKit) -> None:
     """terminated() takes the failure off the list of what is raised at the end, and fails for who lives."""
-    from actors import Mailbox
-
     probe = actor_kit.probe(object)
     ref, _ = await do(actor_kit, mailbox=Mailbox(watermarks=(0, 1)))
     other, _ = await do(actor_kit, "other")
@@ -214,7 +214,7 @@ async def test_an_executor_may_be_handed_to_the_kit() -> None:
     """For jobs that need a thread of a certain kind."""
     used: list[str] = []
 
-    class Noting(InlineExecutor.__mro__[1]):  # type: ignore[misc]  # Executor
+    class Noting(Executor):
         def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
             used.append("used")
             return InlineExecutor().submit(fn, *args, **kwargs)
@@ -269,3 +269,15 @@ async def test_several_kits_share_one_loop() -> None:
 
 async def _await(ask: Any) -> Any:
     return await ask
+
+
+def test_what_is_due_now_happens_before_it_is_quiet(loop_factory: Loop) -> None:
+    """On any loop."""
+
+    async def test(kit: TestKit) -> None:
+        ref, log = await do(kit)
+        ref.tell(lambda me: me.ctx.timers.once("k", 0, "due"))
+        await kit.quiesce()
+        assert log == ["due"]
+
+    on(loop_factory, test)

@@ -1,0 +1,93 @@
+"""The rules of the house, for sources and tests alike."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import actors
+import actors.testing
+import ks_actors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = (actors, actors.testing, ks_actors)
+SOURCES = sorted(path for package in ("actors", "ks_actors") for path in (ROOT / package).rglob("*.py"))
+TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if "cases" not in path.parts)
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def members(kind: type[Any]) -> Iterator[tuple[str, Any]]:
+    for name, member in vars(kind).items():
+        function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        if not name.startswith("_") and inspect.isfunction(function):
+            yield name, function
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_every_public_name_is_exported_and_documented(package: ModuleType) -> None:
+    """__all__ is what there is, in order, and all of it says what it is for."""
+    public = {name for name, value in vars(package).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    public -= {"annotations", "version"}
+    exported = set(package.__all__)
+    assert public == {name for name in exported if not name.startswith("__")}
+    for name in exported:
+        value = getattr(package, name)
+        if inspect.isclass(value):
+            assert value.__doc__, name
+            assert [f"{name}.{member}" for member, function in members(value) if not function.__doc__] == []
+
+
+def test_every_module_can_be_imported_by_itself() -> None:
+    """And the private ones say in their first line what they hold."""
+    for package in PACKAGES:
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            assert importlib.import_module(module.name).__doc__, module.name
+
+
+def test_arrows_run_one_way() -> None:
+    """actors knows nothing of ks_actors, nor of its own test kit; pytest is the plugin's alone."""
+    for path in SOURCES:
+        imported = set(re.findall(r"^\s*(?:from|import) ([\w.]+)", path.read_text(), re.MULTILINE))
+        here = relative(path)
+        if here.startswith("actors/"):
+            assert not {name for name in imported if name.startswith("ks_actors")}, here
+        if here.startswith("actors/") and "testing" not in here:
+            assert not {name for name in imported if name.startswith("actors.testing")}, here
+        if not here.endswith("plugin.py"):
+            assert not {name for name in imported if name.startswith("pytest")}, here
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=relative)
+def test_files_are_short_enough_to_read(path: Path) -> None:
+    """400 lines for sources, 700 for tests."""
+    assert len(path.read_text().splitlines()) <= (400 if path in SOURCES else 700)
+
+
+@pytest.mark.parametrize("path", TESTS, ids=relative)
+def test_tests_state_their_rule_and_do_not_sleep(path: Path) -> None:
+    """A docstring each; asyncio.sleep only with 0, or where time is virtual; never time.sleep; no skips."""
+    tree = ast.parse(path.read_text())
+    virtual = "VirtualLoop" in path.read_text()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_") and node.col_offset == 0:
+            assert ast.get_docstring(node), f"{relative(path)}: {node.name} has no docstring"
+            assert any(isinstance(inner, ast.Assert | ast.With | ast.AsyncWith | ast.Call) for inner in ast.walk(node)), node.name
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in {"time.sleep", "pytest.skip", "pytest.xfail"}, f"{relative(path)}:{node.lineno}"
+            if called == "asyncio.sleep" and not virtual:
+                assert ast.unparse(node.args[0]) == "0", f"{relative(path)}:{node.lineno} sleeps"
