@@ -55,7 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     first = int(metafunc.config.option.actors_seed)
     seeds = range(first, first + runs)
     ids: Iterable[Any] = [pytest.HIDDEN_PARAM] if runs == 1 else [f"seed={seed}" for seed in seeds]
-    metafunc.parametrize(SEED, seeds, ids=ids)
+    metafunc.parametrize(SEED, seeds, ids=ids, indirect=True)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -93,9 +93,9 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Generator[None, LoopFact
 
 
 @pytest.fixture
-def actors_seed() -> int:
+def actors_seed(request: pytest.FixtureRequest) -> int:
     """Return the seed of this run of the test; each test that asks for it is run once per seed."""
-    raise AssertionError(f"{SEED} is parametrized for each test that asks for it")
+    return int(request.param)
 
 
 try:

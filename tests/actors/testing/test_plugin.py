@@ -130,3 +130,26 @@ def test_without_pytest_asyncio_the_fixture_says_what_is_missing(pytester: pytes
     result = pytester.runpytest_subprocess("-p", "without_it", "-p", "actors.testing.plugin")
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*install ks-actors?testing?*"])
+
+
+def test_a_seed_that_fails_twice_is_listed_once(pytester: pytest.Pytester) -> None:
+    """A failure in the test and one at its end are one line."""
+    pytester.makepyfile(
+        """
+        import pytest
+        from actors import Actor, Spec
+
+        class Broken(Actor):
+            def receive(self, message):
+                raise ValueError
+
+        @pytest.mark.asyncio
+        async def test_it(actor_kit):
+            (await actor_kit.spawn(Spec(Broken), "a")).tell(1)
+            await actor_kit.quiesce()
+            assert False
+        """
+    )
+    result = run(pytester, "--actors-seed=7")
+    result.assert_outcomes(failed=1, errors=1)
+    result.stdout.fnmatch_lines(["*::test_it: 7"])

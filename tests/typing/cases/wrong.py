@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from actors import Actor, Signal, Spec, System
+from actors import Actor, Ref, Signal, Spec, System
 from tests.typing.protocol import Add, Get, Other
 
 if TYPE_CHECKING:
@@ -43,12 +43,19 @@ class WrongSignal(Actor[Add]):
         return 1
 
 
+def wants_text(text: str) -> None: ...
+def wants_others(ref: Ref[Other]) -> None: ...
+def wants_more(ref: Ref[Add | Get | Other]) -> None: ...
+
+
 async def use(system: System) -> None:
     ref = await system.spawn(Spec(Counter), "counter")
     ref.tell(Other("x"))  # error: arg-type
     ref.offer("x")  # error: arg-type
     await ref.put(1)  # error: arg-type
-    await ref.ask(Get, "key")  # error: arg-type
+    wants_text(await ref.ask(Get, "key"))  # error: arg-type
+    wants_others(ref)  # error: arg-type
+    wants_more(ref)  # error: arg-type
     await ref.ask(Get)  # error: call-arg
     await ref.ask(Get, 7)  # error: arg-type
     await ref.ask(Other)  # error: arg-type
