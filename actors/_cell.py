@@ -119,11 +119,10 @@ class Cell(Mortal):
         """Begin to run."""
         if life.hears:
             self._starting = self.kernel.loop.create_future()
-        self.task = task = self.kernel.tasks.create_task(self.run(life), name=self.path)
-        task.add_done_callback(self._bury_unborn)
+        self.task = self.kernel.tasks.start(self.run(life), self.path, self)
 
-    def _bury_unborn(self, _: asyncio.Task[None]) -> None:
-        # A task that is cancelled before its first step never runs, not even its `finally`.
+    def task_ended(self) -> None:
+        """Bury what never lived: a task that is cancelled before its first step runs nothing, not even its `finally`."""
         if self.state is not State.STOPPED:
             bury(self)
 
@@ -338,7 +337,7 @@ class Cell(Mortal):
 
     def is_current(self) -> bool:
         """Whether the running task is this actor's."""
-        return asyncio.current_task() is self.task
+        return asyncio.current_task(self.kernel.loop) is self.task
 
     def doing(self) -> str:
         """Say what it is at; only types of messages, never their content."""

@@ -32,8 +32,10 @@ async def finish(cell: Cell) -> None:
         if cell.offspring():
             await _unless_cancelled(cell, cell.children.stop_all())
         if life is not None:
-            await _unless_cancelled(cell, _last_signals(cell, life))
-            await _unless_cancelled(cell, farewell(cell, cell.reason))
+            if cell.inbox.system:
+                await _unless_cancelled(cell, _last_signals(cell, life))
+            if life.hears:
+                await _unless_cancelled(cell, farewell(cell, cell.reason))
             await _unless_cancelled(cell, life.ended(cell, cell.spec.stop_within))
     finally:
         bury(cell)
@@ -128,8 +130,11 @@ def bury(cell: Cell) -> None:
 
 
 def _tell_the_news(cell: Cell) -> None:
-    terminated = Terminated(cell.ref, cell.cause or cell.start_error)
     # A failed start is the spawner's business: it is raised there. Any other failure is the parent's, watching or not.
     cell.parent.child_ended(cell, cell.cause)
-    for watcher in cell.forget_watchers():
+    watchers = cell.forget_watchers()
+    if not watchers:
+        return
+    terminated = Terminated(cell.ref, cell.cause or cell.start_error)
+    for watcher in watchers:
         watcher.inbox.signal(Notice(terminated, cell, child=watcher is cell.parent and cell.cause is not None))

@@ -55,6 +55,7 @@ class Inbox:
         "_low",
         "_pressed",
         "_putters",
+        "_ringing",
         "ahead",
         "closed",
         "kernel",
@@ -87,6 +88,7 @@ class Inbox:
         self._low, self._high = settings.watermarks or (0, settings.capacity + 1)
         self._pressed: bool = False
         self._escalated: bool = False
+        self._ringing: bool = False
         self.strained: bool = False
         self.room: int = 0
         self._measure()
@@ -188,18 +190,25 @@ class Inbox:
         waiter = self.waiter
         if waiter is None:
             return
-        if get_ident() != self.kernel.thread:
-            self.kernel.doorbell.ring(self.wake)
-            return
-        self.waiter = None
-        self.kernel.dispatch.resume(waiter)
+        if get_ident() == self.kernel.thread:
+            self.waiter = None
+            self.kernel.dispatch.resume(waiter)
+        elif not self._ringing:
+            self._ringing = True
+            self.kernel.doorbell.ring(self._wake_here)
+
+    def _wake_here(self) -> None:
+        self._ringing = False
+        self.wake()
 
     # --- the consumer's side -------------------------------------------------------------------------------------------------
 
     def park(self) -> asyncio.Future[None] | None:
         """Return what to wait for, or None when there is something to do."""
+        if self.user or self.ahead:
+            return None
         self.waiter = waiter = self.kernel.loop.create_future()
-        # Only now that senders see the waiter is it safe to look: another thread may have told between the last look and here.
+        # Only now that senders see the waiter is it safe to look again: another thread may have told between the last look and here.
         if self.user or self.ahead:
             self.waiter = None
             return None

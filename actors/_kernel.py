@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from actors._clock import Clock
     from actors._dispatch import Dispatch
     from actors._events import EventStream
+    from actors._tasks import Tasks
 
 
 class Kernel:
@@ -42,7 +43,7 @@ class Kernel:
     def __init__(
         self,
         *,
-        tasks: asyncio.TaskGroup,
+        tasks: Tasks,
         clock: Clock,
         dispatch: Dispatch,
         events: EventStream,
@@ -53,7 +54,7 @@ class Kernel:
     ) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.thread: int = get_ident()
-        self.tasks: asyncio.TaskGroup = tasks
+        self.tasks: Tasks = tasks
         self.clock: Clock = clock
         self.dispatch: Dispatch = dispatch
         self.events: EventStream = events

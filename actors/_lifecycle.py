@@ -21,6 +21,9 @@ class State(Enum):
     STOPPING = "stopping"
     STOPPED = "stopped"
 
+    # Enum's own hash is in Python, and the table is looked up at each step of each actor's life.
+    __hash__ = object.__hash__
+
 
 LEGAL: dict[State, frozenset[State]] = {
     State.STARTING: frozenset({State.RUNNING, State.RESTARTING, State.STOPPING}),

@@ -33,7 +33,7 @@ class Pipes:
         if not self.open:
             _drop(work)
             return
-        task = self._inbox.kernel.tasks.create_task(self._run(work, done, failed), name=f"{self._inbox.owner.path} pipe")
+        task = self._inbox.kernel.tasks.start(self._run(work, done, failed), f"{self._inbox.owner.path} pipe")
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
         # A task that is cancelled before its first step never awaits the work.

@@ -18,6 +18,7 @@ from actors._logging import EventLog
 from actors._message import Terminated
 from actors._ref import cell_of
 from actors._stall import StallDetector
+from actors._tasks import Tasks
 from actors._threads import ThreadLane
 from actors._tree import ActorInfo, walk
 
@@ -60,7 +61,6 @@ class System:
         self._failures: list[Exception] = []
         self._kernel: Kernel | None = None
         self._host: Host | None = None
-        self._tasks = asyncio.TaskGroup()
         self._stall: StallDetector | None = None
 
     # --- the block ------------------------------------------------------------------------------------------------------------
@@ -68,18 +68,18 @@ class System:
     async def __aenter__(self) -> Self:
         if self._host is not None:
             raise RuntimeError(f"actor system {self._name!r} has been entered already; make a new one")
-        await self._tasks.__aenter__()
-        self._host = Host()
-        self._kernel = self._make_kernel()
+        self._host = host = Host()
+        loop = asyncio.get_running_loop()
+        self._kernel = self._make_kernel(loop, Tasks(loop, host.interrupt))
         EventLog(self._events, self._kernel.clock)
         if self._stall_after is not None:
             self._stall = StallDetector(self._kernel, self._cells, self._stall_after)
         return self
 
-    def _make_kernel(self) -> Kernel:
+    def _make_kernel(self, loop: asyncio.AbstractEventLoop, tasks: Tasks) -> Kernel:
         return Kernel(
-            tasks=self._tasks,
-            clock=asyncio.get_running_loop(),
+            tasks=tasks,
+            clock=loop,
             dispatch=LoopDispatch(),
             events=self._events,
             random=random.Random(),  # noqa: S311 - jitter, not a secret
@@ -97,7 +97,7 @@ class System:
         except asyncio.CancelledError:
             interrupted = True
         try:
-            await self._tasks.__aexit__(None, None, None)
+            await kernel.tasks.join()
         except asyncio.CancelledError:
             interrupted = True
         finally:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
 
+    from actors._tasks import Tasks
+
 _STILL = 20
 T = TypeVar("T")
 
@@ -91,11 +93,10 @@ class TestKit(System):
         if error is not None:
             error.add_note(note)
 
-    def _make_kernel(self) -> Kernel:
-        loop = asyncio.get_running_loop()
+    def _make_kernel(self, loop: asyncio.AbstractEventLoop, tasks: Tasks) -> Kernel:
         self._clock = clock = loop.clock if isinstance(loop, VirtualLoop) else ManualClock(self._settle)
         return Kernel(
-            tasks=self._tasks,
+            tasks=tasks,
             clock=clock,
             dispatch=self._dispatch,
             events=self._events,

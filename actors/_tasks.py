@@ -1,0 +1,72 @@
+"""All tasks of one system, in one flat group."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+class Member(Protocol):
+    """Whose task it is."""
+
+    def task_ended(self) -> None:
+        """Take notice that the task is over, even if it never began."""
+        ...
+
+
+class Tasks:
+    """What asyncio.TaskGroup is, at half the price per task: one callback instead of two, and no copy of the context for it.
+
+    With 100,000 actors these are what the garbage collector goes through again and again. The tree of actors is data: nested groups would park each
+    parent in its group's exit, and cancel siblings at the first error. An error that comes out of a task is a bug of the framework; it is
+    kept for `join`, and `failed` is told at once.
+    """
+
+    __slots__ = ("_context", "_done", "_empty", "_error", "_failed", "_loop", "_members")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, failed: Callable[[], object]) -> None:
+        self._loop = loop
+        self._failed = failed
+        self._members: dict[asyncio.Task[None], Member | None] = {}
+        self._error: BaseException | None = None
+        self._empty: asyncio.Future[None] | None = None
+        self._context = contextvars.copy_context()
+        self._done = self._ended
+
+    def start(self, work: Coroutine[Any, Any, None], name: str, member: Member | None = None) -> asyncio.Task[None]:
+        """Run `work` in a task; tell `member` when it is over."""
+        task = self._loop.create_task(work, name=name)
+        self._members[task] = member
+        task.add_done_callback(self._done, context=self._context)
+        return task
+
+    async def join(self) -> None:
+        """Wait until no task is left; raise the first error that came out of one. Cancelling cancels all that are left, and waits on."""
+        interrupted = False
+        while self._members:
+            self._empty = self._loop.create_future()
+            try:
+                await self._empty
+            except asyncio.CancelledError:
+                interrupted = True
+                for task in tuple(self._members):
+                    task.cancel()
+        if self._error is not None:
+            raise self._error
+        if interrupted:
+            raise asyncio.CancelledError
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        member = self._members.pop(task)
+        if member is not None:
+            member.task_ended()
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._error is None:
+            self._error = error
+            self._failed()
+        if not self._members and self._empty is not None and not self._empty.done():
+            self._empty.set_result(None)
