@@ -1,37 +1,40 @@
-# Every target sets up what it needs. PYTHON chooses the interpreter, e.g. `make test PYTHON=python3.13`.
-PYTHON ?= python3.11
+# Every target sets up what it needs. PYTHON chooses the interpreter: make test PYTHON=python3.13 VENV=.venv-3.13
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
-BIN = $(VENV)/bin
-VERSION = $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+BIN := $(VENV)/bin
 
-.PHONY: demo test test-matrix lint types docs bench-actors clean
+.PHONY: help demo test test-matrix lint types docs bench-actors clean
+
+help: ## show the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(VENV)/.ready: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "ks-actors needs Python 3.11 or later, and found none; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[uvloop,testing,web]' --group test --group lint --group docs --group bench
-	touch $@
+	@touch $@
 
-demo: $(VENV)/.ready ## run the main job
+demo: $(VENV)/.ready ## run the main job: a supervised pool of workers
 	$(BIN)/python examples/worker_pool.py
 
-test: $(VENV)/.ready ## set up and pass all tests, with coverage
+test: $(VENV)/.ready ## set up and pass all tests
 	scripts/test $(BIN)
 
-test-matrix: ## the tests of actors/ on each other Python that is installed
+test-matrix: ## pass the tests of actors/ on each Python that is installed
 	scripts/test-matrix
 
-lint: $(VENV)/.ready
+lint: $(VENV)/.ready ## check style and spelling
 	scripts/lint $(BIN)
 
-types: $(VENV)/.ready
+types: $(VENV)/.ready ## check types
 	scripts/types $(BIN)
 
-docs: $(VENV)/.ready
-	$(BIN)/mkdocs build --strict --quiet
+docs: $(VENV)/.ready ## build the docs, warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-bench-actors: $(VENV)/.ready
+bench-actors: $(VENV)/.ready ## compare actors/ with its peers
 	$(BIN)/python benchmarks/actors.py
 
-clean:
-	rm -rf .venv* .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis site dist
+clean: ## remove all that was made
+	rm -rf .venv .venv-* .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis site dist

@@ -265,7 +265,8 @@ class Cell(Mortal):
                 return None
             self.current = entry
         self.processed += 1
-        return life.receive(entry)
+        receive: Any = life.receive
+        return receive(entry)
 
     async def _heed(self, notice: Notice, life: Incarnation) -> None:
         watching = life.watching

@@ -21,20 +21,24 @@ if TYPE_CHECKING:
 class Incarnation:
     """Number 0 is the first; each restart makes the next. Timers, pipes and watches of an old one come to nothing."""
 
-    __slots__ = ("_actor", "_inbox", "_pipes", "_timers", "closed", "hears", "number", "receive", "started", "watching")
+    __slots__ = ("_actor", "_inbox", "_pipes", "_timers", "closed", "hears", "number", "started", "watching")
 
     def __init__(self, number: int, actor: Actor[Any], inbox: Inbox) -> None:
         self.number: int = number
         self.closed: bool = False
         self.started: bool = False
         self._actor: Actor[Any] | None = actor
-        self.receive: Callable[[Any], Any] = actor.receive
         # Most actors hear no signals, and need not be waited for until they have started.
         self.hears: bool = getattr(actor.signal, "__func__", None) is not Actor.signal
         self.watching: set[Cell] | None = None
         self._inbox = inbox
         self._timers: Timers[Any] | None = None
         self._pipes: Pipes | None = None
+
+    @property
+    def receive(self) -> Callable[[Any], Any] | None:
+        """The actor's handler; looked up for each turn, since to keep a bound method is one more object per actor. None once let go of."""
+        return None if self._actor is None else self._actor.receive
 
     @property
     def timers(self) -> Timers[Any]:
@@ -78,8 +82,3 @@ class Incarnation:
     def let_go(self) -> None:
         """Forget the user's object: it knows its context, and that this, so only the garbage collector would find them."""
         self._actor = None
-        self.receive = _receive_nothing
-
-
-def _receive_nothing(_message: object) -> None:
-    """Stand in for the handler of an incarnation that has ended."""

@@ -7,7 +7,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from actors import Actor, Mailbox, Message, Ref, Reply, Signal, Spec, Stopping, System
+from actors import Actor, Mailbox, Message, Ref, Reply, Signal, Spec, Started, Stopping, System
 from benchmarks._load import (
     BEHIND,
     IN_FLIGHT,
@@ -261,52 +261,80 @@ async def _pile_up(ref: Ref[int | _Hurry]) -> None:
     await asyncio.sleep(0)
 
 
-class _Begin(Message, frozen=True):
-    number: int
-    leaves: int
-    parent: Ref[int]
+class _Node(Actor[int]):
+    """Skynet: start ten nodes, sum up what they report, report that; a leaf reports its number."""
 
-
-class _Node(Actor[_Begin | int]):
-    """Skynet: when told to begin, start ten nodes, sum up what they report, report that; a leaf reports its number."""
-
-    async def receive(self, message: _Begin | int) -> None:
-        if isinstance(message, int):
-            self._sum += message
-            self._missing -= 1
-            if not self._missing:
-                self._finish(self._sum)
-            return
-        self._parent = message.parent
-        if message.leaves == 1:
-            self._finish(message.number)
-        else:
-            await self._branch(message.number, message.leaves // 10)
-
-    async def _branch(self, number: int, leaves: int) -> None:
-        self._missing = 10
+    def __init__(self, number: int, leaves: int, parent: Ref[int]) -> None:
+        self._number = number
+        self._leaves = leaves
+        self._parent = parent
         self._sum = 0
-        me = self.ctx.self_ref
-        for branch in range(10):
-            node = await self.ctx.spawn(_NODE, str(branch))
-            node.tell(_Begin(number + branch * leaves, leaves, me))
+        self._missing = 10
+
+    def receive(self, message: int) -> None:
+        self._sum += message
+        self._missing -= 1
+        if not self._missing:
+            self._finish(self._sum)
 
     def _finish(self, result: int) -> None:
         self._parent.tell(result)
         self.ctx.stop()
 
+    def _spec(self, branch: int, kind: type[_Node]) -> Spec[int]:
+        step = self._leaves // 10
+        return Spec(partial(kind, self._number + branch * step, step, self.ctx.self_ref))
 
-_NODE = Spec(_Node)
+
+class _Starting(_Node):
+    """A node that does its part when it starts, as a goroutine does: spawn returns when all below has started, so the tree grows depth first."""
+
+    async def signal(self, signal: Signal) -> None:
+        if not isinstance(signal, Started):
+            return
+        if self._leaves == 1:
+            self._finish(self._number)
+            return
+        for branch in range(10):
+            await self.ctx.spawn(self._spec(branch, _Starting), str(branch))
+
+
+class _Begin(Message, frozen=True):
+    pass
+
+
+class _Told(_Node):
+    """A node that does its part when it is told to: the tree grows breadth first, and all of its actors are alive at once."""
+
+    async def receive(self, message: int | _Begin) -> None:  # type: ignore[override]  # one class for both kinds of skynet
+        if isinstance(message, int):
+            super().receive(message)
+        elif self._leaves == 1:
+            self._finish(self._number)
+        else:
+            for branch in range(10):
+                node: Ref[Any] = await self.ctx.spawn(self._spec(branch, _Told), str(branch))
+                node.tell(_Begin())
 
 
 async def skynet(leaves: int) -> float:
-    """Start a tree of actors with so many leaves, a power of ten, and wait for the sum; return seconds."""
+    """Start a tree of actors with so many leaves, a power of ten, depth first, and wait for the sum; return seconds."""
+    return await _skynet(leaves, _Starting)
+
+
+async def skynet_told(leaves: int) -> float:
+    """Do the same breadth first."""
+    return await _skynet(leaves, _Told)
+
+
+async def _skynet(leaves: int, kind: type[_Node]) -> float:
     finished: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     async with System("bench") as system:
         began = perf_counter()
         top = await system.spawn(Spec(lambda: Caller(finished.set_result)), "top")
-        root = await system.spawn(_NODE, "root")
-        root.tell(_Begin(0, leaves, top))
+        root: Ref[Any] = await system.spawn(Spec(partial(kind, 0, leaves, top)), "root")
+        if kind is _Told:
+            root.tell(_Begin())
         total = await finished
         took = perf_counter() - began
     if total != leaves * (leaves - 1) // 2:

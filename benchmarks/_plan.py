@@ -171,6 +171,7 @@ PLAN: tuple[Metric, ...] = (
         (Case("floor", _bare.ingress, 20_000), Case("actors", _ours.ingress, 20_000), Case("queue", _bare.ingress_each, 20_000)),
     ),
     Metric("skynet", "skynet, 100,000 leaves", (Case("actors", _ours.skynet, 100_000),), unit="s", every=5),
+    Metric("skynet_told", "skynet, all alive at once", (Case("actors", _ours.skynet_told, 100_000),), unit="s", every=5),
     Metric(
         "idle",
         "memory of an idle actor",

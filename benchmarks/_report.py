@@ -64,6 +64,7 @@ def summary(results: Results) -> dict[str, float | list[str]]:
         "ask_us_uvloop": took("ask", "uvloop"),
         "idle_bytes": took("idle"),
         "skynet_s": took("skynet"),
+        "skynet_told_s": took("skynet_told"),
         "vs_pykka": ratio("pykka", "actors"),
         # Against the cheaper of its two ways to send.
         "vs_xoscar": min(ratio("tell", "actors"), ratio("call", "actors")),
