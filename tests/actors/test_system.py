@@ -30,6 +30,7 @@ from actors import (
     System,
     SystemClosed,
 )
+from actors._tasks import Tasks
 from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, note
 
@@ -291,6 +292,8 @@ def test_a_request_to_end_the_process_is_not_lost_in_a_group(error: type[BaseExc
         with pytest.raises(error):
             asyncio.run(main())
         assert set(threading.enumerate()) <= threads
+    # asyncio complains of the tasks that such an error has torn down; here, where the complaint is captured.
+    gc.collect()
 
 
 async def test_the_dead_keep_nobody_alive() -> None:
@@ -323,3 +326,42 @@ def test_errors_survive_pickling() -> None:
         again = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
         assert (type(again), str(again)) == (type(error), str(error))
         assert {key: value for key, value in vars(again).items() if key != "exceptions"} == vars(error)
+
+
+async def test_an_error_out_of_a_task_is_told_at_once_and_raised_at_the_end() -> None:
+    """A bug of the framework itself must not be lost; the first one counts."""
+    told: list[bool] = []
+    tasks = Tasks(asyncio.get_running_loop(), lambda: told.append(True))
+
+    async def broken(error: Exception) -> None:
+        raise error
+
+    tasks.start(broken(Boom("first")), "first")
+    tasks.start(broken(KeyError("second")), "second")
+    with pytest.raises(Boom, match="first"):
+        await tasks.join()
+    assert told == [True]
+
+
+async def test_cancelling_the_wait_for_all_tasks_cancels_them_and_waits_on() -> None:
+    """Until none is left, however often."""
+    ended: list[int] = []
+    tasks = Tasks(asyncio.get_running_loop(), boom)
+
+    async def stubborn() -> None:
+        for n in range(2):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ended.append(n)
+
+    tasks.start(stubborn(), "stubborn")
+    join = asyncio.create_task(tasks.join())
+    for _ in range(2):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        join.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await join
+    assert ended == [0, 1]
+    await tasks.join()

@@ -161,3 +161,25 @@ def test_calls_that_come_while_a_doorbell_is_answered_wait_for_the_next_turn() -
         turns.append(len(made))
     loop.close()
     assert turns == [1, 2, 3]
+
+
+async def test_a_message_that_comes_while_an_actor_falls_asleep_wakes_it() -> None:
+    """Between its last look and its sleep another thread may tell: the look after that sees it."""
+    async with System("s", stall_after=None) as system:
+        ref: Any = await system.spawn(Spec(Silent), "a")
+        await asyncio.sleep(0)
+        inbox = ref._inbox
+        inbox.waiter = None
+        real = inbox.kernel.loop
+
+        class Loop:
+            def create_future(self) -> Any:
+                inbox.user.append("slipped in")
+                return real.create_future()
+
+        inbox.kernel.loop = Loop()
+        assert inbox.park() is None
+        assert inbox.waiter is None
+        inbox.kernel.loop = real
+        inbox.user.clear()
+        await system.kill(ref)
