@@ -50,14 +50,14 @@ class System:
             raise ValueError(f"a system's name must be a non-empty string without '/', is {name!r}")
         if not ask_timeout > 0 or (stall_after is not None and not stall_after > 0):
             raise ValueError(f"ask_timeout ({ask_timeout}) and stall_after ({stall_after}) are seconds and must be positive")
-        self.path: str = f"/{name}"
         self._name = name
         self._ask_timeout = ask_timeout
         self._stall_after = stall_after
         self._executor = executor
         self._pool: ThreadLane | None = None
         self._events = EventStream()
-        self._family = Family(self, Cell)
+        self._top = _Top(f"/{name}", lambda error: self._escalate(error))
+        self._family = self._top.family
         self._failures: list[Exception] = []
         self._kernel: Kernel | None = None
         self._host: Host | None = None
@@ -170,12 +170,6 @@ class System:
 
     # --- for the framework ----------------------------------------------------------------------------------------------------
 
-    def child_ended(self, child: Cell, cause: Exception | None, /) -> None:
-        """Let a top-level actor go; its failure is the system's, since nobody is above."""
-        self._family.remove(child)
-        if cause is not None:
-            self._escalate(ActorFailed(child.path, [cause]))
-
     def _escalate(self, error: Exception) -> None:
         host, _ = self._opened()
         self._failures.append(error)
@@ -189,7 +183,7 @@ class System:
     def _member(self, ref: Ref[Any], verb: str) -> Cell:
         cell = cell_of(ref)
         if cell.kernel is not self._kernel:
-            raise NotAChild(self.path, cell.path)
+            raise NotAChild(self._top.path, cell.path)
         if any(member.is_current() for member in _with_all_below(cell)):
             raise SelfDeadlock(cell.path, verb)
         return cell
@@ -204,6 +198,21 @@ class System:
             # As many as asyncio's own default pool has.
             self._pool = ThreadLane(self._name, min(32, (os.cpu_count() or 1) + 4))
         return self._pool
+
+
+class _Top:
+    """The system as its top-level actors see it: nobody is above, so their failures are the system's."""
+
+    def __init__(self, path: str, escalate: Callable[[Exception], None]) -> None:
+        self.path: str = path
+        self.family: Family = Family(self, Cell)
+        self._escalate = escalate
+
+    def child_ended(self, child: Cell, cause: Exception | None) -> None:
+        """Let a top-level actor go."""
+        self.family.remove(child)
+        if cause is not None:
+            self._escalate(ActorFailed(child.path, [cause]))
 
 
 def _with_all_below(cell: Cell) -> Iterator[Cell]:
