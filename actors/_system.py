@@ -56,7 +56,7 @@ class System:
         self._executor = executor
         self._pool: ThreadLane | None = None
         self._events = EventStream()
-        self._top = _Top(f"/{name}", lambda error: self._escalate(error))
+        self._top = _Top(f"/{name}", self._escalate)
         self._family = self._top.family
         self._failures: list[Exception] = []
         self._kernel: Kernel | None = None
