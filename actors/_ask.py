@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from actors._errors import AskTimeout, NoReply, SelfDeadlock
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Generator, Iterable, Iterator
 
     from actors._deadlines import Expiring
@@ -43,10 +43,13 @@ class PendingAsk(Generic[R]):
         self._inbox = inbox
         self._seconds = inbox.kernel.ask_timeout
         self.open: bool = True
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: Future[None] | None = None
         self._deadlines: dict[Expiring, float] | None = None
         self._error: Exception | None = None
-        inbox.asks[self] = None
+        asks = inbox.asks
+        if asks is None:
+            asks = inbox.asks = {}
+        asks[self] = None
 
     def within(self, seconds: float, /) -> Self:
         """Wait at most `seconds`."""
@@ -62,8 +65,11 @@ class PendingAsk(Generic[R]):
                 raise SelfDeadlock(inbox.owner.path, "ask")
             if self._waiter is not None:
                 raise RuntimeError(f"this ask of {inbox.owner.path} is awaited already; await it once and share the answer")
-            self._waiter = waiter = inbox.kernel.loop.create_future()
-            self._deadlines = inbox.kernel.deadlines.add(self, self._seconds)
+            kernel = inbox.kernel
+            # Not loop.create_future(), which on asyncio is a call in Python around this one.
+            waiter: Future[None] = Future(loop=kernel.loop)
+            self._waiter = waiter
+            self._deadlines = kernel.deadlines.add(self, self._seconds)
             try:
                 yield from waiter
             finally:
@@ -94,8 +100,9 @@ class PendingAsk(Generic[R]):
         self._value = value
         self._error = error
         self._end()
-        if self._waiter is not None:
-            kernel.dispatch.resume(self._waiter)
+        waiter = self._waiter
+        if waiter is not None:
+            kernel.dispatch.resume(waiter)
 
     def expire(self) -> None:
         """Give up: the time is over."""
@@ -104,7 +111,9 @@ class PendingAsk(Generic[R]):
 
     def _end(self) -> None:
         self.open = False
-        self._inbox.asks.pop(self, None)
+        asks = self._inbox.asks
+        if asks is not None:
+            asks.pop(self, None)
         if self._deadlines is not None:
             self._deadlines.pop(self, None)
 

@@ -40,8 +40,11 @@ class LoopDispatch:
 
     def resume(self, waiter: asyncio.Future[None], /) -> None:
         """Wake the waiter at the loop's next turn."""
-        if not waiter.done():
+        try:
             waiter.set_result(None)
+        except asyncio.InvalidStateError:
+            # Cancelled meanwhile. To ask first would cost each wake-up what only this rare one needs.
+            return
 
     def pause(self) -> Awaitable[None]:
         """Yield to the loop once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections import deque
 from functools import partial
 from threading import get_ident
@@ -49,7 +50,6 @@ class Inbox:
     """
 
     __slots__ = (
-        "_asks",
         "_escalated",
         "_high",
         "_low",
@@ -57,6 +57,7 @@ class Inbox:
         "_putters",
         "_ringing",
         "ahead",
+        "asks",
         "closed",
         "kernel",
         "owner",
@@ -82,8 +83,8 @@ class Inbox:
         self.waiter: asyncio.Future[None] | None = None
         self.closed: bool = False
         self.refused: int = 0
-        # A dict, for its order: a seed must give the same schedule again.
-        self._asks: dict[PendingAsk[Any], None] | None = None
+        # The open asks: they fail when the actor ends, wherever their replies are by then. A dict, for its order: a seed must repeat itself.
+        self.asks: dict[PendingAsk[Any], None] | None = None
         self._putters: deque[_Place] | None = None
         self._low, self._high = settings.watermarks or (0, settings.capacity + 1)
         self._pressed: bool = False
@@ -207,7 +208,8 @@ class Inbox:
         """Return what to wait for, or None when there is something to do."""
         if self.user or self.ahead:
             return None
-        self.waiter = waiter = self.kernel.loop.create_future()
+        waiter: Future[None] = Future(loop=self.kernel.loop)
+        self.waiter = waiter
         # Only now that senders see the waiter is it safe to look again: another thread may have told between the last look and here.
         if self.user or self.ahead:
             self.waiter = None
@@ -264,19 +266,12 @@ class Inbox:
         for place in self._putters or ():
             self.kernel.dispatch.resume(place.waiter)
         self._putters = self.system = None
-        for ask in tuple(self._asks or ()):
+        for ask in tuple(self.asks or ()):
             ask.settle(None, ActorStopped(self.owner.path))
 
     def depth(self) -> int:
         """Count what is queued, in all lanes."""
         return len(self.user) + len(self.urgent or ()) + len(self.system or ())
-
-    @property
-    def asks(self) -> dict[PendingAsk[Any], None]:
-        """The open asks of this actor, oldest first: they fail when it ends, wherever their replies are by then."""
-        if self._asks is None:
-            self._asks = {}
-        return self._asks
 
     @property
     def pressed(self) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from actors import DeadLetter, Mailbox, Message, Pressure, Spec, System, Terminated
+from actors import DeadLetter, Mailbox, Message, Pressure, Spec, System, Terminated, _inbox
 from actors._doorbell import Doorbell
 from tests.actors.helpers import Call, Do, Silent, note
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Urgent(Message, frozen=True):
@@ -163,23 +166,21 @@ def test_calls_that_come_while_a_doorbell_is_answered_wait_for_the_next_turn() -
     assert turns == [1, 2, 3]
 
 
-async def test_a_message_that_comes_while_an_actor_falls_asleep_wakes_it() -> None:
+async def test_a_message_that_comes_while_an_actor_falls_asleep_wakes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between its last look and its sleep another thread may tell: the look after that sees it."""
     async with System("s", stall_after=None) as system:
         ref: Any = await system.spawn(Spec(Silent), "a")
         await asyncio.sleep(0)
         inbox = ref._inbox
         inbox.waiter = None
-        real = inbox.kernel.loop
 
-        class Loop:
-            def create_future(self) -> Any:
-                inbox.user.append("slipped in")
-                return real.create_future()
+        def slip_in(loop: asyncio.AbstractEventLoop) -> Any:
+            inbox.user.append("slipped in")
+            return loop.create_future()
 
-        inbox.kernel.loop = Loop()
+        monkeypatch.setattr(_inbox, "Future", slip_in)
         assert inbox.park() is None
         assert inbox.waiter is None
-        inbox.kernel.loop = real
+        monkeypatch.undo()
         inbox.user.clear()
         await system.kill(ref)
