@@ -154,18 +154,26 @@ class PendingReply(Generic[R]):
 
 def replies_in(message: object) -> Iterator[PendingReply[Any]]:
     """Yield the replies that `message` carries: the fields of a Struct, a dataclass or a plain object, the items of a tuple."""
-    values: Iterable[object] = message if isinstance(message, tuple) else (getattr(message, name, None) for name in _fields(message))
+    values: Iterable[object] = message if isinstance(message, tuple) else (_field(message, name) for name in _fields(type(message), message))
     for value in values:
         if isinstance(value, PendingReply):
             yield value
 
 
-def _fields(message: object) -> Iterator[str]:
-    yield from getattr(message, "__dict__", ())
-    for kind in type(message).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
+def _fields(kind: type[object], message: object) -> Iterator[str]:
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
         yield from (slots,) if isinstance(slots, str) else slots
-    yield from getattr(message, "__struct_fields__", ())
+    yield from getattr(kind, "__struct_fields__", ())
+    yield from _field(message, "__dict__") or ()
+
+
+def _field(message: object, name: str) -> Any:
+    try:
+        return getattr(message, name, None)
+    except Exception:
+        # A descriptor of the message's own, or a dead proxy. Whoever drops a message must not suffer for what it is.
+        return None
 
 
 def fail_replies(message: object, error: Exception) -> None:

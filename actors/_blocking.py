@@ -51,7 +51,7 @@ class BlockingLane:
     def close(self) -> None:
         """End the actor's own thread; wait for it unless it is at a job still."""
         if self._own is not None:
-            self._own.shutdown(wait=not self._own.busy, cancel_futures=True)
+            self._own.retire()
 
 
 class _Job:

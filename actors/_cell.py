@@ -27,6 +27,7 @@ from actors._ref import Ref
 if TYPE_CHECKING:
     from actors._family import Parent
     from actors._kernel import Kernel
+    from actors._message import StopReason
     from actors._spec import Spec
     from actors._supervision import RestartBudget
 
@@ -49,6 +50,7 @@ class Cell(Mortal):
         "budget",
         "busy",
         "current",
+        "failure",
         "has_started",
         "incarnation",
         "name",
@@ -62,6 +64,11 @@ class Cell(Mortal):
         "stash",
     )
 
+    inbox: Inbox
+    reason: StopReason
+    state: State
+    task: asyncio.Task[Any]
+
     def __init__(self, kernel: Kernel, spec: Spec[Any], parent: Parent, name: str) -> None:
         super().__init__(kernel, spec)
         self.parent: Parent = parent
@@ -72,6 +79,7 @@ class Cell(Mortal):
         self.incarnation: Incarnation | None = None
         # what it is doing, for the live view
         self.current: Any = None
+        self.failure: Exception | None = None
         self.since: float = 0.0
         self.processed: int = 0
         self.busy: float = 0.0
@@ -194,7 +202,6 @@ class Cell(Mortal):
         self.since = began = perf_counter()
         handled = 0
         message: Any = None
-        failure: Exception | None = None
         for _ in range(self._quota):
             if inbox.ahead:
                 receive = None  # or it would keep an incarnation that may end here
@@ -209,14 +216,14 @@ class Cell(Mortal):
                     if hook is not None:
                         await hook
                 except (Exception, asyncio.CancelledError) as error:
-                    failure = self.own(error)
+                    self.failure = self.own(error)
                     break
             else:
                 break
         self._account(perf_counter() - began, handled)
         receive = hook = None
-        if failure is not None:
-            return await failed(self, message, failure)
+        if self.failure is not None:
+            return await failed(self, message)
         # The last message must not live on while the actor sleeps: it may hold a reply that nobody can give any more.
         self.current = message = None
         if user or inbox.ahead:
@@ -250,10 +257,9 @@ class Cell(Mortal):
             if hook is not None:
                 await hook
         except (Exception, asyncio.CancelledError) as error:
-            return await failed(self, self.current, self.own(error))
-        finally:
-            self.current = None
-        return True
+            self.failure = self.own(error)
+        message, self.current = self.current, None
+        return True if self.failure is None else await failed(self, message)
 
     def _handle_ahead(self, entry: Any) -> Any:
         life: Incarnation = self.incarnation  # type: ignore[assignment]

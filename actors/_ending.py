@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from actors._ask import fail_replies
 from actors._control import Notice
-from actors._errors import ActorStopped
+from actors._errors import ActorFailed, ActorStopped
 from actors._events import DeadLetter, Failed
 from actors._lifecycle import State, move
 from actors._message import Stopping, Terminated
@@ -31,9 +31,10 @@ async def finish(cell: Cell) -> None:
             life.retire(cell)
         if cell.offspring():
             await _unless_cancelled(cell, cell.children.stop_all())
+        for notice in cell.inbox.take_notices():
+            if notice.child:
+                await _unless_cancelled(cell, _hear_of_child(cell, life, notice.signal))
         if life is not None:
-            if cell.inbox.system:
-                await _unless_cancelled(cell, _last_signals(cell, life))
             if life.hears:
                 await _unless_cancelled(cell, farewell(cell, cell.reason))
             await _unless_cancelled(cell, life.ended(cell, cell.spec.stop_within))
@@ -46,14 +47,21 @@ async def _unless_cancelled(cell: Cell, step: Awaitable[None]) -> None:
     try:
         await step
     except asyncio.CancelledError:
+        return
+    finally:
         cell.absorb_kills()
 
 
-async def _last_signals(cell: Cell, life: Incarnation) -> None:
-    """Hear of the ends that were not heard of yet, those of children foremost: a failure must not be lost for coming late."""
-    for notice in cell.inbox.take_notices():
-        if notice.child and life.started:
-            await _hear_last(cell, life, notice.signal)
+async def _hear_of_child(cell: Cell, life: Incarnation | None, signal: Signal) -> None:
+    """Have the actor deal with a child's failure that came late. If it cannot, or is cut short, the failure is its own: none must be lost."""
+    dealt_with = False
+    try:
+        if life is not None and life.started:
+            await _hear_last(cell, life, signal)
+            dealt_with = True
+    finally:
+        if not dealt_with and cell.has_started and cell.cause is None and isinstance(signal, Terminated) and signal.cause is not None:
+            cell.cause = ActorFailed(signal.ref.path, [signal.cause])
 
 
 async def farewell(cell: Cell, reason: StopReason) -> None:
@@ -113,6 +121,16 @@ def bury(cell: Cell) -> None:
     if cell.state is State.STARTING:
         cell.state = move(cell.state, State.STOPPING, cell.path)
     cell.state = move(cell.state, State.STOPPED, cell.path)
+    # Whatever goes wrong on the way, those who wait for the end must not wait for ever.
+    try:
+        _clear_away(cell)
+    finally:
+        _tell_the_news(cell)
+        cell.release_spawner()
+        cell.release_mourners()
+
+
+def _clear_away(cell: Cell) -> None:
     life = cell.incarnation
     cell.incarnation = cell.current = None
     for message in cell.stash or ():
@@ -124,9 +142,6 @@ def bury(cell: Cell) -> None:
     if life is not None:
         life.let_go()
     cell.close_lane()
-    _tell_the_news(cell)
-    cell.release_spawner()
-    cell.release_mourners()
 
 
 def _tell_the_news(cell: Cell) -> None:

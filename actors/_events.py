@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -81,5 +82,5 @@ class EventStream:
         for handler in tuple(self._handlers.get(type(event), ())):
             try:
                 handler(event)
-            except Exception:
+            except (Exception, asyncio.CancelledError):
                 _log.exception("handler %r of the actor event stream failed on %r", handler, event)

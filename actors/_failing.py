@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, Literal
 
 from actors._ask import fail_replies
@@ -18,18 +17,22 @@ if TYPE_CHECKING:
     from actors._supervision import Decision
 
 
-async def failed(cell: Cell, message: Any, error: Exception) -> bool:
-    """Deal with a failure at `message`, which is lost; its ask fails with the error. Return whether the actor goes on."""
-    decision, error = _decide(cell, error)
+async def failed(cell: Cell, message: Any) -> bool:
+    """Deal with `cell.failure` at `message`, which is lost; its ask fails with the error. Return whether the actor goes on."""
+    decision, error = _decide(cell, cell.failure)  # type: ignore[arg-type]  # set by the caller
     fail_replies(message, error)
     number = 0 if cell.incarnation is None else cell.incarnation.number
     cell.kernel.publish(Failed(cell.path, error, number, message, _name(decision)))
     cell.current = None
+    # The error's traceback holds the failed object, and with it replies that nobody can give any more. So it has one holder, not one per frame.
+    cell.failure = error
+    del error
     if isinstance(decision, Resume):
+        cell.failure = None
         return True
     if isinstance(decision, Restart):
-        return await _restart(cell, decision, error, number)
-    return _give_up(cell, error)
+        return await _restart(cell, decision, number)
+    return _give_up(cell)
 
 
 def _decide(cell: Cell, error: Exception) -> tuple[Decision, Exception]:
@@ -37,7 +40,8 @@ def _decide(cell: Cell, error: Exception) -> tuple[Decision, Exception]:
         return cell.spec.supervise(error), error
     except Exception as worse:
         # A supervisor that cannot decide has decided: nothing is known about the actor's state any more.
-        worse.__context__ = worse.__context__ or error
+        if worse is not error and worse.__context__ is None:
+            worse.__context__ = error
         worse.add_note(f"raised by supervise of {cell.path} while deciding about the error above")
         return Stop(), worse
 
@@ -48,53 +52,62 @@ def _name(decision: Decision) -> Literal["stop", "resume", "restart"]:
     return "resume" if isinstance(decision, Resume) else "stop"
 
 
-def _give_up(cell: Cell, error: Exception) -> bool:
-    cell.cause = error
+def _give_up(cell: Cell) -> bool:
+    cell.cause, cell.failure = cell.failure, None
     cell.reason = "failure"
     return False
 
 
-async def _restart(cell: Cell, restart: Restart, error: Exception, number: int) -> bool:
+async def _restart(cell: Cell, restart: Restart, number: int) -> bool:
     """Replace the incarnation, as often as starting fails and the budget allows."""
     if cell.budget is None:
         cell.budget = RestartBudget()
     while True:
         delay = cell.budget.spend(restart, cell.kernel.clock.time(), cell.kernel.random)
         if delay is None:
-            return _give_up(cell, error)
+            return _give_up(cell)
+        cell.failure = None
         cell.state = move(cell.state, State.RESTARTING, cell.path)
         await _put_away(cell, restart)
-        _let_go(error)
         if not await _back_off(cell, delay):
             return False
         cell.state = move(cell.state, State.STARTING, cell.path)
         number += 1
         cell.restarts += 1
-        try:
-            life = cell.create(number)
-            await life.hear(Started(number))
-        except (Exception, asyncio.CancelledError) as again:
-            decision, error = _decide(cell, cell.own(again))
-            cell.kernel.publish(Failed(cell.path, error, number, None, _name(decision)))
-            if not isinstance(decision, Restart):
-                # There is nothing that could be resumed.
-                return _give_up(cell, error)
-            restart = decision
-            continue
-        cell.run_as(life)
-        cell.kernel.publish(Restarted(cell.path, number, delay))
-        return True
+        decision = await _start_again(cell, number)
+        if decision is None:
+            cell.kernel.publish(Restarted(cell.path, number, delay))
+            return True
+        if not isinstance(decision, Restart):
+            # There is nothing that could be resumed.
+            return _give_up(cell)
+        restart = decision
+
+
+async def _start_again(cell: Cell, number: int) -> Decision | None:
+    """Make incarnation `number` and have it start; return None, or what to do about its failure, which is `cell.failure` then."""
+    try:
+        life = cell.create(number)
+        await life.hear(Started(number))
+    except (Exception, asyncio.CancelledError) as raised:
+        decision, error = _decide(cell, cell.own(raised))
+        cell.kernel.publish(Failed(cell.path, error, number, None, _name(decision)))
+        cell.failure = error
+        return decision
+    cell.run_as(life)
+    return None
 
 
 async def _put_away(cell: Cell, restart: Restart) -> None:
     """End the old incarnation and what is its own; what it had stashed is a message like any other again."""
     life = cell.incarnation
-    if life is None:
-        return
-    life.retire(cell)
+    if life is not None:
+        life.retire(cell)
     if not restart.keep_children:
         await cell.children.stop_all()
         cell.inbox.take_notices()
+    if life is None:
+        return
     await farewell(cell, "restart")
     await life.ended(cell, cell.spec.stop_within)
     life.let_go()
@@ -102,13 +115,6 @@ async def _put_away(cell: Cell, restart: Restart) -> None:
     if cell.stash:
         cell.inbox.put_back(cell.stash)
         cell.stash = None
-
-
-def _let_go(error: BaseException | None) -> None:
-    """Drop the variables of the frames that the error went through: they hold the old actor, and with it replies that nobody can give any more."""
-    while error is not None:
-        clear_frames(error.__traceback__)
-        error = error.__context__
 
 
 async def _back_off(cell: Cell, delay: float) -> bool:

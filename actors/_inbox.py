@@ -184,6 +184,9 @@ class Inbox:
         for index in range(len(user) - 1, -1, -1) if place.taken else ():
             if user[index] is place.message:
                 del user[index]
+                # The room is there again, for the next one; and the consumer may sleep.
+                self.relieve()
+                self.wake()
                 return
 
     def wake(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class State(Enum):
-    """Where an actor is in its life.
+class State(StrEnum):
+    """Where an actor is in its life. A StrEnum, since Enum's own hash is in Python, and the table below is looked up at each step of each life.
 
     STARTING ──Started handled──▶ RUNNING ──stop, or failure decided as Stop──▶ STOPPING ──children ended──▶ STOPPED
        │  ▲                          │                                            ▲  │
@@ -20,9 +20,6 @@ class State(Enum):
     RESTARTING = "restarting"
     STOPPING = "stopping"
     STOPPED = "stopped"
-
-    # Enum's own hash is in Python, and the table is looked up at each step of each actor's life.
-    __hash__ = object.__hash__
 
 
 LEGAL: dict[State, frozenset[State]] = {

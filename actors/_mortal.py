@@ -50,7 +50,8 @@ class Mortal:
             self.inbox.signal(StopRequest())
             if self.interrupt is not None:
                 self.kernel.dispatch.resume(self.interrupt)
-        if not by_itself and self._deadline is None:
+        # Once it is stopping, its children, its last words and its pipes have deadlines of their own.
+        if not by_itself and self._deadline is None and self.state is not State.STOPPING:
             self.arm(self.spec.stop_within)
 
     def kill(self, reason: StopReason = "stop") -> None:
@@ -91,7 +92,11 @@ class Mortal:
                 self._mourners = []
             waiter = self.kernel.loop.create_future()
             self._mourners.append(waiter)
-            await waiter
+            try:
+                await waiter
+            finally:
+                if self._mourners is not None:
+                    self._mourners.remove(waiter)
 
     def release_mourners(self) -> None:
         """Let whoever waits for the end go on."""

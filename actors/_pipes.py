@@ -46,14 +46,20 @@ class Pipes:
             task.cancel()
 
     async def ended(self, stop_within: float) -> None:
-        """Wait until all have cleaned up, and cancel them again each `stop_within` seconds."""
-        if self._tasks:
-            self._seconds = max(stop_within, 0.1)
+        """Wait until all have cleaned up, and cancel them again each `stop_within` seconds. Cancelling cancels them again, and waits on."""
+        self._seconds = max(stop_within, 0.1)
+        interrupted = False
+        while pending := [task for task in self._tasks if not task.done()]:
             self._limit = self._inbox.kernel.deadlines.add(self, self._seconds)
             try:
-                await asyncio.wait(tuple(self._tasks))
+                await asyncio.wait(pending)
+            except asyncio.CancelledError:
+                interrupted = True
+                self.close()
             finally:
                 self._limit.pop(self, None)
+        if interrupted:
+            raise asyncio.CancelledError
 
     def expire(self) -> None:
         """Cancel what swallowed its cancellation."""
@@ -68,11 +74,15 @@ class Pipes:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            self._inbox.overtake(_Outcome(self, failed, StrayCancellation(self._inbox.owner.path)))
+            self._deliver(failed, StrayCancellation(self._inbox.owner.path))
         except Exception as error:
-            self._inbox.overtake(_Outcome(self, failed, error))
+            self._deliver(failed, error)
         else:
-            self._inbox.overtake(_Outcome(self, done, outcome))
+            self._deliver(done, outcome)
+
+    def _deliver(self, to_message: Callable[[Any], Any], outcome: Any) -> None:
+        if self.open:
+            self._inbox.overtake(_Outcome(self, to_message, outcome))
 
 
 def _drop(work: Awaitable[Any]) -> None:

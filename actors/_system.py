@@ -119,7 +119,7 @@ class System:
         if self._stall is not None:
             self._stall.close()
         if self._pool is not None:
-            self._pool.shutdown(wait=not self._pool.busy, cancel_futures=True)
+            self._pool.retire()
         kernel.doorbell.answer()
         kernel.doorbell.close()
 

@@ -31,39 +31,47 @@ class ThreadLane(Executor):
         self._closed = False
         self._work = threading.Condition()
 
-    @property
-    def busy(self) -> bool:
-        """Whether a job is running."""
-        return self._at_work > 0
-
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queue a job; raise RuntimeError after `shutdown`."""
         future: Future[T] = Future()
         with self._work:
             if self._closed:
                 raise RuntimeError(f"threads of {self._name} are shut down")
-            self._jobs.append((future, lambda: fn(*args, **kwargs)))  # type: ignore[arg-type]  # the queue holds futures of all types
-            if self._idle >= len(self._jobs):
-                self._work.notify()
-            elif len(self._threads) < self._limit:
+            if self._idle <= len(self._jobs) and len(self._threads) < self._limit:
+                # First of all, since it may fail: a job that was refused must not be in the queue.
                 thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True)
-                self._threads.append(thread)
                 thread.start()
+                self._threads.append(thread)
+            self._jobs.append((future, lambda: fn(*args, **kwargs)))  # type: ignore[arg-type]  # the queue holds futures of all types
+            self._work.notify()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more jobs; cancel those that wait if told so; join the threads unless told not to wait."""
+        self._close(cancel_futures=cancel_futures)
+        if wait:
+            self._join()
+
+    def retire(self) -> None:
+        """Take no more jobs, cancel those that wait, and join the threads unless a job is running: for the loop's thread, which must not wait."""
+        if self._close(cancel_futures=True):
+            self._join()
+
+    def _close(self, *, cancel_futures: bool) -> bool:
         with self._work:
             self._closed = True
             dropped = tuple(self._jobs) if cancel_futures else ()
             if cancel_futures:
                 self._jobs.clear()
+            idle = self._at_work == 0
             self._work.notify_all()
         for future, _ in dropped:
             future.cancel()
-        if wait:
-            for thread in self._threads:
-                thread.join()
+        return idle
+
+    def _join(self) -> None:
+        for thread in self._threads:
+            thread.join()
 
     def _run(self) -> None:
         while True:

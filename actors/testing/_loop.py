@@ -23,7 +23,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     When nothing is ready to run and no job is under way in a thread, the loop is idle. Then whoever waits in `idle()` goes on; and if nobody does,
     the test itself waits for something that only time can bring, so the clock jumps to the next timer. With real sockets open
-    it does not jump, since they may bring something. A test that waits for nothing at all fails after `patience` real seconds.
+    it does not jump, since they may bring something. A test that waits for nothing at all fails after `patience` real
+    seconds, one that waits for a job in a thread only after ten times as many.
     """
 
     patience: float = 30.0
@@ -35,7 +36,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._idle_selector = _IdleSelector(self._on_idle, self._patience, self._give_up)
         super().__init__(self._idle_selector)
         # In debug mode asyncio would take a jump of the clock for a slow callback.
-        self.slow_callback_duration = float("inf")
+        self.slow_callback_duration: float = float("inf")
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
@@ -93,11 +94,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return len(self._idle_selector.get_map()) > 1
 
     def _patience(self) -> float | None:
-        return None if self._jobs or self._has_sockets() else self.patience
+        if self._has_sockets():
+            return None
+        return self.patience * 10 if self._jobs else self.patience
 
     def _give_up(self) -> None:
         tasks = "".join(f"\n  {task!r}" for task in asyncio.all_tasks(self))
-        raise RuntimeError(f"deadlock: nothing is ready, due or under way, and no other thread has called for {self.patience:g} s; tasks:{tasks}")
+        what = "only jobs in threads are under way" if self._jobs else "nothing is ready, due or under way"
+        raise RuntimeError(f"deadlock: {what}, and no other thread has called for {self._patience():g} s; tasks:{tasks}")
 
 
 class _IdleSelector(selectors.DefaultSelector):
