@@ -25,7 +25,8 @@ class Ask(Protocol[R_co]):
     def __await__(self) -> Generator[Any, None, R_co]:
         """Return the answer, or raise what `Reply.fail` was given, ActorStopped, NoReply, MailboxFull, AskTimeout or SelfDeadlock.
 
-        The time runs from here on. Cancelling drops the answer and never waits for the callee.
+        The time runs from here on. Cancelling drops the answer and never waits for the callee. Raises RuntimeError when somebody else awaits it
+        already, or when an earlier wait was cancelled.
         """
         ...
 
@@ -154,9 +155,10 @@ class PendingReply(Generic[R]):
 
 def replies_in(message: object) -> Iterator[PendingReply[Any]]:
     """Yield the replies that `message` carries: the fields of a Struct, a dataclass or a plain object, the items of a tuple."""
-    values: Iterable[object] = message if isinstance(message, tuple) else (_field(message, name) for name in _fields(type(message), message))
+    # By its type alone: a message may answer every question with an exception.
+    values: Iterable[Any] = message if issubclass(type(message), tuple) else (_field(message, name) for name in _fields(type(message), message))
     for value in values:
-        if isinstance(value, PendingReply):
+        if type(value) is PendingReply:  # isinstance would ask the value, which may be a dead proxy
             yield value
 
 

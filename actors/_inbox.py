@@ -106,7 +106,7 @@ class Inbox:
         """Queue `message` and return None, or say why not."""
         if self.closed:
             return "stopped"
-        if self.settings.urgent and isinstance(message, self.settings.urgent):
+        if self.settings.urgent and issubclass(type(message), self.settings.urgent):
             self.overtake(message)
             return None
         user = self.user
@@ -158,7 +158,7 @@ class Inbox:
         """Queue `message`, waiting for room; whoever waits longest is served first."""
         if self.closed:
             raise ActorStopped(self.owner.path)
-        if self.settings.urgent and isinstance(message, self.settings.urgent):
+        if self.settings.urgent and issubclass(type(message), self.settings.urgent):
             self.overtake(message)
             return
         if not self._putters and len(self.user) < self.settings.capacity and self.admit(message) is None:

@@ -58,8 +58,8 @@ class Ref(Generic[M_contra]):
     async def put(self, message: M_contra, /) -> None:
         """Send `message`, waiting for room: this is backpressure. First come, first served.
 
-        Cancelling while it waits leaves nothing behind. Raises ActorStopped, and SelfDeadlock when an actor would wait for itself. Never put
-        against the flow: of two actors that put to each other, both can wait for ever.
+        Cancelling while it waits leaves nothing behind, unless the message is being handled already. Raises ActorStopped, and SelfDeadlock
+        when an actor would wait for itself. Never put against the flow: of two actors that put to each other, both can wait for ever.
         """
         await self._inbox.put(message)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from actors import (
     StashFull,
     Stopping,
     StrayCancellation,
+    System,
 )
 from actors._lifecycle import State, move
 from actors.testing import TestKit
@@ -541,3 +543,103 @@ async def test_an_actor_killed_while_it_starts_is_no_failure_for_its_watchers(ac
     assert (await probe.terminated(seen[0])).cause is None
     with pytest.raises(ActorStopped):
         await spawn
+
+
+async def test_a_second_soft_stop_does_not_make_the_first_one_hard(actor_kit: TestKit) -> None:
+    """While it is stopping, each step has a deadline of its own."""
+    log: list[str] = []
+
+    async def last_words(me: Do, _: Stopping) -> None:
+        me.ctx.timers.once("k", 1, "never")
+        await _pass(actor_kit, 0.8)
+        log.append(me.ctx.path)
+
+    parent, _ = await do(actor_kit, "parent", stop_within=1)
+
+    async def spawn(me: Do) -> None:
+        for n in range(3):
+            await me.ctx.spawn(Spec(lambda: Do(on={Stopping: last_words}), stop_within=1), str(n))
+
+    parent.tell(spawn)
+    await actor_kit.quiesce()
+    stops = [asyncio.create_task(actor_kit.stop(parent))]
+    await actor_kit.quiesce()
+    stops.append(asyncio.create_task(actor_kit.stop(parent)))
+    await actor_kit.clock.advance(5)
+    await asyncio.gather(*stops)
+    assert log == ["/test/parent/2", "/test/parent/1", "/test/parent/0"]
+
+
+async def _pass(kit: TestKit, seconds: float) -> None:
+    """Wait in the kit's time."""
+    waiter = asyncio.get_running_loop().create_future()
+    kit.clock.call_later(seconds, waiter.set_result, None)
+    await waiter
+
+
+async def test_waiting_for_an_end_in_vain_leaves_nothing_behind(actor_kit: TestKit) -> None:
+    """A wait that was cancelled is forgotten."""
+    ref, _ = await do(actor_kit)
+    for _ in range(10):
+        wait = asyncio.create_task(actor_kit.terminated(ref))
+        await actor_kit.quiesce()
+        wait.cancel()
+        await asyncio.wait([wait])
+    cell: Any = ref._inbox.owner
+    assert cell._mourners == []
+
+
+class Nasty:
+    """A message that cannot be looked into."""
+
+    __slots__ = ("reply",)
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+async def test_a_message_that_cannot_be_looked_into_harms_nobody(actor_kit: TestKit) -> None:
+    """Neither the end of the actor that has it queued, nor whoever tells it to a dead one."""
+
+    class Empty:
+        pass
+
+    dead = weakref.proxy(Empty())
+    ref, _ = await do(actor_kit)
+
+    def queue_and_stop(me: Do) -> None:
+        for message in (Nasty(), dead, (dead,)):
+            ref.tell(message)
+        me.ctx.stop()
+
+    ref.tell(queue_and_stop)
+    await actor_kit.terminated(ref)
+    ref.tell(Nasty())
+    assert len(actor_kit.dead_letters) == 4
+
+
+async def test_a_subscriber_that_lets_a_cancellation_out_harms_nobody(actor_kit: TestKit) -> None:
+    """The end of an actor goes on."""
+    cancelled = asyncio.get_running_loop().create_future()
+    cancelled.cancel()
+    actor_kit.subscribe(DeadLetter, lambda _: cancelled.result())
+    ref, _ = await do(actor_kit)
+
+    def queue_and_stop(me: Do) -> None:
+        ref.tell("dead")
+        me.ctx.stop()
+
+    ref.tell(queue_and_stop)
+    assert (await actor_kit.terminated(ref)).cause is None
+
+
+async def test_whatever_goes_wrong_in_the_last_moment_those_who_wait_are_told(actor_kit: TestKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug in the clearing away is raised at the end of the block; it freezes nobody."""
+    system = System("s", stall_after=None)
+    with pytest.raises(Boom):
+        async with system:
+            ref: Ref[Any] = await system.spawn(Spec(Silent), "a")
+            monkeypatch.setattr(type(ref._inbox), "clear", boom)
+            await system.stop(ref)
+            monkeypatch.undo()
+    assert system.tree() == []

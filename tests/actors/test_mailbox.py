@@ -364,3 +364,18 @@ def test_dropping_the_oldest_of_what_another_thread_has_taken_is_nothing() -> No
             assert system.tree()[0].refused == 0
 
     asyncio.run(main())
+
+
+async def test_room_that_was_given_back_goes_to_the_next_who_waits(actor_kit: TestKit) -> None:
+    """A sender that is cancelled in the moment of its room does not take it along."""
+    (ref, gate), log = await fill(actor_kit)
+    first, second = (asyncio.create_task(ref.put(name)) for name in ("first", "second"))
+    await actor_kit.quiesce()
+    ref._inbox.user.popleft()
+    ref._inbox.relieve()
+    first.cancel()
+    await second
+    gate.set_result(None)
+    await actor_kit.quiesce()
+    assert first.cancelled()
+    assert log == ["go", 2, "second"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from typing import TYPE_CHECKING, Any
@@ -379,3 +380,58 @@ async def test_a_job_that_nobody_awaits_does_not_hold_up_the_end_of_the_system()
     assert not release.is_set()
     release.set()
     await asyncio.gather(*jobs)
+
+
+@pytest.mark.actors(runs=5)
+async def test_a_kill_while_pipes_clean_up_does_not_end_the_wait_for_them(actor_kit: TestKit) -> None:
+    """It cancels them again; the actor has not ended before they have."""
+    swallowed: list[int] = []
+
+    async def stubborn() -> None:
+        for n in range(3):
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                swallowed.append(n)
+
+    ref, _ = await do(actor_kit, stop_within=1)
+    ref.tell(lambda me: me.ctx.pipe(stubborn(), as_text, as_text))
+    await actor_kit.quiesce()
+    kills = [asyncio.create_task(actor_kit.kill(ref)) for _ in range(2)]
+    await actor_kit.clock.advance(0)
+    assert not any(kill.done() for kill in kills)
+    await actor_kit.clock.advance(3)
+    await asyncio.gather(*kills)
+    assert swallowed == [0, 1, 2]
+
+
+@pytest.mark.actors(runs=5)
+async def test_a_pipe_that_ends_after_its_incarnation_delivers_nothing(actor_kit: TestKit) -> None:
+    """Even if it swallows its cancellation and returns a result."""
+
+    async def stubborn() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.get_running_loop().create_future()
+        return "late"
+
+    ref, log = await do(actor_kit, supervise=restart_at_once())
+    ref.tell(lambda me: me.ctx.pipe(stubborn(), as_text, as_text))
+    await actor_kit.quiesce()
+    ref.tell(boom)
+    await actor_kit.quiesce()
+    assert log == []
+
+
+def test_a_thread_that_cannot_be_started_leaves_no_job_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job is refused, does not run later, and the lane still ends."""
+    ran: list[int] = []
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with ThreadLane("lane", 1) as lane:
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="can't start"):
+            patch.setattr(threading.Thread, "start", refuse)
+            lane.submit(ran.append, 1)
+        lane.submit(ran.append, 2).result(10)
+    assert ran == [2]

@@ -539,3 +539,97 @@ async def test_an_actor_that_backs_off_is_idle(actor_kit: TestKit) -> None:
     ref.tell(boom)
     await actor_kit.quiesce()
     assert [(info.state, info.current) for info in actor_kit.tree()] == [("restarting", None)]
+
+
+async def test_an_error_that_went_through_an_ask_leaves_the_callee_alone(actor_kit: TestKit) -> None:
+    """Both restart because of one error: the asker's restart does not touch the frames of the callee, which is at its own."""
+    callee, log = await do(actor_kit, "callee", supervise=lambda _: Restart(backoff=(1.0, 1.0)))
+    asker, _ = await do(actor_kit, "asker", supervise=lambda _: Restart(backoff=(0.1, 0.1)))
+
+    async def ask(_: Do) -> None:
+        await callee.ask(Call, boom)
+
+    asker.tell(ask)
+    await actor_kit.clock.advance(5)
+    callee.tell("after")
+    await actor_kit.quiesce()
+    assert log == ["after"]
+    assert [info.state for info in actor_kit.tree()] == ["running", "running"]
+
+
+async def test_a_supervisor_may_raise_the_error_itself(actor_kit: TestKit) -> None:
+    """Which makes no cycle of its context."""
+
+    def supervise(error: Exception) -> Decision:
+        raise error
+
+    ref, _ = await do(actor_kit, supervise=supervise)
+    ref.tell(boom)
+    cause = (await actor_kit.probe(object).terminated(ref)).cause
+    assert isinstance(cause, Boom)
+    assert cause.__context__ is None
+
+
+async def test_a_later_decision_against_children_is_heeded(actor_kit: TestKit) -> None:
+    """Even when there is no incarnation between the two failures."""
+    made = 0
+    seen: list[int] = []
+
+    def make() -> Do:
+        nonlocal made
+        made += 1
+        if made == 2:
+            raise KeyError("factory")
+        return Do(on={Started: lambda me, _: seen.append(len(me.ctx.children))})
+
+    def supervise(error: Exception) -> Decision:
+        return Restart(backoff=(0.0, 0.0), keep_children=isinstance(error, Boom))
+
+    ref = await actor_kit.spawn(Spec(make, supervise=supervise), "a")
+    ref.tell(lambda me: me.ctx.spawn(Spec(Silent), "child"))
+    ref.tell(boom)
+    await actor_kit.quiesce()
+    assert seen == [0, 0]
+
+
+async def test_a_childs_failure_during_the_parents_backoff_is_the_parents_if_it_ends_there(actor_kit: TestKit) -> None:
+    """There is nobody to hear of it, so it is not dealt with."""
+    ref, _ = await do(actor_kit, supervise=lambda _: Restart(backoff=(9.0, 9.0), keep_children=True))
+    ref.tell(lambda me: me.ctx.spawn(Spec(Silent), "child"))
+    (child,) = await ref.ask(Call, lambda me: me.ctx.children)
+    ref.tell(boom)
+    await actor_kit.quiesce()
+    child.tell(lambda _: 1 / 0)
+    await actor_kit.quiesce()
+    probe = actor_kit.probe(object)
+    await actor_kit.stop(ref)
+    cause = (await probe.terminated(ref)).cause
+    assert isinstance(cause, ActorFailed)
+    assert isinstance(cause.exceptions[0], ZeroDivisionError)
+
+
+async def test_a_kill_while_late_failures_are_heard_loses_none(actor_kit: TestKit) -> None:
+    """What was not heard to its end is the cause of death; the others are heard still."""
+    heard: list[str] = []
+
+    async def hear(_: Do, signal: Terminated) -> None:
+        heard.append(signal.ref.path)
+        if len(heard) == 1:
+            await asyncio.get_running_loop().create_future()
+
+    ref, _ = await do(actor_kit, on={Terminated: hear})
+
+    async def spawn(me: Do) -> None:
+        for n in range(3):
+            await me.ctx.spawn(Spec(lambda: Do(on={Stopping: boom})), str(n))
+
+    ref.tell(spawn)
+    await actor_kit.quiesce()
+    stop = asyncio.create_task(actor_kit.stop(ref))
+    await actor_kit.quiesce()
+    await actor_kit.kill(ref)
+    await stop
+    cause = (await actor_kit.probe(object).terminated(ref)).cause
+    assert heard == ["/test/a/2", "/test/a/1", "/test/a/0"]
+    assert isinstance(cause, ActorFailed)
+    assert cause.path == "/test/a/2"

@@ -255,3 +255,15 @@ def test_a_test_that_can_never_go_on_fails_with_the_tasks_that_wait() -> None:
 
     with pytest.raises(RuntimeError, match=r"deadlock: nothing is ready, due or under way, .*\n  <Task .*main\(\)"):
         on_virtual_loop(main)
+
+
+def test_a_job_that_waits_for_virtual_time_is_a_deadlock_that_is_named() -> None:
+    """Time stands still while the job runs, and the job waits for time."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.patience = 0.001  # type: ignore[attr-defined]
+        await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(asyncio.sleep(1), loop).result(5))
+
+    with pytest.raises(RuntimeError, match="deadlock: only jobs in threads are under way"):
+        on_virtual_loop(main)
