@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import Future
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
 
 from actors._errors import AskTimeout, NoReply, SelfDeadlock
 
@@ -156,7 +156,8 @@ class PendingReply(Generic[R]):
 def replies_in(message: object) -> Iterator[PendingReply[Any]]:
     """Yield the replies that `message` carries: the fields of a Struct, a dataclass or a plain object, the items of a tuple."""
     # By its type alone: a message may answer every question with an exception.
-    values: Iterable[Any] = message if issubclass(type(message), tuple) else (_field(message, name) for name in _fields(type(message), message))
+    fields: Iterable[Any] = (_field(message, name) for name in _fields(type(message), message))
+    values: Iterable[Any] = cast("tuple[Any, ...]", message) if issubclass(type(message), tuple) else fields
     for value in values:
         if type(value) is PendingReply:  # isinstance would ask the value, which may be a dead proxy
             yield value

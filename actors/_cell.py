@@ -249,9 +249,10 @@ class Cell(Mortal):
         entry = self.inbox.next_ahead()
         if entry is NOTHING:
             return True
-        if isinstance(entry, StopRequest):
+        kind = type(entry)
+        if kind is StopRequest:
             return False
-        self.current = entry.signal if isinstance(entry, Notice) else None if isinstance(entry, Due) else entry
+        self.current = entry.signal if kind is Notice else None if issubclass(kind, Due) else entry
         try:
             hook = self._handle_ahead(entry)
             if hook is not None:
@@ -263,9 +264,10 @@ class Cell(Mortal):
 
     def _handle_ahead(self, entry: Any) -> Any:
         life: Incarnation = self.incarnation  # type: ignore[assignment]
-        if isinstance(entry, Notice):
+        kind = type(entry)  # not isinstance, which would ask a message of the user's for its class
+        if kind is Notice:
             return self._heed(entry, life)
-        if isinstance(entry, Due):
+        if issubclass(kind, Due):
             entry = entry.open()
             if entry is STALE:
                 return None

@@ -264,7 +264,7 @@ class Inbox:
         for lane in (self.urgent, self.user):
             while lane:
                 entry = lane.popleft()
-                if not isinstance(entry, Due):
+                if not issubclass(type(entry), Due):
                     self._drop(entry, "stopped", ActorStopped(self.owner.path))
         for place in self._putters or ():
             self.kernel.dispatch.resume(place.waiter)
