@@ -38,7 +38,7 @@ class Ask(Protocol[R_co]):
 class PendingAsk(Generic[R]):
     """The asker's half. It does not know the reply's half, so that a reply which nobody holds any more is noticed at once."""
 
-    __slots__ = ("_deadlines", "_error", "_inbox", "_seconds", "_value", "_waiter", "open")
+    __slots__ = ("_deadlines", "_error", "_inbox", "_seconds", "_siblings", "_value", "_waiter", "open")
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
@@ -51,6 +51,7 @@ class PendingAsk(Generic[R]):
         if asks is None:
             asks = inbox.asks = {}
         asks[self] = None
+        self._siblings = asks
 
     def within(self, seconds: float, /) -> Self:
         """Wait at most `seconds`."""
@@ -112,9 +113,7 @@ class PendingAsk(Generic[R]):
 
     def _end(self) -> None:
         self.open = False
-        asks = self._inbox.asks
-        if asks is not None:
-            asks.pop(self, None)
+        self._siblings.pop(self, None)
         if self._deadlines is not None:
             self._deadlines.pop(self, None)
 
