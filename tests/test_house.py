@@ -7,6 +7,9 @@ import importlib
 import inspect
 import pkgutil
 import re
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +59,18 @@ def test_every_module_can_be_imported_by_itself() -> None:
     for package in PACKAGES:
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             assert importlib.import_module(module.name).__doc__, module.name
+
+
+def test_the_wheel_holds_both_packages_with_their_types_and_nothing_else(tmp_path: Path) -> None:
+    """What users install is what is here: all modules, the markers for type checkers, the plugin's entry point."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)  # noqa: S603 - our own command
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        (entry_points,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("entry_points.txt"))
+    assert names == {relative(path) for path in SOURCES} | {"actors/py.typed", "ks_actors/py.typed"}
+    assert "actors = actors.testing.plugin" in entry_points
 
 
 def test_arrows_run_one_way() -> None:
