@@ -22,22 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "virtual_time: the test needs more than the framework's own timers to be virtual, which uvloop cannot do")
     if config.getoption("--loop") == "eager" and sys.version_info < (3, 12):
         raise pytest.UsageError("eager tasks came with Python 3.12")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     return f"loop: {config.getoption('--loop')}"
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--loop") != "uvloop":
-        return
-    left_out = [item for item in items if item.get_closest_marker("virtual_time")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
