@@ -262,7 +262,7 @@ def test_a_job_that_waits_for_virtual_time_is_a_deadlock_that_is_named() -> None
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.patience = 0.001  # type: ignore[attr-defined]
+        loop.patience = 0.03  # type: ignore[attr-defined]
         await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(asyncio.sleep(1), loop).result(5))
 
     with pytest.raises(RuntimeError, match="deadlock: only jobs in threads are under way"):
