@@ -100,6 +100,20 @@ async def test_failures_are_logged_with_traceback_and_decision(actor_kit: TestKi
     assert "hunter2" not in caplog.text
 
 
+def tell_when_looked(system: System, looked: threading.Event, *, in_actors: bool) -> None:
+    """Set `looked` when the watch has looked who holds the loop, and found an actor, or none."""
+    detector: Any = system._stall
+    look = detector._look
+
+    def looking() -> Any:
+        found = look()
+        if bool(found[0]) is in_actors:
+            looked.set()
+        return found
+
+    detector._look = looking
+
+
 async def test_a_handler_that_holds_the_loop_is_named_with_its_message_and_its_line(caplog: pytest.LogCaptureFixture) -> None:
     """The watch sees who holds the loop while it is held, with its stack."""
     stalls: list[Stalled] = []
@@ -110,21 +124,12 @@ async def test_a_handler_that_holds_the_loop_is_named_with_its_message_and_its_l
         assert looked.wait(30)
 
     async with System("s", stall_after=0.01) as system:
-        detector: Any = system._stall
-        look = detector._look
-
-        def looking() -> Any:
-            found = look()
-            looked.set()
-            return found
-
-        detector._look = looking
+        tell_when_looked(system, looked, in_actors=True)
         system.subscribe(Stalled, stalls.append)
         await system.spawn(Spec(lambda: Do()), "other")
         ref: Any = await system.spawn(Spec(lambda: Do()), "parent")
         await ref.ask(Call, lambda me: me.ctx.spawn(Spec(Silent), "child"))
         (child,) = await ref.ask(Call, lambda me: me.ctx.children)
-        looked.clear()
         child.tell(hold_the_loop)
         while not any(stall.path for stall in stalls):
             await asyncio.sleep(0)
@@ -140,15 +145,7 @@ async def test_a_loop_that_is_held_by_others_is_named_so(caplog: pytest.LogCaptu
     stalls: list[Stalled] = []
     looked = threading.Event()
     async with System("s", stall_after=0.01) as system:
-        detector: Any = system._stall
-        look = detector._look
-
-        def looking() -> Any:
-            found = look()
-            looked.set()
-            return found
-
-        detector._look = looking
+        tell_when_looked(system, looked, in_actors=False)
         system.subscribe(Stalled, stalls.append)
         assert looked.wait(30)
         while not stalls:

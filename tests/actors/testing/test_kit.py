@@ -46,20 +46,19 @@ def test_quiesce_returns_when_all_that_can_happen_has_happened(loop_factory: Loo
         a, log = await do(kit, "a")
         b, _ = await do(kit, "b")
 
-        def pass_on(n: int) -> Any:
-            async def step(me: Do) -> None:
-                assert await (b if me.ctx.path.endswith("a") else a).ask(lambda reply: lambda _: reply.tell(n)) == n if n % 7 == 0 else True
-                log.append(n)
+        def step(n: int) -> Any:
+            async def pass_on(me: Do) -> None:
+                other = b if me.ctx.self_ref == a else a
+                log.append(await other.ask(Call, lambda _: n))
                 if n < 50:
-                    (b if n % 2 else a).tell(pass_on(n + 1)) if n % 7 else a.tell(pass_on(n + 1))
+                    other.tell(step(n + 1))
 
-            return step
+            return pass_on
 
-        a.tell(lambda me: log.append(0))
-        for n in range(50):
-            (a if n % 2 else b).tell(lambda me, n=n: log.append(n))
+        a.tell(step(0))
         await kit.quiesce()
-        assert sorted(log) == sorted([0, *range(50)])
+        assert log == list(range(51))
+        assert kit.clock.time() == 0
 
     on(loop_factory, test)
 
