@@ -1,0 +1,54 @@
+"""Run the job from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import resource
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from . import data
+from .job import Options, run
+from .progress import progress
+from .report import show
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m examples.flights", description="Delays of the flights that left New York in 2013.")
+    parser.add_argument("--directory", type=Path, help="where topics and state are kept: what was killed goes on there (default: a temporary one)")
+    parser.add_argument("--in-memory", action="store_true", help="keep topics and state in memory")
+    parser.add_argument("--guarantee", choices=("exactly_once_v2", "at_least_once"), default="exactly_once_v2", help="default: %(default)s")
+    parser.add_argument("--commit-interval-ms", type=int, default=100, metavar="MS", help="default: %(default)s")
+    parser.add_argument("--limit", type=int, default=data.FLIGHTS, metavar="N", help="take the first N flights only")
+    parser.add_argument("--progress-seconds", type=float, default=1.0, metavar="S", help="between two lines of progress, where there is no terminal")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run the job, and print what it finds."""
+    given = arguments()
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    with tempfile.TemporaryDirectory() as temporary:
+        options = Options(given.directory or Path(temporary), given.guarantee, given.limit, given.commit_interval_ms, given.in_memory)
+        with progress(console, given.progress_seconds) as bars:
+            outcome = asyncio.run(run(options, bars))
+    show(console, outcome.results)
+    rate = outcome.flights / outcome.seconds
+    console.print(
+        f"{outcome.flights:,} flights in {outcome.seconds:.1f} s: {rate:,.0f} flights/s, {memory():.0f} MB of memory at most", highlight=False
+    )
+
+
+def memory() -> float:
+    """Return the most memory that this process ever had, in MB."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+if __name__ == "__main__":
+    main()

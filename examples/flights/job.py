@@ -1,0 +1,98 @@
+"""The job as a whole: load the data, run the topology until all of it is processed, read the results."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ks_actors import App, HandlerResponse, Response, StreamsConfig
+from ks_actors.log import IsolationLevel, open_log
+
+from . import topology
+from .load import TOPICS, ends, load
+from .results import Results, read
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from ks_actors import ErrorContext, FailedRecord
+    from ks_actors.log import Log
+
+    from .progress import Progress
+
+LOOK_SECONDS = 0.1
+PATIENCE_MS = 3_600_000
+
+
+class Options(NamedTuple):
+    """How the job is to run: where topics and state are kept, with what guarantee, and on how many flights. In memory it needs no directory."""
+
+    directory: Path
+    guarantee: Literal["exactly_once_v2", "at_least_once"]
+    limit: int
+    commit_interval_ms: int = 100
+    in_memory: bool = False
+
+
+class Outcome(NamedTuple):
+    """What came of a run: the results, and how many flights it processed in how many seconds, from the start of the app to the last commit."""
+
+    results: Results
+    flights: int
+    seconds: float
+
+
+async def run(options: Options, show: Progress) -> Outcome:
+    """Do all of it."""
+    async with opened(options) as log:
+        await load(log, options.limit, lambda loaded: show("loading", loaded, options.limit))
+        before = await processed(log)
+        began = perf_counter()
+        async with App(topology.build(), configure(options), log=log) as app:
+            caught_up = asyncio.ensure_future(app.wait_until_caught_up(PATIENCE_MS))
+            while not caught_up.done():
+                show("processing", min(await processed(log), options.limit), options.limit)
+                await asyncio.wait((caught_up,), timeout=LOOK_SECONDS)
+            await caught_up
+            seconds = perf_counter() - began
+        show("processing", options.limit, options.limit)
+        return Outcome(await read(log), options.limit - before, seconds)
+
+
+def configure(options: Options) -> StreamsConfig:
+    """Return the settings of the app."""
+    return StreamsConfig(
+        application_id="flights",
+        state_dir=options.directory / "state",
+        default_dsl_store="in_memory" if options.in_memory else "rocksdb",
+        processing_guarantee=options.guarantee,
+        commit_interval_ms=options.commit_interval_ms,
+        deserialization_exception_handler=to_dead_letters,
+        errors_dead_letter_queue_topic_name=topology.DEAD_LETTERS,
+    )
+
+
+def to_dead_letters(context: ErrorContext, record: FailedRecord, error: Exception) -> Response:
+    """Go on without a row that does not parse, and say nothing: there are many. (`"continue"` does the same, with a warning each.)"""
+    del record
+    return Response(HandlerResponse.RESUME, context.dead_letters(error))
+
+
+@asynccontextmanager
+async def opened(options: Options) -> AsyncIterator[Log]:
+    """Open the log for as long as the block lasts: loader, app and reader share it."""
+    log = open_log("memory://" if options.in_memory else f"embedded://{options.directory.absolute() / 'log'}")
+    await log.start()
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+async def processed(log: Log) -> int:
+    """Return how many flights are done, as committed: each has given one update of its hour, or one dead letter."""
+    done = [await ends(log, TOPICS[name], IsolationLevel.READ_COMMITTED) for name in (topology.BY_HOUR, topology.DEAD_LETTERS)]
+    return sum(map(sum, done))

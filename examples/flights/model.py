@@ -1,0 +1,114 @@
+"""What travels through the job: the data as it comes, what is in between, and the results.
+
+All of it is frozen: the stores keep such values as they are from one commit to the next.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+HARD, FAR = 0.1, 3  # inches of rain in an hour, miles
+LATE = 15
+"""Minutes after which a flight counts as late: that is how the United States count."""
+
+
+class Flight(Struct, frozen=True):
+    """One row of flights.csv that parses; delays are minutes, negative when early, `hour` is the scheduled hour of departure."""
+
+    origin: str
+    hour: str
+    carrier: str
+    tailnum: str
+    destination: str
+    departure_delay: int
+    arrival_delay: int
+
+
+class Weather(Struct, frozen=True):
+    """The weather of one hour at one airport."""
+
+    precipitation: float = field(name="precip")  # inches
+    visibility: float = field(name="visib")  # miles
+
+    @property
+    def bad(self) -> bool:
+        """Whether it rains hard, or nobody sees far."""
+        return self.precipitation >= HARD or self.visibility < FAR
+
+
+class Plane(Struct, frozen=True):
+    """One aircraft, by its tail number."""
+
+    model: str
+    seats: int
+
+
+class Airport(Struct, frozen=True):
+    """One airport, by its code."""
+
+    name: str
+
+
+class Airline(Struct, frozen=True):
+    """One airline, by its code."""
+
+    name: str
+
+
+class Departure(Struct, frozen=True, array_like=True):
+    """A flight, with where it went and in what weather it left (None when that is not known)."""
+
+    carrier: str
+    tailnum: str
+    destination: str
+    departure_delay: int
+    arrival_delay: int
+    bad_weather: bool | None = None
+
+
+class Boarding(Struct, frozen=True, array_like=True):
+    """A departure, by what is known of its aircraft."""
+
+    model: str
+    seats: int
+    departure_delay: int
+    arrival_delay: int
+
+
+class HourlyDelays(Struct, frozen=True):
+    """Result per origin and hour; delays are sums of minutes."""
+
+    flights: int = 0
+    late: int = 0
+    departure_delay: int = 0
+    arrival_delay: int = 0
+
+
+class CarrierDelays(Struct, frozen=True):
+    """Delays of a carrier; `worst` is the greatest arrival delay, and where that flight went (of several, the last by name)."""
+
+    flights: int = 0
+    late: int = 0
+    departure_delay: int = 0
+    arrival_delay: int = 0
+    bad_weather: int = 0
+    late_in_bad_weather: int = 0
+    unknown_weather: int = 0
+    worst: tuple[int, str] = (-1_000, "")
+
+
+class CarrierReport(Struct, frozen=True):
+    """Result per carrier: its delays, under its name."""
+
+    airline: str
+    delays: CarrierDelays
+
+
+class ModelDelays(Struct, frozen=True):
+    """Result per model of aircraft; `seats` is the sum over its flights."""
+
+    flights: int = 0
+    seats: int = 0
+    late: int = 0
+    departure_delay: int = 0
+    arrival_delay: int = 0

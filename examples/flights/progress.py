@@ -1,0 +1,59 @@
+"""Tell how far the job is: a live bar on a terminal, a line now and then anywhere else."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+
+class Progress(Protocol):
+    """Takes what is being done, how much of it is, and how much there is."""
+
+    def __call__(self, title: str, done: int, total: int, /) -> None: ...
+
+
+@contextmanager
+def progress(console: Console, seconds: float = 1.0) -> Iterator[Progress]:
+    """Show progress on `console` until the block ends: lines no more often than every so many `seconds`, and one at the end of each thing done."""
+    if not console.is_terminal:
+        yield lines(console, seconds)
+        return
+    columns = TextColumn("{task.description:<20}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]:>9,.0f}/s"), TimeElapsedColumn()
+    with Bars(*columns, console=console) as bars:
+        yield live(bars)
+
+
+def live(bars: Bars) -> Progress:
+    """Return what moves a bar for each thing that is done."""
+    tasks = {}
+
+    def show(title: str, done: int, total: int) -> None:
+        if title not in tasks:
+            tasks[title] = bars.add_task(title, total=total, rate=0.0), monotonic()
+        task, began = tasks[title]
+        bars.update(task, completed=done, rate=done / max(monotonic() - began, 0.001))
+
+    return show
+
+
+def lines(console: Console, seconds: float) -> Progress:
+    """Return what prints a line for each thing that is done, from time to time."""
+    printed: dict[str, tuple[float, int]] = {}
+
+    def show(title: str, done: int, total: int) -> None:
+        now = monotonic()
+        when, what = printed.get(title, (now - seconds, -1))
+        if done != what and (done == total or now - when >= seconds):
+            printed[title] = now, done
+            console.print(f"{title}: {done:,} of {total:,}", highlight=False)
+
+    return show

@@ -1,0 +1,285 @@
+"""An application: a topology at work."""
+
+from __future__ import annotations
+
+import asyncio
+import signal as signals
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Self
+
+from actors import Spec, System
+from ks_actors._config import StreamsConfig
+from ks_actors._errors import NotRunning, TaskTimeout
+from ks_actors.log import IsolationLevel, open_log
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._crew import Crew, WorkerMetadata
+from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
+from ks_actors.runtime._metrics import Metrics
+from ks_actors.runtime._parts import Parts
+from ks_actors.runtime._setup import Setup
+from ks_actors.runtime._state_manager import RestoreListener
+from ks_actors.runtime._states import InstanceState
+from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+
+    from actors import Ref
+    from ks_actors._task_id import TaskId
+    from ks_actors.log import Log, TopicPartition
+    from ks_actors.topology import Topology
+
+_LOOK_AGAIN = 0.02
+_ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
+
+
+class App:
+    """Run a topology: `async with App(topology, config) as app:` starts it, and closes it at the end, committed.
+
+    Makes no event loop, installs no signal handler and holds no global state (but `main` does, for programs that are nothing else). `log` takes the place
+    of the config's; a log that is given is neither started nor closed. `system` is an actor system to live in, one of its own by default.
+
+    `on_state` is called with the new and the old state; `restore_listener` hears how stores are restored; `uncaught_handler` decides, with a plain or
+    a coroutine function, about errors that nothing else has dealt with (default: the app ends in ERROR); `task_priority` tells which tasks come first,
+    higher before lower. An app runs once.
+
+    Raises what its start fails by; leaving the block raises the error that the app ended by, unless the block raises one itself.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        *,
+        log: Log | None = None,
+        system: System | None = None,
+        on_state: Callable[[InstanceState, InstanceState], None] | None = None,
+        restore_listener: RestoreListener | None = None,
+        uncaught_handler: UncaughtHandler = shut_down,
+        task_priority: Callable[[TaskId], int] | None = None,
+    ) -> None:
+        self.config: StreamsConfig = config
+        self._topology = topology
+        self._given_log = log
+        self._given_system = system
+        self._on_state = on_state
+        self._restore_listener = restore_listener or RestoreListener()
+        self._uncaught = uncaught_handler
+        self._priority = task_priority
+        self._stack: AsyncExitStack | None = None
+        self._log: Log | None = None
+        self._instance: Instance | None = None
+        self._ref: Ref[m.InstanceMessage] | None = None
+        self._setup: Setup | None = None
+        self._metrics = Metrics()
+        self._crew = Crew(
+            config.client_id, input_buffer_bytes=config.input_buffer_max_bytes, uncommitted_bytes=config.statestore_uncommitted_max_bytes
+        )
+        self._ended = asyncio.Event()
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        try:
+            await self.close()
+        except Exception:
+            if error is None:
+                raise
+
+    async def start(self) -> None:
+        """Start, and return when all tasks run. Raises what kept it from that; nothing is left of it then."""
+        if self._stack is not None:
+            raise NotRunning(f"app {self.config.application_id} has been started already; make a new one")
+        async with AsyncExitStack() as stack:
+            log = self._given_log
+            if log is None:
+                log = open_log(self.config.log)
+                await log.start()
+                stack.push_async_callback(log.close)
+            system = self._given_system
+            if system is None:
+                system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
+            self._log = log
+            ref = self._ref = await system.spawn(self._spec(log, system), f"app-{self.config.client_id}")
+            stack.push_async_callback(system.stop, ref)
+            await ref.ask(m.Start).within(self.config.task_timeout_ms / 1000)
+            self._stack = stack.pop_all()
+
+    def _spec(self, log: Log, system: System) -> Spec[m.InstanceMessage]:
+        setup = self._setup = Setup(
+            self._topology, self.config, wall_time=_wall_time(system), partitions=lambda _: None, nodes=self._nodes
+        )
+        parts = Parts(setup, log, self._metrics, restore_listener=self._restore_listener, priority=self._priority)
+        instance = self._instance = Instance(parts, setup, self._crew, self._metrics, uncaught=self._uncaught, on_state=self._note_state)
+        return Spec(lambda: instance, mailbox=INSTANCE_MAILBOX, stop_within=self.config.task_timeout_ms / 1000)
+
+    def _nodes(self, task: TaskId) -> Iterable[str]:
+        if task.subtopology < 0:
+            return [name for store in self._topology.global_topics.values() for name in (store.source, store.processor)]
+        return next(subtopology.nodes for subtopology in self._topology.subtopologies() if subtopology.id == task.subtopology)
+
+    def _note_state(self, new: InstanceState, old: InstanceState) -> None:
+        if new in _ENDS:
+            self._ended.set()
+        if self._on_state is not None:
+            self._on_state(new, old)
+
+    async def close(self) -> None:
+        """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when not started, or closed."""
+        stack, self._stack = self._stack, None
+        if stack is None:
+            return
+        async with stack:
+            if self._ref is not None and self.state is not InstanceState.ERROR:
+                await self._ref.ask(m.StopInstance).within(self.config.task_timeout_ms / 1000)
+        if self.error is not None:
+            raise self.error
+
+    async def run(self) -> None:
+        """Run until the app ends by itself, or is cancelled: then it is closed. Starts it unless it was. Raises the error that it ended by."""
+        if self._stack is None and self._instance is None:
+            await self.start()
+        try:
+            await self._ended.wait()
+        finally:
+            await self.close()
+
+    def main(self) -> None:
+        """Run as a program of its own: on a new event loop (uvloop's, where it is installed), until SIGINT or SIGTERM, which close it."""
+        with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
+            runner.run(self._run_until_signal())
+
+    async def _run_until_signal(self) -> None:
+        self._ended = asyncio.Event()
+        task = asyncio.ensure_future(self.run())
+        loop = asyncio.get_running_loop()
+        for number in (signals.SIGINT, signals.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+        finally:
+            for number in (signals.SIGINT, signals.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    # --- what it is at ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> InstanceState:
+        """Where the app is in its life."""
+        return InstanceState.CREATED if self._instance is None else self._instance.state
+
+    @property
+    def error(self) -> Exception | None:
+        """What the app ended by; None as long as it did not."""
+        return None if self._instance is None else self._instance.error
+
+    @property
+    def log(self) -> Log:
+        """The log that the app works on. Raises NotRunning before the start."""
+        if self._log is None:
+            raise NotRunning("the app has not been started")
+        return self._log
+
+    def metrics(self) -> dict[str, float]:
+        """Return the figures of the app by name; latencies in ms."""
+        return self._metrics.snapshot()
+
+    def workers(self) -> tuple[WorkerMetadata, ...]:
+        """Return what is known of each living worker."""
+        return self._crew.metadata()
+
+    async def wait_until_caught_up(self, timeout_ms: int = 60_000) -> None:
+        """Wait until everything that the input topics, and the repartition topics, hold is processed and committed; commits what is not yet.
+
+        Raises TaskTimeout, which tells how far it has come; the error that the app has ended by, if it has; NotRunning.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        while (behind := await self._behind()) > 0:
+            if self.state in _ENDS:
+                raise self.error or NotRunning(f"the app is {self.state.name}")
+            if asyncio.get_running_loop().time() >= deadline:
+                raise TaskTimeout(f"not caught up within {timeout_ms} ms: {behind} offsets are not processed or not committed")
+            if self.state is InstanceState.RUNNING and not self._metrics.committing:
+                await self.commit()
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _behind(self) -> int:
+        setup, log = self._setup, self._log
+        if setup is None or log is None or self._instance is None:
+            raise NotRunning("the app has not been started")
+        positions, unfinished = self._positions()
+        partitions: list[TopicPartition] = list(positions)
+        isolation = IsolationLevel.READ_COMMITTED if self.config.processing_guarantee.value != "at_least_once" else IsolationLevel.READ_UNCOMMITTED
+        ends = await log.end_offsets(partitions, isolation)
+        missing = sum(max(0, ends[partition] - position) for partition, position in positions.items())
+        return missing or unfinished or int(self.state is not InstanceState.RUNNING)
+
+    def _positions(self) -> tuple[dict[TopicPartition, int], int]:
+        positions: dict[TopicPartition, int] = {}
+        unfinished = int(self._metrics.committing)
+        for task in self._metrics.tasks.values():
+            unfinished += task.commit_needed or task.in_flight > 0
+            for partition, queue in task.group.queues.items():
+                positions[partition] = queue.position
+        return positions, unfinished
+
+    # --- orders -----------------------------------------------------------------------------------------------------------------
+
+    async def add_worker(self) -> str | None:
+        """Start one more worker; return its name, None when the app is neither RUNNING nor REBALANCING (KIP-663)."""
+        return None if self._ref is None or self.state in _ENDS else await self._ref.ask(m.AddWorker)
+
+    async def remove_worker(self, timeout_ms: int = 60_000) -> str | None:
+        """Stop a worker when it is done with its slice; return its name, None when there is none.
+
+        The app stays RUNNING without workers, until one is added. Raises TaskTimeout when it does not end in time; it still ends when it can.
+        """
+        if self._ref is None or self.state in _ENDS:
+            return None
+        try:
+            return await self._ref.ask(m.RemoveWorker).within(timeout_ms / 1000)
+        except TimeoutError as late:
+            raise TaskTimeout(f"the worker did not end within {timeout_ms} ms: a processor does not return") from late
+
+    async def pause(self) -> None:
+        """Process no more records and call no punctuators until `resume`; membership and state are kept. Raises NotRunning."""
+        await self._running().ask(m.PauseAll)
+
+    async def resume(self) -> None:
+        """Go on after `pause`. Raises NotRunning."""
+        await self._running().ask(m.ResumeAll)
+
+    async def commit(self) -> None:
+        """Commit all tasks now. Raises NotRunning, and what the commit fails by: then everything since the last one is rolled back."""
+        self._running()
+        assert self._instance is not None
+        await self._instance.commit("the application asks for it")
+
+    def _running(self) -> Ref[m.InstanceMessage]:
+        if self._ref is None or self.state not in {InstanceState.RUNNING, InstanceState.REBALANCING}:
+            raise NotRunning(f"the app is {self.state.name}; this needs it RUNNING")
+        return self._ref
+
+
+def _wall_time(system: System) -> Callable[[], int]:
+    """Return the clock: the system's own where that is virtual."""
+    clock = getattr(system, "wall_time_ms", None)
+    return clock if clock is not None else lambda: time.time_ns() // 1_000_000
+
+
+def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415 - an extra
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+

@@ -1,0 +1,110 @@
+"""Kafka Streams' settings by name: those of them that this version does not know how to honour, and other words for those that it does."""
+
+from __future__ import annotations
+
+ALIASES: dict[str, str] = {
+    "num_workers": "num_stream_threads",
+    "dsl_store": "default_dsl_store",
+    "default_deserialization_exception_handler": "deserialization_exception_handler",
+    "default_production_exception_handler": "production_exception_handler",
+}
+"""Other names of settings."""
+
+NOT_YET: dict[str, str] = {
+    "bootstrap_servers": "Kafka comes in a later version; set log to memory:// or embedded:///path",
+    "cache_max_bytes_buffering": "updates are not cached, each goes downstream",
+    "statestore_cache_max_bytes": "updates are not cached, each goes downstream",
+    "replication_factor": "the embedded log has no replicas",
+    **dict.fromkeys(
+        (
+            "acceptable_recovery_lag",
+            "allow_os_group_write_access",
+            "application_server",
+            "built_in_metrics_version",
+            "config_providers",
+            "connections_max_idle_ms",
+            "default_client_supplier",
+            "default_list_key_serde_inner",
+            "default_list_key_serde_type",
+            "default_list_value_serde_inner",
+            "default_list_value_serde_type",
+            "dsl_store_format",
+            "dsl_store_suppliers_class",
+            "enable_auto_commit",
+            "enable_metrics_push",
+            "ensure_explicit_internal_resource_naming",
+            "group_instance_id",
+            "group_protocol",
+            "heartbeat_interval_ms",
+            "isolation_level",
+            "log_summary_interval_ms",
+            "max_poll_records",
+            "max_warmup_replicas",
+            "metadata_max_age_ms",
+            "metadata_recovery_rebootstrap_trigger_ms",
+            "metadata_recovery_strategy",
+            "metric_reporters",
+            "metrics_num_samples",
+            "metrics_recording_level",
+            "metrics_sample_window_ms",
+            "num_standby_replicas",
+            "probing_rebalance_interval_ms",
+            "processing_exception_handler_global_enabled",
+            "processor_wrapper_class",
+            "rack_aware_assignment_non_overlap_cost",
+            "rack_aware_assignment_strategy",
+            "rack_aware_assignment_tags",
+            "rack_aware_assignment_traffic_cost",
+            "receive_buffer_bytes",
+            "reconnect_backoff_max_ms",
+            "reconnect_backoff_ms",
+            "request_timeout_ms",
+            "retries",
+            "retry_backoff_ms",
+            "rocksdb_config_setter",
+            "security_protocol",
+            "send_buffer_bytes",
+            "state_cleanup_delay_ms",
+            "state_cleanup_dir_max_age_ms",
+            "task_assignor_class",
+            "upgrade_from",
+            "window_size_ms",
+            "windowed_inner_class_serde",
+        ),
+        "",
+    ),
+}
+"""Real names that are not supported yet, and what there is to say about it."""
+
+NOT_YET_PREFIXES: tuple[str, ...] = (
+    "consumer_",
+    "main_consumer_",
+    "restore_consumer_",
+    "global_consumer_",
+    "producer_",
+    "admin_",
+    "topic_",
+    "client_tag_",
+    "sasl_",
+    "ssl_",
+)
+"""Beginnings of real names that are not supported yet."""
+
+SECRET = ("password", "secret", "token", "jaas")
+
+
+def canonical(name: str) -> str:
+    """Return the name as a keyword: `commit.interval.ms` is `commit_interval_ms`. Aliases stay."""
+    return name.replace(".", "_").replace("-", "_")
+
+
+def is_secret(name: str) -> bool:
+    """Return whether the value of a setting of that name must not be shown."""
+    return any(word in name.lower() for word in SECRET)
+
+
+def unsupported(name: str) -> str | None:
+    """Return what there is to say to a canonical name that is Kafka Streams', but not supported by this version; None for any other."""
+    if name in NOT_YET or name.startswith(NOT_YET_PREFIXES):
+        return "; ".join(filter(None, ("not supported by this version", NOT_YET.get(name))))
+    return None

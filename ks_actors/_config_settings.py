@@ -1,0 +1,142 @@
+"""The settings there are: what each takes, and what it is when nobody gives it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict
+
+from ks_actors._config_values import (
+    ProcessingGuarantee,
+    directory,
+    function,
+    handler,
+    log_url,
+    one_of,
+    serde,
+    text,
+    topic_name,
+    whole_number,
+)
+from ks_actors._handlers import log_and_fail
+from ks_actors._timestamps import FailOnInvalidTimestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ks_actors._handlers import DeserializationExceptionHandler, ProcessingExceptionHandler, ProductionExceptionHandler
+    from ks_actors.serdes import Serde
+    from ks_actors.topology import TimestampExtractor
+
+
+class Options(TypedDict, total=False):
+    """Settings as keywords, but for the application's id."""
+
+    client_id: str
+    log: str
+    state_dir: str | Path
+    num_stream_threads: int
+    num_workers: int
+    processing_guarantee: ProcessingGuarantee | str
+    commit_interval_ms: int
+    max_task_idle_ms: int
+    buffered_records_per_partition: int
+    input_buffer_max_bytes: int
+    statestore_uncommitted_max_bytes: int
+    default_key_serde: Serde[Any] | str
+    default_value_serde: Serde[Any] | str
+    default_timestamp_extractor: TimestampExtractor | str
+    deserialization_exception_handler: DeserializationExceptionHandler | str
+    processing_exception_handler: ProcessingExceptionHandler | str
+    production_exception_handler: ProductionExceptionHandler | str
+    errors_dead_letter_queue_topic_name: str
+    topology_optimization: str
+    default_dsl_store: str
+    dsl_store: str
+    auto_offset_reset: str
+    task_timeout_ms: int
+    poll_ms: int
+    max_poll_interval_ms: int
+    session_timeout_ms: int
+    transaction_timeout_ms: int
+    repartition_purge_interval_ms: int
+    windowstore_changelog_additional_retention_ms: int
+    max_drain_ms: int
+    worker_slice_ms: int
+
+
+class Keywords(Options, total=False):
+    """Settings as keywords that add to what other sources say."""
+
+    application_id: str
+
+
+class Settings(Options):
+    """Settings as keywords that are all there is."""
+
+    application_id: Required[str]
+
+
+class Setting(NamedTuple):
+    """One setting: `parse` gives its value, or raises ValueError; `default` is computed last, from those that come before it in the table."""
+
+    parse: Callable[[Any], Any]
+    default: Callable[[Mapping[str, Any]], Any]
+
+
+def _exactly_once(values: Mapping[str, Any]) -> bool:
+    return values["processing_guarantee"] is ProcessingGuarantee.EXACTLY_ONCE_V2
+
+
+def _is(value: Any) -> Callable[[Mapping[str, Any]], Any]:
+    return lambda _: value
+
+
+SETTINGS: dict[str, Setting] = {
+    "application_id": Setting(topic_name, _is(None)),
+    "client_id": Setting(text, lambda values: values["application_id"]),
+    "log": Setting(log_url, _is("memory://")),
+    "state_dir": Setting(directory, lambda _: Path(tempfile.gettempdir()) / "ks-actors"),
+    "num_stream_threads": Setting(whole_number(1), _is(1)),
+    "processing_guarantee": Setting(one_of(**{each.value: each for each in ProcessingGuarantee}), _is(ProcessingGuarantee.AT_LEAST_ONCE)),
+    "commit_interval_ms": Setting(whole_number(0), lambda values: 100 if _exactly_once(values) else 30_000),
+    "max_task_idle_ms": Setting(whole_number(-1), _is(0)),
+    "buffered_records_per_partition": Setting(whole_number(1), _is(20_000)),
+    "input_buffer_max_bytes": Setting(whole_number(1, unlimited=True), _is(512 << 20)),
+    "statestore_uncommitted_max_bytes": Setting(whole_number(1, unlimited=True), _is(64 << 20)),
+    "default_key_serde": Setting(serde, _is(None)),
+    "default_value_serde": Setting(serde, _is(None)),
+    "default_timestamp_extractor": Setting(function, _is(FailOnInvalidTimestamp())),
+    "deserialization_exception_handler": Setting(handler, _is(log_and_fail)),
+    "processing_exception_handler": Setting(handler, _is(log_and_fail)),
+    "production_exception_handler": Setting(handler, _is(log_and_fail)),
+    "errors_dead_letter_queue_topic_name": Setting(topic_name, _is(None)),
+    "topology_optimization": Setting(one_of(none="none"), _is("none")),
+    "default_dsl_store": Setting(one_of(rocksdb="rocksdb", in_memory="in_memory"), _is("rocksdb")),
+    "auto_offset_reset": Setting(one_of(earliest="earliest", latest="latest", none="none"), _is("earliest")),
+    "task_timeout_ms": Setting(whole_number(0), _is(300_000)),
+    "poll_ms": Setting(whole_number(0), _is(100)),
+    "max_poll_interval_ms": Setting(whole_number(1), _is(300_000)),
+    "session_timeout_ms": Setting(whole_number(1), _is(45_000)),
+    "transaction_timeout_ms": Setting(whole_number(1), _is(10_000)),
+    "repartition_purge_interval_ms": Setting(whole_number(0), _is(30_000)),
+    "windowstore_changelog_additional_retention_ms": Setting(whole_number(0), _is(86_400_000)),
+    "max_drain_ms": Setting(
+        whole_number(0),
+        lambda values: min(60_000, values["transaction_timeout_ms"] // 2) if _exactly_once(values) else 60_000,
+    ),
+    "worker_slice_ms": Setting(whole_number(1), _is(5)),
+}
+
+
+def contradictions(values: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with settings that are right each by itself."""
+    wrong: list[str] = []
+    if _exactly_once(values):
+        timeout = values["transaction_timeout_ms"]
+        wrong += [
+            f"{name}: {values[name]} is more than transaction_timeout_ms, {timeout}: transactions would be aborted before they are committed"
+            for name in ("commit_interval_ms", "max_drain_ms")
+            if values[name] > timeout
+        ]
+    return wrong

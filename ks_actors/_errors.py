@@ -1,0 +1,214 @@
+"""Everything that ks_actors raises by itself.
+
+KsActorsError
+├── ConfigError             a setting is unknown, ill-typed or contradicts another one: fix it (also a ValueError)
+├── TopologyError           the topology cannot be built as told: names the node and what to do (also a ValueError)
+├── SerializationError      bytes that are no record of this serde, or an object that it cannot write
+├── LogError                what a log cannot do
+│   ├── UnknownTopicOrPartition
+│   ├── TopicExists
+│   ├── OffsetOutOfRange    the position is outside of what the log holds: reset it
+│   ├── ProduceFailed       some batches were refused: `errors` says which and why
+│   ├── RecordTooLarge      a record is larger than its topic's max.message.bytes
+│   ├── InvalidRecord       a record that its topic cannot hold (a compacted topic: one without a key)
+│   ├── Fenced              a newer producer has taken the transactional id: stop, it is in charge
+│   ├── IllegalGeneration   the group has moved on: rejoin
+│   ├── TransactionAborted  the transaction is void (timeout, a failed batch): start again from what is committed
+│   ├── LogCorrupted        what is on disk is not what was written
+│   ├── StorageFull         no room to write: free some, nothing was acknowledged
+│   └── LogClosed
+├── StateError              what a store cannot do
+│   ├── StoreNotConnected   a processor asked for a store that it was not given (also a KeyError)
+│   ├── StoreClosed
+│   ├── StateLocked         another process has the state directory
+│   ├── StateFull           no room to write state: free some, what was committed is in the changelog
+│   └── TaskCorrupted       the local state of a task is not to be trusted: it is wiped and restored
+├── StreamsError            what ends processing; names topic, partition, offset, task and node
+│   ├── DeserializationFailed
+│   ├── ProcessingFailed
+│   ├── ProductionFailed
+│   ├── TimestampInvalid
+│   ├── TaskTimeout         a task did not come to rest, or a user's call did not return, in time
+│   ├── TaskMigrated        the tasks are somebody else's now
+│   └── MissingSourceTopics topics to read from do not exist
+├── IllegalTransition       a life cycle was asked to go where it cannot: a bug (names both states)
+└── NotRunning              the call needs a running app (or one that is not running)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ks_actors._task_id import TaskId
+    from ks_actors.log._types import TopicPartition
+
+
+class KsActorsError(Exception):
+    """Base of all errors of ks_actors."""
+
+
+class ConfigError(KsActorsError, ValueError):
+    """A setting is unknown, ill-typed, or contradicts another one."""
+
+
+class TopologyError(KsActorsError, ValueError):
+    """The topology cannot be built as it was told."""
+
+
+class SerializationError(KsActorsError):
+    """A serde met bytes, or an object, that are none of its own."""
+
+
+class LogError(KsActorsError):
+    """A log could not do what it was asked for."""
+
+
+class UnknownTopicOrPartition(LogError):
+    """There is no such topic or partition."""
+
+
+class TopicExists(LogError):
+    """A topic of that name exists."""
+
+
+class OffsetOutOfRange(LogError):
+    """A position is outside of what the log holds of the partition: `begin` to `end`."""
+
+    def __init__(self, partition: TopicPartition, position: int, begin: int, end: int) -> None:
+        super().__init__(f"{partition} holds offsets {begin} to {end}, position {position} is outside")
+        self.partition: TopicPartition = partition
+        self.position: int = position
+        self.begin: int = begin
+        self.end: int = end
+
+
+class ProduceFailed(LogError):
+    """Some batches were not written; `errors` tells the error by partition, all other batches were."""
+
+    def __init__(self, errors: Mapping[TopicPartition, Exception]) -> None:
+        super().__init__("; ".join(f"{partition}: {error}" for partition, error in errors.items()))
+        self.errors: Mapping[TopicPartition, Exception] = errors
+
+
+class RecordTooLarge(LogError):
+    """A record is larger than `max.message.bytes` of its topic; its batch was not written."""
+
+
+class InvalidRecord(LogError):
+    """A record is of a kind that its topic cannot hold; its batch was not written."""
+
+
+class Fenced(LogError):
+    """A newer producer has the transactional id: what this one did since its last commit is void."""
+
+
+class IllegalGeneration(LogError):
+    """The group has moved on to another generation, or does not know the member."""
+
+
+class TransactionAborted(LogError):
+    """The open transaction is void; the producer is ready for the next one."""
+
+
+class LogCorrupted(LogError):
+    """What is stored is not what was written."""
+
+
+class StorageFull(LogError):
+    """There is no room to write; what was to be written is not, and nothing else is harmed."""
+
+
+class LogClosed(LogError):
+    """The log, or this part of it, has been closed."""
+
+
+class StateError(KsActorsError):
+    """A store could not do what it was asked for."""
+
+
+class StoreNotConnected(StateError, KeyError):
+    """A processor asked for a store that it is not connected to."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class StoreClosed(StateError):
+    """The store has been closed, with its task."""
+
+
+class StateLocked(StateError):
+    """Another process, or another app in this one, has the state directory."""
+
+
+class StateFull(StateError):
+    """There is no room on the disk for a task's state; what was committed is in the changelog."""
+
+
+class TaskCorrupted(StateError):
+    """The local state of a task cannot be trusted; it is wiped and restored from the changelog."""
+
+
+class StreamsError(KsActorsError):
+    """Processing cannot go on; fields say where, as far as it is known."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        task: TaskId | None = None,
+        node: str | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        where = [
+            f"{name} {value}"
+            for name, value in (("task", task), ("node", node), ("topic", topic), ("partition", partition), ("offset", offset))
+            if value is not None
+        ]
+        super().__init__(f"{message} ({', '.join(where)})" if where else message)
+        self.task: TaskId | None = task
+        self.node: str | None = node
+        self.topic: str | None = topic
+        self.partition: int | None = partition
+        self.offset: int | None = offset
+
+
+class DeserializationFailed(StreamsError):
+    """A record's key or value is not what its serde reads."""
+
+
+class ProcessingFailed(StreamsError):
+    """A processor, or a function given to the DSL, raised; its error is the cause."""
+
+
+class ProductionFailed(StreamsError):
+    """A record could not be serialized or written."""
+
+
+class TimestampInvalid(StreamsError):
+    """A timestamp extractor gave a negative time."""
+
+
+class TaskTimeout(StreamsError):
+    """A task did not come to rest in time."""
+
+
+class TaskMigrated(StreamsError):
+    """The tasks belong to another member of the group by now."""
+
+
+class MissingSourceTopics(StreamsError):
+    """Topics that the topology reads do not exist."""
+
+
+class IllegalTransition(KsActorsError):
+    """A life cycle was asked to go where it cannot."""
+
+
+class NotRunning(KsActorsError):
+    """The app is in a state in which this cannot be done."""

@@ -1,0 +1,80 @@
+"""Where the time of a record comes from, and what happens when it has none."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from ks_actors._errors import TimestampInvalid
+
+if TYPE_CHECKING:
+    from ks_actors.topology import InputRecord
+
+_log = logging.getLogger("ks_actors")
+
+
+class RecordTimestamp:
+    """Take the timestamp that a record has in the log; what happens to a negative one is up to `invalid`.
+
+    The runtime may leave out the calls for records whose timestamps are valid: extractors of this kind only matter where one is not.
+    """
+
+    def __call__(self, record: InputRecord, partition_time: int) -> int:
+        """Return the time of `record` in ms."""
+        return record.timestamp if record.timestamp >= 0 else self.invalid(record, partition_time)
+
+    def invalid(self, record: InputRecord, partition_time: int) -> int:
+        """Return the time for a record whose own timestamp is negative; a negative one leaves it out."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class FailOnInvalidTimestamp(RecordTimestamp):
+    """Raise TimestampInvalid for a negative timestamp: processing ends. The default."""
+
+    def invalid(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - what an extractor is given
+        """Raise TimestampInvalid."""
+        raise TimestampInvalid(
+            f"the timestamp of the record is {record.timestamp}; use another timestamp extractor to process such data",
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+        )
+
+
+class LogAndSkipOnInvalidTimestamp(RecordTimestamp):
+    """Leave records with a negative timestamp out, with a warning."""
+
+    def invalid(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - what an extractor is given
+        """Return the negative timestamp."""
+        _log.warning("%s-%d offset %d is left out: its timestamp is %d", record.topic, record.partition, record.offset, record.timestamp)
+        return record.timestamp
+
+
+class UsePartitionTimeOnInvalidTimestamp(RecordTimestamp):
+    """Take the highest time that was seen in the partition instead of a negative timestamp; raise TimestampInvalid when there is none yet."""
+
+    def invalid(self, record: InputRecord, partition_time: int) -> int:
+        """Return the partition's time."""
+        if partition_time < 0:
+            raise TimestampInvalid(
+                f"the timestamp of the record is {record.timestamp}, and the partition's time is not known yet",
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+            )
+        return partition_time
+
+
+class WallclockTimestampExtractor:
+    """Take the system time at which a record is processed, whatever its timestamp."""
+
+    def __call__(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - what an extractor is given
+        """Return the system time in ms."""
+        return time.time_ns() // 1_000_000
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"

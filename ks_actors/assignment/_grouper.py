@@ -1,0 +1,46 @@
+"""Which partitions make up a task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from ks_actors._errors import MissingSourceTopics, TopologyError
+from ks_actors._task_id import TaskId
+from ks_actors.log._types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+Tasks: TypeAlias = "Mapping[TaskId, tuple[TopicPartition, ...]]"
+"""The partitions that each task reads."""
+
+PartitionGrouper: TypeAlias = "Callable[[Mapping[int, Collection[str]], Mapping[str, int]], Tasks]"
+"""Make tasks: of the source topics by subtopology, and the number of partitions by topic. A task's own partition is that of its changelogs."""
+
+
+def group_partitions(subtopologies: Mapping[int, Collection[str]], partitions: Mapping[str, int]) -> Tasks:
+    """Make as many tasks of each subtopology as the largest of its source topics has partitions; partitions of one number go together.
+
+    A topic that has fewer partitions is missing in the tasks beyond them. Raises MissingSourceTopics, naming all that are not in `partitions`.
+    """
+    if missing := sorted({topic for topics in subtopologies.values() for topic in topics if not partitions.get(topic)}):
+        raise MissingSourceTopics(f"topics to read from do not exist: {', '.join(missing)}; create them and start again")
+    return {
+        TaskId(subtopology, number): tuple(TopicPartition(topic, number) for topic in sorted(topics) if number < partitions[topic])
+        for subtopology, topics in sorted(subtopologies.items())
+        for number in range(max((partitions[topic] for topic in topics), default=0))
+    }
+
+
+def check_copartitioning(groups: Iterable[Collection[str]], partitions: Mapping[str, int]) -> None:
+    """Raise TopologyError when topics of one group, which are joined by key, do not have the same number of partitions.
+
+    Topics that are not in `partitions` do not count.
+    """
+    for group in groups:
+        counts = {topic: partitions[topic] for topic in sorted(group) if topic in partitions}
+        if len(set(counts.values())) > 1:
+            told = ", ".join(f"{topic} has {count}" for topic, count in counts.items())
+            raise TopologyError(
+                f"topics that are joined need the same number of partitions: {told}; repartition() one of the streams, or create the topics anew"
+            )

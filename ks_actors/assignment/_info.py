@@ -1,0 +1,97 @@
+"""What the members of a group tell each other about tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ks_actors._errors import MissingSourceTopics, SerializationError, StreamsError, TopologyError
+from ks_actors._task_id import TaskId
+from ks_actors.log._types import MemberAssignment, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+VERSION = 1
+PROBLEMS: dict[str, type[StreamsError | TopologyError]] = {
+    "missing": MissingSourceTopics,
+    "topology": TopologyError,
+    "other": StreamsError,
+}
+
+
+class MemberState(msgspec.Struct, frozen=True, array_like=True):
+    """What a member tells the leader: the tasks that it has not let go of, as of `generation`.
+
+    `process_id` is the instance's, whatever its place in the group. A change of `counter` (0 to 255) makes the bytes differ when nothing else does,
+    so that the group takes notice. Later versions only add fields at the end, so that all versions can be read.
+    """
+
+    version: int
+    process_id: str
+    counter: int
+    generation: int
+    tasks: tuple[tuple[int, int], ...]
+
+
+class TaskList(msgspec.Struct, frozen=True, array_like=True):
+    """What the leader tells a member: its tasks, each with its partitions; or the kind of problem, and the text, for which there are none."""
+
+    version: int
+    tasks: tuple[tuple[int, int, tuple[tuple[str, int], ...]], ...]
+    problem: tuple[str, str] | None = None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_state = msgspec.msgpack.Decoder(MemberState).decode
+_decode_list = msgspec.msgpack.Decoder(TaskList).decode
+
+
+def encode_member(owned: Iterable[TaskId], *, process_id: str, counter: int = 0, generation: int = -1) -> bytes:
+    """Return the user data of a member that owns these tasks: to be told when it joins, and before each rebalance."""
+    tasks = tuple(sorted((task.subtopology, task.partition) for task in owned))
+    return _encode(MemberState(VERSION, process_id, counter % 256, generation, tasks))
+
+
+def decode_member(user_data: bytes) -> MemberState:
+    """Return what a member told; one that told nothing owns nothing. Raises SerializationError."""
+    if not user_data:
+        return MemberState(0, "", 0, -1, ())
+    try:
+        return _decode_state(user_data)
+    except msgspec.MsgspecError as error:
+        raise SerializationError(
+            f"the user data of a group's member is not that of ks-actors: {error}; is the group's name in use elsewhere?"
+        ) from error
+
+
+def encode_tasks(tasks: Mapping[TaskId, tuple[TopicPartition, ...]]) -> MemberAssignment:
+    """Return the assignment of a member that gets these tasks."""
+    listed = tuple((task.subtopology, task.partition, tuple((topic, number) for topic, number in tasks[task])) for task in sorted(tasks))
+    partitions = tuple(partition for task in sorted(tasks) for partition in tasks[task])
+    return MemberAssignment(partitions, _encode(TaskList(VERSION, listed)))
+
+
+def encode_problem(error: Exception) -> MemberAssignment:
+    """Return the assignment that gives nothing and says why."""
+    kind = next(kind for kind, cls in PROBLEMS.items() if isinstance(error, cls) or kind == "other")
+    return MemberAssignment((), _encode(TaskList(VERSION, (), (kind, str(error)))))
+
+
+def decode_tasks(assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:
+    """Return the tasks of an assignment, with their partitions, in order.
+
+    Raises what kept the leader from assigning: MissingSourceTopics, TopologyError, StreamsError. Raises SerializationError for what no leader of
+    ours has written.
+    """
+    if not assignment.user_data:
+        return {}
+    try:
+        told = _decode_list(assignment.user_data)
+    except msgspec.MsgspecError as error:
+        raise SerializationError(f"the group's leader does not speak as ks-actors does: {error}; is the group's name in use elsewhere?") from error
+    if told.problem is not None:
+        kind, text = told.problem
+        raise PROBLEMS.get(kind, StreamsError)(text)
+    return {TaskId(subtopology, number): tuple(TopicPartition(*each) for each in partitions) for subtopology, number, partitions in told.tasks}

@@ -1,0 +1,36 @@
+"""Streams and tables: what they compile to is a Topology."""
+
+from ks_actors._windowed import Window, Windowed
+from ks_actors.dsl._branching import BranchedStream
+from ks_actors.dsl._builder import StreamsBuilder
+from ks_actors.dsl._cogroup import CogroupedStream, TimeWindowedCogroupedStream
+from ks_actors.dsl._grouped import GroupedStream, GroupedTable
+from ks_actors.dsl._options import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned
+from ks_actors.dsl._stream import Stream
+from ks_actors.dsl._table import GlobalTable, Table
+from ks_actors.dsl._windowed import TimeWindowedStream
+from ks_actors.dsl._windows import EmitStrategy, TimeWindows, UnlimitedWindows
+
+__all__ = [
+    "BranchedStream",
+    "CogroupedStream",
+    "Consumed",
+    "EmitStrategy",
+    "GlobalTable",
+    "Grouped",
+    "GroupedStream",
+    "GroupedTable",
+    "Joined",
+    "Materialized",
+    "Produced",
+    "Repartitioned",
+    "Stream",
+    "StreamsBuilder",
+    "Table",
+    "TimeWindowedCogroupedStream",
+    "TimeWindowedStream",
+    "TimeWindows",
+    "UnlimitedWindows",
+    "Window",
+    "Windowed",
+]

@@ -1,0 +1,72 @@
+"""A stream split by predicates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ks_actors._errors import TopologyError
+from ks_actors.dsl import _stream
+from ks_actors.processors._async_options import is_async
+from ks_actors.processors._branch import Branch
+from ks_actors.processors._stateless import PassThrough
+from ks_actors.topology._names import valid_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.dsl._stream import Stream
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class BranchedStream(Generic[K, V]):
+    """What `Stream.split` returns: every record goes to the first branch whose predicate holds, and to no other.
+
+    End it with `default_branch` or `no_default_branch`, which return the branches by name: the split's name and the branch's, or its number from 1
+    (0 is the default branch's).
+    """
+
+    def __init__(self, source: Stream[K, V], name: str | None) -> None:
+        graph = source.graph
+        self._source: Stream[K, V] = source
+        self._name: str = graph.name_or(name, "KSTREAM-BRANCH-")
+        self._operator: Branch = Branch()
+        self._branches: dict[str, Stream[K, V]] = {}
+        self._ended: bool = False
+        self._node: Any = graph.add_processor(self._name, self._operator, source.node)
+
+    def branch(self, predicate: Callable[[K, V], object], name: str | None = None) -> BranchedStream[K, V]:
+        """Add a branch for records for which predicate(key, value) holds, and none before did."""
+        if is_async(predicate):
+            raise TopologyError(
+                f"predicate {predicate!r} of split {self._name} is 'async def': map the answer into the record before, and split by it"
+            )
+        number = len(self._operator.branches) + 1
+        self._operator.branches.append((predicate, self._add(number, name)))
+        return self
+
+    def default_branch(self, name: str | None = None) -> dict[str, Stream[K, V]]:
+        """Send all other records to a branch of their own, and return all branches by name."""
+        self._operator.default = self._add(0, name)
+        return self.no_default_branch()
+
+    def no_default_branch(self) -> dict[str, Stream[K, V]]:
+        """Drop all other records, and return the branches by name."""
+        self._ended = True
+        return self._branches
+
+    def _add(self, number: int, name: str | None) -> str:
+        source = self._source
+        graph = source.graph
+        child = valid_name(f"{self._name}{number if name is None else name}")
+        if self._ended:
+            raise TopologyError(f"split {self._name} has ended, branch {child} comes too late: add it before the default branch")
+        if child in self._branches:
+            raise TopologyError(f"split {self._name} has a branch {child} already: give every branch a name of its own")
+        graph.new_processor_name(child)  # the number is used up, as by any other node
+        node = graph.add_processor(child, PassThrough(), self._node)
+        self._branches[child] = _stream.Stream(
+            graph, node, source.sources, key=source.key, value=source.value, repartition_required=source.repartition_required
+        )
+        return child

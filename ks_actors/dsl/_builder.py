@@ -1,0 +1,99 @@
+"""Where a topology begins."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from ks_actors.dsl import _stream, _table
+from ks_actors.dsl._graph import GraphBuilder, StreamSource
+from ks_actors.dsl._options import Consumed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ks_actors.dsl._options import Materialized
+    from ks_actors.dsl._stream import Stream
+    from ks_actors.dsl._table import GlobalTable, Table
+    from ks_actors.processors._adapter import AnySupplier
+    from ks_actors.topology import Topology
+    from ks_actors.topology._stores import StoreSpec
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StreamsBuilder:
+    """Makes a topology out of streams and tables. Operations that are not named are numbered as Kafka Streams does: `KSTREAM-FILTER-0000000001`."""
+
+    def __init__(self) -> None:
+        self._graph: GraphBuilder = GraphBuilder()
+
+    @overload
+    def stream(self, topics: str | Sequence[str] | re.Pattern[str], consumed: None = None) -> Stream[Any, Any]: ...
+    @overload
+    def stream(self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed[K, V]) -> Stream[K, V]: ...
+    def stream(self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed[Any, Any] | None = None) -> Stream[Any, Any]:
+        """Read a topic, several, or all that match a pattern in full, as a stream of records. The same topics can be read more than once."""
+        options: Consumed[Any, Any] = consumed or Consumed()
+        name = self._graph.name_or(options.name, "KSTREAM-SOURCE-")
+        wanted = topics if isinstance(topics, re.Pattern) else (topics,) if isinstance(topics, str) else tuple(topics)
+
+        def write(topology: Topology, _: tuple[str, ...]) -> None:
+            topology.add_source(
+                name,
+                wanted,
+                key=options.key,
+                value=options.value,
+                timestamp_extractor=options.timestamp_extractor,
+                offset_reset=options.offset_reset,
+            )
+
+        node = self._graph.attach(StreamSource(name, write, wanted, options.offset_reset))
+        return _stream.Stream(self._graph, node, frozenset((name,)), key=options.key, value=options.value)
+
+    @overload
+    def table(self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None) -> Table[Any, Any]: ...
+    @overload
+    def table(self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None) -> Table[K, V]: ...
+    def table(self, topic: str, consumed: Consumed[Any, Any] | None = None, materialized: Materialized[Any, Any] | None = None) -> Table[Any, Any]:
+        """Read a topic as a table: the latest value of each key, None deletes. It is stored if something needs it, or it is materialized by name."""
+        return _table.source_table(self._graph, topic, consumed or Consumed(), materialized)
+
+    @overload
+    def global_table(self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None) -> GlobalTable[Any, Any]: ...
+    @overload
+    def global_table(self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None) -> GlobalTable[K, V]: ...
+    def global_table(self, topic: str, consumed: Consumed[K, V] | None = None, materialized: Materialized[K, V] | None = None) -> GlobalTable[K, V]:
+        """Read all partitions of a topic into a table that every instance has whole. Joins with it need no common partitions."""
+        return _table.global_table(self._graph, topic, consumed or Consumed(), materialized)
+
+    def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:
+        """Add a store; processors name it to be connected."""
+        self._graph.add_store(spec)
+        return self
+
+    def add_global_store(self, spec: StoreSpec, topic: str, supplier: AnySupplier, consumed: Consumed[Any, Any] | None = None) -> StreamsBuilder:
+        """Add a store that every instance fills with all of a topic, through a processor of its own. All others can read it, unconnected."""
+        options = consumed or Consumed()
+        source = self._graph.suffixed_or(options.name, "-source", "KSTREAM-SOURCE-")
+        processor = self._graph.name_or(options.name, "KTABLE-SOURCE-")
+
+        def write(topology: Topology, _: tuple[str, ...]) -> None:
+            topology.add_global_store(
+                spec,
+                source,
+                topic,
+                processor,
+                supplier,
+                key=options.key,
+                value=options.value,
+                timestamp_extractor=options.timestamp_extractor,
+            )
+
+        self._graph.add_node(spec.name, write)
+        return self
+
+    def build(self) -> Topology:
+        """Return the topology. It can be called once more after further operations, which then are in the new topology."""
+        return self._graph.build()

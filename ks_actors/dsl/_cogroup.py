@@ -1,0 +1,129 @@
+"""Several grouped streams aggregated into one table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ks_actors.dsl import _grouped, _table, _windowed
+from ks_actors.dsl._arity import arity
+from ks_actors.dsl._logic import PassLogic, add_logic
+from ks_actors.dsl._materialize import key_value_store, window_store
+from ks_actors.dsl._windows import EmitStrategy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._windowed import Windowed
+    from ks_actors.dsl._graph import GraphBuilder, GraphNode
+    from ks_actors.dsl._grouped import GroupedStream
+    from ks_actors.dsl._logic import Logic
+    from ks_actors.dsl._materialize import Stored
+    from ks_actors.dsl._options import Materialized
+    from ks_actors.dsl._table import Table
+    from ks_actors.dsl._windows import TimeWindows, UnlimitedWindows
+    from ks_actors.serdes import Serde
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+_AGGREGATE = "COGROUPKSTREAM-AGGREGATE-"
+_MERGE = "COGROUPKSTREAM-MERGE-"
+
+
+class CogroupedStream(Generic[K, A]):
+    """Grouped streams, each with the function by which its values go into one aggregate per key. Made by `GroupedStream.cogroup`."""
+
+    def __init__(self, graph: GraphBuilder) -> None:
+        self.graph: GraphBuilder = graph
+        self._aggregators: dict[GroupedStream[K, Any], Callable[[Any, Any, Any], Any]] = {}
+        self._parents: dict[GroupedStream[K, Any], GraphNode] = {}
+
+    @property
+    def key(self) -> Serde[K] | None:
+        """The serde of keys, as far as one of the streams knows it."""
+        return next((grouped.key for grouped in self._aggregators if grouped.key is not None), None)
+
+    def cogroup(self, grouped: GroupedStream[K, V], aggregator: Callable[[K, V, A], A | None]) -> CogroupedStream[K, A]:
+        """Add a stream, whose values go in by `aggregator(key, value, aggregate)`; return self."""
+        arity(aggregator, 3)
+        self._aggregators[grouped] = aggregator
+        return self
+
+    def aggregate(self, initializer: Callable[[], A], materialized: Materialized[K, A] | None = None, *, name: str | None = None) -> Table[K, A]:
+        """Return the table of aggregates; each key begins with what `initializer()` returns. Records without key or value are dropped."""
+        arity(initializer, 0)
+        stored = key_value_store(self.graph, materialized, _AGGREGATE, key=self.key, value=None)
+
+        def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
+            return _grouped.stream_aggregate(stored, initializer, aggregator)
+
+        node, sources, merged = self.build(stored, name, logic)
+        spec = stored.spec
+        return _table.Table(self.graph, node, sources, spec.key, spec.value, merged, store_name=spec.name if stored.named else None)
+
+    def windowed_by(self, windows: TimeWindows | UnlimitedWindows) -> TimeWindowedCogroupedStream[K, A]:
+        """Group further: by windows of time that the records' timestamps fall into."""
+        return TimeWindowedCogroupedStream(self, windows)
+
+    def build(
+        self, stored: Stored, name: str | None, logic: Callable[[Callable[[Any, Any, Any], Any]], Logic]
+    ) -> tuple[GraphNode, frozenset[str], PassLogic]:
+        """Add a node for each stream, and the one where they meet; return the latter with its name as a source, and its logic."""
+        graph = self.graph
+        self._find_parents(stored)
+        logics = []
+        nodes = []
+        for number, (grouped, aggregator) in enumerate(self._aggregators.items()):
+            named = graph.suffixed_or(name, f"-cogroup-agg-{number}", _AGGREGATE)
+            logics.append(logic(aggregator))
+            nodes.append(add_logic(graph, named, logics[-1], self._parents[grouped]))
+        merge = graph.suffixed_or(name, "-cogroup-merge", _MERGE)
+        merged = PassLogic(logics, logics[0].view())
+        return add_logic(graph, merge, merged, *nodes), frozenset({merge}), merged
+
+    def _find_parents(self, stored: Stored) -> None:
+        for grouped in self._aggregators:
+            if not grouped.repartition_required:
+                self._parents[grouped] = grouped.node
+                continue
+            repartition = self.graph.new_repartition(grouped.name or stored.spec.name, grouped.key, grouped.value)
+            if grouped not in self._parents:
+                self._parents[grouped] = self.graph.attach(repartition, grouped.node)
+        self.graph.copartition(frozenset().union(*(grouped.sources for grouped in self._aggregators)))
+
+
+class TimeWindowedCogroupedStream(Generic[K, A]):
+    """Cogrouped streams, aggregated per window. Made by `CogroupedStream.windowed_by`."""
+
+    def __init__(self, cogrouped: CogroupedStream[K, A], windows: TimeWindows | UnlimitedWindows) -> None:
+        self._cogrouped: CogroupedStream[K, A] = cogrouped
+        self._windows: TimeWindows | UnlimitedWindows = windows
+
+    def aggregate(
+        self, initializer: Callable[[], A], materialized: Materialized[K, A] | None = None, *, name: str | None = None
+    ) -> Table[Windowed[K], A]:
+        """Return the table of aggregates of each key and window, which begin with what `initializer()` returns.
+
+        Records without key and late ones are dropped, those without value are not.
+        """
+        arity(initializer, 0)
+        cogrouped, windows = self._cogrouped, self._windows
+        keep = windows.size_ms + windows.grace_ms
+        stored = window_store(cogrouped.graph, materialized, _AGGREGATE, key=cogrouped.key, value=None, size_ms=windows.size_ms, keep_ms=keep)
+
+        def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
+            return _windowed.windowed_aggregate(windows, EmitStrategy.ON_WINDOW_UPDATE, stored, initializer, aggregator)
+
+        node, sources, merged = cogrouped.build(stored, name, logic)
+        spec = stored.spec
+        return _table.Table(
+            cogrouped.graph,
+            node,
+            sources,
+            _windowed.windowed_key(spec.key, windows),
+            spec.value,
+            merged,
+            store_name=spec.name if stored.named else None,
+            grace_ms=windows.grace_ms,
+        )

@@ -1,0 +1,234 @@
+"""The graph that the DSL grows, node by node, before it becomes a topology."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ks_actors._errors import TopologyError
+from ks_actors.processors._stateless import DropNullKeys, PassThrough
+from ks_actors.topology._names import valid_name
+from ks_actors.topology._topology import Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from ks_actors.processors._operator import Operator
+    from ks_actors.topology._nodes import Partitioner
+    from ks_actors.topology._stores import StoreSpec
+
+__all__ = ["GraphBuilder", "GraphNode", "Repartition", "StreamSource", "valid_name"]
+
+Write: TypeAlias = Callable[[Topology, tuple[str, ...]], None]
+"""Add one node of the graph to the topology, given the names of its parents there. Called once, at build, when all decisions are made."""
+
+_GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
+_REPARTITION = "-repartition"
+
+
+class GraphNode:
+    """One operation. `name` is what its children attach to in the topology: of a repartition it is the source behind the topic.
+
+    `relaxed_null_keys` says that records without a key mean something here (left joins), so that no repartition upstream may drop them.
+    """
+
+    __slots__ = ("children", "name", "parents", "priority", "relaxed_null_keys", "write")
+
+    def __init__(self, name: str, write: Write) -> None:
+        self.name: str = name
+        self.write: Write = write
+        self.parents: list[GraphNode] = []
+        self.children: list[GraphNode] = []
+        self.priority: int = -1
+        self.relaxed_null_keys: bool = False
+
+
+class StreamSource(GraphNode):
+    """The source of a stream; two with the same topics become one when the topology is built."""
+
+    __slots__ = ("offset_reset", "topics")
+
+    def __init__(self, name: str, write: Write, topics: tuple[str, ...] | re.Pattern[str], offset_reset: str | None) -> None:
+        super().__init__(name, write)
+        self.topics: tuple[str, ...] | re.Pattern[str] = topics
+        self.offset_reset: str | None = offset_reset
+
+
+class Repartition(GraphNode):
+    """A topic in the middle: filter, sink and source. Records without a key are dropped unless a left join downstream wants them."""
+
+    __slots__ = ("keep_null_keys",)
+
+    def __init__(self, name: str, write: Write) -> None:
+        super().__init__(name, write)
+        self.keep_null_keys: bool = False
+
+
+class GraphBuilder:
+    """Names, nodes and copartition groups of one StreamsBuilder. Names come from one counter, as Kafka Streams makes them."""
+
+    def __init__(self) -> None:
+        self.root: GraphNode = GraphNode("root", _write_nothing)
+        self._index: int = 0
+        self._priority: int = 0
+        self._copartitioned: list[frozenset[str]] = []
+
+    def new_processor_name(self, prefix: str) -> str:
+        """Return `prefix` and the next number of ten digits."""
+        index = self._index
+        self._index += 1
+        return f"{prefix}{index:010d}"
+
+    def new_store_name(self, prefix: str) -> str:
+        """Return `prefix`, STATE-STORE- and the next number of ten digits."""
+        return self.new_processor_name(f"{prefix}STATE-STORE-")
+
+    def name_or(self, name: str | None, prefix: str) -> str:
+        """Return `name`, or else a new one; the counter goes on in both cases, so that naming a node renames no other."""
+        generated = self.new_processor_name(prefix)
+        return generated if name is None else valid_name(name)
+
+    def suffixed_or(self, name: str | None, suffix: str, prefix: str) -> str:
+        """Return `name` with `suffix`, or else a new name; the counter goes on in both cases."""
+        generated = self.new_processor_name(prefix)
+        return generated if name is None else valid_name(name + suffix)
+
+    def attach(self, node: GraphNode, *parents: GraphNode) -> GraphNode:
+        """Put a node below its parents (none given: below the root); it is written after all that were attached before."""
+        for parent in parents or (self.root,):
+            if parent not in node.parents:
+                node.parents.append(parent)
+                parent.children.append(node)
+            node.priority = self._priority
+            self._priority += 1
+        return node
+
+    def add_node(self, name: str, write: Write, *parents: GraphNode) -> GraphNode:
+        """Make a node and attach it."""
+        return self.attach(GraphNode(name, write), *parents)
+
+    def add_processor(
+        self,
+        name: str,
+        operator: Operator,
+        *parents: GraphNode,
+        stores: Sequence[StoreSpec] = (),
+        connected: Sequence[str] = (),
+    ) -> GraphNode:
+        """Add a node for an operator that needs no late decision, with `stores` of its own and stores of others by name."""
+
+        def write(topology: Topology, above: tuple[str, ...]) -> None:
+            topology.add_operator(name, operator, *above, stores=stores, connected=connected)
+
+        return self.add_node(name, write, *parents)
+
+    def add_store(self, spec: StoreSpec) -> None:
+        """Add a store that is connected by name."""
+
+        def write(topology: Topology, _: tuple[str, ...]) -> None:
+            topology.add_state_store(spec)
+
+        self.add_node(spec.name, write)
+
+    def new_repartition(
+        self,
+        prefix: str,
+        key: Any,
+        value: Any,
+        *,
+        partitioner: Partitioner | None = None,
+        partitions: int | None = None,
+    ) -> Repartition:
+        """Make the node of a repartition topic `<prefix>-repartition` (the counter goes on by three), not attached yet.
+
+        Its `name` is the source's: what reads the topic is attached below it.
+        """
+        topic = prefix if prefix.endswith(_REPARTITION) else prefix + _REPARTITION
+        sink = self.new_processor_name("KSTREAM-SINK-")
+        keep = self.new_processor_name("KSTREAM-FILTER-")
+        source = self.new_processor_name("KSTREAM-SOURCE-")
+        if not _GENERATED.fullmatch(prefix):
+            sink, keep, source = (valid_name(f"{topic}-{kind}") for kind in ("sink", "filter", "source"))
+
+        def write(topology: Topology, above: tuple[str, ...]) -> None:
+            topology.add_internal_topic(topic, partitions=partitions)
+            topology.add_operator(keep, PassThrough() if node.keep_null_keys else DropNullKeys(), *above)
+            topology.add_sink(sink, topic, keep, key=key, value=value, partitioner=partitioner)
+            topology.add_source(source, topic, key=key, value=value)
+
+        node = Repartition(source, write)
+        return node
+
+    def copartition(self, sources: Collection[str]) -> None:
+        """Demand that the topics of these source nodes have the same number of partitions and that a task gets the same partition of all."""
+        self._copartitioned.append(frozenset(sources))
+
+    def build(self) -> Topology:
+        """Write the nodes to a new topology, in the order in which they were attached and parents first."""
+        self._merge_sources()
+        self._keep_null_keys()
+        topology = Topology()
+        written = {self.root}
+        waiting = sorted((node.priority, node) for node in self.root.children)
+        while waiting:
+            _, node = heappop(waiting)
+            if node in written or not written.issuperset(node.parents):
+                continue
+            node.write(topology, tuple(parent.name for parent in node.parents if parent is not self.root))
+            written.add(node)
+            for child in node.children:
+                heappush(waiting, (child.priority, child))
+        for group in self._copartitioned:
+            topology.copartition(group)
+        return topology
+
+    def _merge_sources(self) -> None:
+        first: dict[Any, StreamSource] = {}
+        for node in list(self.root.children):
+            if not isinstance(node, StreamSource):
+                continue
+            topics = node.topics
+            keys: tuple[Any, ...] = ((topics.pattern, topics.flags),) if isinstance(topics, re.Pattern) else topics
+            for key in keys:
+                main = first.setdefault(key, node)
+                if main is node:
+                    continue
+                if main.topics != topics:
+                    raise TopologyError(
+                        f"sources {main.name} and {node.name} read topic {key!r}, and only one of them other topics too: "
+                        "read the topics one by one and merge the streams, or make the lists equal"
+                    )
+                _merge(main, node, self.root)
+                break
+
+    def _keep_null_keys(self) -> None:
+        wanted: dict[GraphNode, bool] = {}
+        stack = [self.root]
+        while stack:
+            node = stack[-1]
+            missing = [child for child in node.children if child not in wanted]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            wanted[node] = any(child.relaxed_null_keys or wanted[child] for child in node.children)
+            if isinstance(node, Repartition):
+                node.keep_null_keys = wanted[node]
+
+
+def _merge(main: StreamSource, other: StreamSource, root: GraphNode) -> None:
+    if main.offset_reset != other.offset_reset:
+        raise TopologyError(
+            f"sources {main.name} and {other.name} read the same topics and begin at different ends "
+            f"({main.offset_reset} and {other.offset_reset}): give both the same offset_reset"
+        )
+    root.children.remove(other)
+    for child in other.children:
+        child.parents[child.parents.index(other)] = main
+        main.children.append(child)
+
+
+def _write_nothing(_: Topology, __: tuple[str, ...]) -> None:
+    """Write nothing: the root is none."""

@@ -1,0 +1,233 @@
+"""Streams and tables grouped by key, to be aggregated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ks_actors.dsl import _cogroup, _table, _windowed
+from ks_actors.dsl._arity import arity
+from ks_actors.dsl._logic import AggregateLogic, add_logic, table_aggregate, table_reduce
+from ks_actors.dsl._materialize import immutable, key_value_store
+from ks_actors.dsl._options import Grouped
+from ks_actors.processors._aggregates import StreamAggregate, StreamCount
+from ks_actors.processors._change_serde import ChangeSerde
+from ks_actors.processors._views import StoreView
+from ks_actors.serdes import LONG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.dsl._cogroup import CogroupedStream
+    from ks_actors.dsl._graph import GraphBuilder, GraphNode, Repartition
+    from ks_actors.dsl._logic import Logic
+    from ks_actors.dsl._materialize import Stored
+    from ks_actors.dsl._options import Materialized
+    from ks_actors.dsl._table import Table
+    from ks_actors.dsl._windowed import TimeWindowedStream
+    from ks_actors.dsl._windows import TimeWindows, UnlimitedWindows
+    from ks_actors.processors._operator import Operator
+    from ks_actors.serdes import Serde
+    from ks_actors.topology import Topology
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+AGGREGATE = "KSTREAM-AGGREGATE-"
+REDUCE = "KSTREAM-REDUCE-"
+_TABLE_AGGREGATE = "KTABLE-AGGREGATE-"
+_TABLE_REDUCE = "KTABLE-REDUCE-"
+
+
+def grouped_or_default(grouped: Grouped[K, V] | None) -> Grouped[K, V]:
+    """Return the options."""
+    return Grouped() if grouped is None else grouped
+
+
+class GroupedStream(Generic[K, V]):
+    """A stream whose records are grouped by key. Made by `Stream.group_by` and `group_by_key`."""
+
+    def __init__(
+        self,
+        graph: GraphBuilder,
+        node: GraphNode,
+        sources: frozenset[str],
+        key: Serde[K] | None,
+        value: Serde[V] | None,
+        name: str | None,
+        *,
+        repartition_required: bool,
+    ) -> None:
+        self.graph: GraphBuilder = graph
+        self.node: GraphNode = node
+        self.sources: frozenset[str] = sources
+        self.key: Serde[K] | None = key
+        self.value: Serde[V] | None = value
+        self.name: str | None = name
+        self.repartition_required: bool = repartition_required
+        self._repartition: Repartition | None = None
+
+    def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[K, int]:
+        """Return the table of how many records each key has had; those without key or value are dropped and not counted."""
+        if materialized is not None and materialized.name is None:
+            self.graph.new_store_name(AGGREGATE)  # Kafka Streams has a number go to waste here
+        stored = key_value_store(self.graph, materialized, AGGREGATE, key=self.key, value=LONG)
+        named = self.graph.name_or(name, AGGREGATE)
+        store = stored.spec.name
+
+        def make(send_old: bool) -> Operator:
+            return StreamCount(store=store, send_old=send_old)
+
+        return self._table(named, stored, AggregateLogic(stored.spec, make, StoreView(store)))
+
+    def reduce(self, reducer: Callable[[V, V], V | None], materialized: Materialized[K, V] | None = None, *, name: str | None = None) -> Table[K, V]:
+        """Return the table of `reducer(aggregate, value)` over the values of each key; the first value is the first aggregate.
+
+        A result of None deletes the row. Records without key or value are dropped.
+        """
+        arity(reducer, 2)
+        stored = key_value_store(self.graph, materialized, REDUCE, key=self.key, value=self.value)
+        named = self.graph.name_or(name, REDUCE)
+        spec = stored.spec
+
+        def make(send_old: bool) -> Operator:
+            return StreamAggregate(store=spec.name, aggregator=reducer, send_old=send_old, immutable=immutable(spec.value))
+
+        return self._table(named, stored, AggregateLogic(spec, make, StoreView(spec.name)))
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A | None],
+        materialized: Materialized[K, A] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, A]:
+        """Return the table of `aggregator(key, value, aggregate)` over the values of each key, beginning with what `initializer()` returns.
+
+        A result of None deletes the row. Records without key or value are dropped. The aggregate may be changed in place and returned.
+        """
+        arity(initializer, 0)
+        arity(aggregator, 3)
+        stored = key_value_store(self.graph, materialized, AGGREGATE, key=self.key, value=None)
+        named = self.graph.name_or(name, AGGREGATE)
+        return self._table(named, stored, stream_aggregate(stored, initializer, aggregator))
+
+    def windowed_by(self, windows: TimeWindows | UnlimitedWindows) -> TimeWindowedStream[K, V]:
+        """Group further: by windows of time that the records' timestamps fall into."""
+        return _windowed.TimeWindowedStream(self, windows)
+
+    def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedStream[K, A]:
+        """Begin to aggregate several grouped streams into one table, this one by `aggregator(key, value, aggregate)`."""
+        return _cogroup.CogroupedStream[K, A](self.graph).cogroup(self, aggregator)
+
+    def build(self, name: str, stored: Stored, logic: Logic) -> tuple[GraphNode, frozenset[str]]:
+        """Add the node of an aggregation, behind a repartition if the keys may have changed; return it with the sources upstream."""
+        if not self.repartition_required:
+            return add_logic(self.graph, name, logic, self.node), self.sources
+        repartition = self.graph.new_repartition(self.name or stored.spec.name, self.key, self.value)
+        if self._repartition is None or self.name is None:
+            self._repartition = repartition
+        self.graph.attach(self._repartition, self.node)
+        return add_logic(self.graph, name, logic, self._repartition), frozenset({self._repartition.name})
+
+    def _table(self, name: str, stored: Stored, logic: Logic) -> Table[K, Any]:
+        node, sources = self.build(name, stored, logic)
+        spec = stored.spec
+        return _table.Table(self.graph, node, sources, spec.key, spec.value, logic, store_name=spec.name if stored.named else None)
+
+
+def stream_aggregate(stored: Stored, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]) -> AggregateLogic:
+    """Return the logic of an aggregated stream."""
+    spec = stored.spec
+
+    def make(send_old: bool) -> Operator:
+        return StreamAggregate(store=spec.name, initializer=initializer, aggregator=aggregator, send_old=send_old, immutable=immutable(spec.value))
+
+    return AggregateLogic(spec, make, StoreView(spec.name))
+
+
+class GroupedTable(Generic[K, V]):
+    """A table whose rows are grouped by another key. Made by `Table.group_by`."""
+
+    def __init__(self, graph: GraphBuilder, node: GraphNode, key: Serde[K] | None, value: Serde[V] | None, name: str | None) -> None:
+        self.graph: GraphBuilder = graph
+        self.node: GraphNode = node
+        self.key: Serde[K] | None = key
+        self.value: Serde[V] | None = value
+        self.name: str | None = name
+        self._repartition: GraphNode | None = None
+
+    def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[K, int]:
+        """Return the table of how many rows each group has."""
+        stored = key_value_store(self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=LONG)
+        return self._table(name, _TABLE_AGGREGATE, stored, table_aggregate(stored.spec, int, _one_more, _one_less))
+
+    def reduce(
+        self,
+        adder: Callable[[V, V], V | None],
+        subtractor: Callable[[V, V], V | None],
+        materialized: Materialized[K, V] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, V]:
+        """Return the table of values combined by `adder(aggregate, value)`; those that leave a group are taken out by `subtractor(aggregate, value)`.
+
+        The first value is the first aggregate. A result of None deletes the row.
+        """
+        arity(adder, 2)
+        arity(subtractor, 2)
+        stored = key_value_store(self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=self.value)
+        return self._table(name, _TABLE_REDUCE, stored, table_reduce(stored.spec, adder, subtractor))
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        adder: Callable[[K, V, A], A | None],
+        subtractor: Callable[[K, V, A], A | None],
+        materialized: Materialized[K, A] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, A]:
+        """Return the table of values put in by `adder(key, value, aggregate)`, and taken out by `subtractor(key, value, aggregate)` when rows change.
+
+        A group begins with what `initializer()` returns. A result of None deletes the row.
+        """
+        arity(initializer, 0)
+        arity(adder, 3)
+        arity(subtractor, 3)
+        stored = key_value_store(self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=None)
+        return self._table(name, _TABLE_AGGREGATE, stored, table_aggregate(stored.spec, initializer, adder, subtractor))
+
+    def _table(self, name: str | None, prefix: str, stored: Stored, logic: Logic) -> Table[K, Any]:
+        sink = self.graph.suffixed_or(name, "-sink", "KSTREAM-SINK-")
+        source = self.graph.suffixed_or(name, "-source", "KSTREAM-SOURCE-")
+        named = self.graph.name_or(name, prefix)
+        spec = stored.spec
+        topic = f"{self.name or spec.name}-repartition"
+        if self._repartition is None or self.name is None:
+            self._repartition = self.graph.add_node(source, self._writer(topic, sink, source), self.node)
+        else:
+            self.graph.attach(self._repartition, self.node)
+        repartition = self._repartition
+        node = add_logic(self.graph, named, logic, repartition)
+        queryable = spec.name if stored.named else None
+        return _table.Table(self.graph, node, frozenset({repartition.name}), spec.key, spec.value, logic, store_name=queryable)
+
+    def _writer(self, topic: str, sink: str, source: str) -> Callable[[Topology, tuple[str, ...]], None]:
+        key, value = self.key, ChangeSerde(self.value)
+
+        def write(topology: Topology, above: tuple[str, ...]) -> None:
+            topology.add_internal_topic(topic)
+            topology.add_sink(sink, topic, *above, key=key, value=value)
+            topology.add_source(source, topic, key=key, value=value)
+
+        return write
+
+
+def _one_more(_: Any, __: Any, count: int) -> int:
+    return count + 1
+
+
+def _one_less(_: Any, __: Any, count: int) -> int:
+    return count - 1

@@ -1,0 +1,299 @@
+"""How a table comes about: late decisions (is it stored, does it send old values) are taken here until the topology is built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ks_actors.processors._table_aggregates import TableAggregate, TableReduce
+from ks_actors.processors._table_joins import TableJoinMerge, TableJoinSide
+from ks_actors.processors._tables import TableFilter, TableMapValues, TablePassThrough, TableSource
+from ks_actors.processors._transform import TableTransformValues, TransformView
+from ks_actors.processors._views import FilterView, JoinView, MapView, StoreView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ks_actors.dsl._graph import GraphBuilder, GraphNode
+    from ks_actors.dsl._table import Table
+    from ks_actors.processors._operator import Operator
+    from ks_actors.processors._transform import ValueTransformer
+    from ks_actors.processors._views import View
+    from ks_actors.topology import Topology
+    from ks_actors.topology._stores import StoreSpec
+
+
+class Logic(Protocol):
+    """What is behind a table."""
+
+    def operator(self) -> Operator:
+        """Make the operator; called once, when all decisions are made."""
+        ...
+
+    def stores(self) -> Sequence[StoreSpec]:
+        """Return the operator's own stores, likewise."""
+        ...
+
+    def view(self) -> View:
+        """Return how others read the table; a source is stored from then on."""
+        ...
+
+    def send_old(self, *, force: bool) -> bool:
+        """Send old values from now on; unless told to `force` it, only if that needs no store that is not there yet. Return whether it does."""
+        ...
+
+
+def add_logic(graph: GraphBuilder, name: str, logic: Logic, *parents: GraphNode, connected: Sequence[str] = ()) -> GraphNode:
+    """Add the node of a table."""
+
+    def write(topology: Topology, above: tuple[str, ...]) -> None:
+        topology.add_operator(name, logic.operator(), *above, stores=logic.stores(), connected=connected)
+
+    return graph.add_node(name, write, *parents)
+
+
+class SourceLogic:
+    """A topic, or a stream, taken as a table. It is stored if the user named the store or something needs it."""
+
+    def __init__(self, spec: StoreSpec, *, stored: bool) -> None:
+        self.spec: StoreSpec = spec
+        self.stored: bool = stored
+        self._send_old: bool = False
+
+    def operator(self) -> Operator:
+        """Make the operator."""
+        return TableSource(store=self.spec.name if self.stored else None, send_old=self._send_old)
+
+    def stores(self) -> Sequence[StoreSpec]:
+        """Return the store, if there is to be one."""
+        return (self.spec,) if self.stored else ()
+
+    def view(self) -> View:
+        """Store the table and return the store's view."""
+        self.stored = True
+        return StoreView(self.spec.name)
+
+    def send_old(self, *, force: bool) -> bool:
+        """Store the table, which is where old values come from."""
+        if not (force or self.stored):
+            return False
+        self.stored = self._send_old = True
+        return True
+
+
+class AggregateLogic:
+    """An aggregation: always stored. `make` gets whether to send old values."""
+
+    def __init__(self, spec: StoreSpec, make: Callable[[bool], Operator], view: View) -> None:
+        self.spec: StoreSpec = spec
+        self._make: Callable[[bool], Operator] = make
+        self._view: View = view
+        self._send_old: bool = False
+
+    def operator(self) -> Operator:
+        """Make the operator."""
+        return self._make(self._send_old)
+
+    def stores(self) -> Sequence[StoreSpec]:
+        """Return the store."""
+        return (self.spec,)
+
+    def view(self) -> View:
+        """Return the store's view."""
+        return self._view
+
+    def send_old(self, *, force: bool) -> bool:  # noqa: ARG002 - there is a store anyway
+        """Send old values."""
+        self._send_old = True
+        return True
+
+
+def table_aggregate(
+    spec: StoreSpec, initializer: Callable[[], Any], adder: Callable[[Any, Any, Any], Any], subtractor: Callable[[Any, Any, Any], Any]
+) -> AggregateLogic:
+    """Return the logic of an aggregated grouped table."""
+
+    def make(send_old: bool) -> Operator:
+        return TableAggregate(store=spec.name, initializer=initializer, adder=adder, subtractor=subtractor, send_old=send_old)
+
+    return AggregateLogic(spec, make, StoreView(spec.name))
+
+
+def table_reduce(spec: StoreSpec, adder: Callable[[Any, Any], Any], subtractor: Callable[[Any, Any], Any]) -> AggregateLogic:
+    """Return the logic of a reduced grouped table."""
+
+    def make(send_old: bool) -> Operator:
+        return TableReduce(store=spec.name, adder=adder, subtractor=subtractor, send_old=send_old)
+
+    return AggregateLogic(spec, make, StoreView(spec.name))
+
+
+class _DerivedLogic:
+    """A table computed from one other, stored if the user wants it."""
+
+    def __init__(self, parent: Table[Any, Any], spec: StoreSpec | None) -> None:
+        self.parent: Table[Any, Any] = parent
+        self.spec: StoreSpec | None = spec
+        self._send_old: bool = False
+
+    def stores(self) -> Sequence[StoreSpec]:
+        """Return the store, if there is one."""
+        return () if self.spec is None else (self.spec,)
+
+    def view(self) -> View:
+        """Return the store's view, or one that computes from the parent's."""
+        return self._compute(self.parent.view()) if self.spec is None else StoreView(self.spec.name)
+
+    def send_old(self, *, force: bool) -> bool:
+        """Send old values: they come from the store here, or from upstream."""
+        if self.spec is not None or self.parent.send_old(force=force):
+            self._send_old = True
+        return self._send_old
+
+    def _compute(self, parent: View) -> View:
+        raise NotImplementedError
+
+
+class FilterLogic(_DerivedLogic):
+    """A filtered table. It takes old values as soon as they are to be had: changes from nothing to nothing need not go on then."""
+
+    def __init__(self, parent: Table[Any, Any], spec: StoreSpec | None, predicate: Callable[[Any, Any], object], *, negated: bool) -> None:
+        super().__init__(parent, spec)
+        self._predicate: Callable[[Any, Any], object] = predicate
+        self._negated: bool = negated
+        self._send_old = parent.send_old(force=False)
+
+    def operator(self) -> Operator:
+        """Make the operator."""
+        store = None if self.spec is None else self.spec.name
+        return TableFilter(predicate=self._predicate, negated=self._negated, store=store, send_old=self._send_old)
+
+    def _compute(self, parent: View) -> View:
+        return FilterView(parent, self._predicate, self._negated)
+
+
+class MapLogic(_DerivedLogic):
+    """A table with mapped values."""
+
+    def __init__(self, parent: Table[Any, Any], spec: StoreSpec | None, mapper: Callable[..., Any], *, keyed: bool) -> None:
+        super().__init__(parent, spec)
+        self._mapper: Callable[..., Any] = mapper
+        self._keyed: bool = keyed
+
+    def operator(self) -> Operator:
+        """Make the operator."""
+        return TableMapValues(mapper=self._mapper, keyed=self._keyed, store=None if self.spec is None else self.spec.name, send_old=self._send_old)
+
+    def _compute(self, parent: View) -> View:
+        return MapView(parent, self._mapper, self._keyed)
+
+
+class JoinSideLogic:
+    """One side of a join of two tables; `joiner` takes this side's value first. Old values are forced out of both tables."""
+
+    def __init__(
+        self, mine: Table[Any, Any], theirs: Table[Any, Any], joiner: Callable[[Any, Any], Any], *, mine_optional: bool, theirs_optional: bool
+    ) -> None:
+        self._tables: tuple[Table[Any, Any], Table[Any, Any]] = (mine, theirs)
+        self._mine: View = mine.view()
+        self._theirs: View = theirs.view()
+        self._joiner: Callable[[Any, Any], Any] = joiner
+        self._mine_optional: bool = mine_optional
+        self._theirs_optional: bool = theirs_optional
+        self._send_old: bool = False
+
+    def operator(self) -> Operator:
+        """Make the operator."""
+        return TableJoinSide(
+            other=self._theirs,
+            joiner=self._joiner,
+            mine_optional=self._mine_optional,
+            theirs_optional=self._theirs_optional,
+            send_old=self._send_old,
+        )
+
+    def stores(self) -> Sequence[StoreSpec]:
+        """Return none: the tables have theirs."""
+        return ()
+
+    def view(self) -> View:
+        """Return the join of both views."""
+        return JoinView(self._mine, self._theirs, self._joiner, left_optional=self._mine_optional, right_optional=self._theirs_optional)
+
+    def send_old(self, *, force: bool) -> bool:  # noqa: ARG002 - a join always forces it
+        """Send old values."""
+        for table in self._tables:
+            table.send_old(force=True)
+        self._send_old = True
+        return True
+
+
+class JoinLogic:
+    """A join of two tables."""
+
+    def __init__(self, this: JoinSideLogic, other: JoinSideLogic, spec: StoreSpec | None) -> None:
+        self._sides: tuple[JoinSideLogic, JoinSideLogic] = (this, other)
+        self.spec: StoreSpec | None = spec
+        self._send_old: bool = False
+
+    def operator(self) -> Operator:
+        """Make the operator."""
+        return TableJoinMerge(store=None if self.spec is None else self.spec.name, send_old=self._send_old)
+
+    def stores(self) -> Sequence[StoreSpec]:
+        """Return the store, if there is one."""
+        return () if self.spec is None else (self.spec,)
+
+    def view(self) -> View:
+        """Return the store's view, or the join of both views."""
+        return self._sides[0].view() if self.spec is None else StoreView(self.spec.name)
+
+    def send_old(self, *, force: bool) -> bool:  # noqa: ARG002 - a join always forces it
+        """Send old values."""
+        for side in self._sides:
+            side.send_old(force=True)
+        self._send_old = True
+        return True
+
+
+class PassLogic:
+    """Where the aggregations of a cogroup meet."""
+
+    def __init__(self, parents: Sequence[Logic], view: View) -> None:
+        self._parents: Sequence[Logic] = parents
+        self._view: View = view
+
+    def operator(self) -> Operator:
+        """Make the operator."""
+        return TablePassThrough()
+
+    def stores(self) -> Sequence[StoreSpec]:
+        """Return none: the aggregations have it."""
+        return ()
+
+    def view(self) -> View:
+        """Return the view of the store that all share."""
+        return self._view
+
+    def send_old(self, *, force: bool) -> bool:
+        """Send old values."""
+        for parent in self._parents:
+            parent.send_old(force=force)
+        return True
+
+
+class TransformLogic(_DerivedLogic):
+    """A table with values that a user's object computes."""
+
+    def __init__(
+        self, parent: Table[Any, Any], spec: StoreSpec | None, supplier: Callable[[], ValueTransformer[Any, Any, Any]], connected: tuple[str, ...]
+    ) -> None:
+        super().__init__(parent, spec)
+        self._supplier: Callable[[], ValueTransformer[Any, Any, Any]] = supplier
+        self._connected: tuple[str, ...] = connected
+
+    def operator(self) -> Operator:
+        """Make the operator."""
+        return TableTransformValues(supplier=self._supplier, store=None if self.spec is None else self.spec.name, send_old=self._send_old)
+
+    def _compute(self, parent: View) -> View:
+        return TransformView(parent, self._supplier, self._connected)

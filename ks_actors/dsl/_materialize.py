@@ -1,0 +1,88 @@
+"""The stores behind tables: what they are called and how they are described."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ks_actors._errors import TopologyError
+from ks_actors.dsl._graph import valid_name
+from ks_actors.topology._stores import StoreKind, StoreSpec
+
+if TYPE_CHECKING:
+    from ks_actors.dsl._graph import GraphBuilder
+    from ks_actors.dsl._options import Materialized
+
+
+class Stored(NamedTuple):
+    """The store of a table; one with a name that the user gave can be asked from outside."""
+
+    spec: StoreSpec
+    named: bool
+
+
+def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any) -> Stored:
+    """Describe the key-value store of a table. Serdes that `materialized` lacks are `key` and `value`; without a name it gets a new one."""
+    name, named = _name(graph, materialized, prefix)
+    if materialized is None:
+        return Stored(StoreSpec(name=name, kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=key, value=value), named)
+    return Stored(
+        StoreSpec(
+            name=name,
+            kind=StoreKind.TIMESTAMPED_KEY_VALUE,
+            key=materialized.key or key,
+            value=materialized.value or value,
+            type=materialized.store_type,
+            logging=materialized.logging,
+            changelog_configs=dict(materialized.changelog_configs),
+        ),
+        named,
+    )
+
+
+def window_store(
+    graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any, size_ms: int, keep_ms: int
+) -> Stored:
+    """Describe the window store of a table: it keeps results for `keep_ms` at least, else as long as `materialized` wants."""
+    stored, named = key_value_store(graph, materialized, prefix, key=key, value=value)
+    retention = keep_ms
+    if materialized is not None and materialized.retention_ms is not None:
+        retention = materialized.retention_ms
+    if retention < keep_ms:
+        raise TopologyError(
+            f"store {stored.name} is to keep windows for {retention} ms, but they take records for {keep_ms} ms (window and grace): "
+            f"set Materialized(retention_ms=…) to {keep_ms} at least, or leave it out"
+        )
+    spec = StoreSpec(
+        name=stored.name,
+        kind=StoreKind.TIMESTAMPED_WINDOW,
+        key=stored.key,
+        value=stored.value,
+        type=stored.type,
+        logging=stored.logging,
+        changelog_configs=stored.changelog_configs,
+        retention_ms=retention,
+        window_size_ms=size_ms,
+    )
+    return Stored(spec, named)
+
+
+def optional_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any) -> StoreSpec | None:
+    """Describe the store of an operation that has one only if it is named (the counter goes on for options without a name, as in Kafka Streams)."""
+    if materialized is None:
+        return None
+    if materialized.name is None:
+        if prefix:
+            graph.new_store_name(prefix)
+        return None
+    return key_value_store(graph, materialized, prefix, key=key, value=value).spec
+
+
+def immutable(serde: Any) -> bool:
+    """Return whether values of a serde are known never to change in place."""
+    return serde is not None and bool(serde.immutable)
+
+
+def _name(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str) -> tuple[str, bool]:
+    if materialized is None or materialized.name is None:
+        return graph.new_store_name(prefix), False
+    return valid_name(materialized.name), True

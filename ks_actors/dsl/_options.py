@@ -1,0 +1,89 @@
+"""What one says about an operation besides its function: serdes first, always optional."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ks_actors.serdes import Serde
+    from ks_actors.topology._nodes import OffsetReset, Partitioner, TimestampExtractor
+    from ks_actors.topology._stores import StoreType
+
+K = TypeVar("K")
+V = TypeVar("V")
+W = TypeVar("W")
+
+
+@dataclass(frozen=True)
+class Consumed(Generic[K, V]):
+    """How a topic is read. A serde that is not given is the app's default, the extractor likewise.
+
+    `offset_reset` says where to begin without a committed offset; None is the app's setting. The extractor gets the record and the partition's
+    time (ms).
+    """
+
+    key: Serde[K] | None = None
+    value: Serde[V] | None = None
+    name: str | None = None
+    timestamp_extractor: TimestampExtractor | None = None
+    offset_reset: OffsetReset | None = None
+
+
+@dataclass(frozen=True)
+class Produced(Generic[K, V]):
+    """How a topic is written. A serde that is not given is the stream's, or else the app's default."""
+
+    key: Serde[K] | None = None
+    value: Serde[V] | None = None
+    name: str | None = None
+    partitioner: Partitioner | None = None
+
+
+@dataclass(frozen=True)
+class Grouped(Generic[K, V]):
+    """How records are grouped: serdes of the repartition topic and the store; `name` is that of the repartition topic (and of the key selector)."""
+
+    key: Serde[K] | None = None
+    value: Serde[V] | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Joined(Generic[K, V, W]):
+    """How a stream is joined with a table: serdes of key, stream's and table's value; `name` is the join's and its repartition topic's."""
+
+    key: Serde[K] | None = None
+    value: Serde[V] | None = None
+    other_value: Serde[W] | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Repartitioned(Generic[K, V]):
+    """How a stream is repartitioned: `partitions` None takes as many as the topics upstream have."""
+
+    key: Serde[K] | None = None
+    value: Serde[V] | None = None
+    name: str | None = None
+    partitions: int | None = None
+    partitioner: Partitioner | None = None
+
+
+@dataclass(frozen=True)
+class Materialized(Generic[K, V]):
+    """How a table is stored. With a `name` its store can be asked from outside.
+
+    `store_type` None is the app's default. `retention_ms` is for windowed stores: None keeps them as long as window and grace demand.
+    `logging` keeps a changelog topic, with `changelog_configs` on top of what the store demands.
+    """
+
+    name: str | None = None
+    key: Serde[K] | None = None
+    value: Serde[V] | None = None
+    store_type: StoreType | None = None
+    retention_ms: int | None = None
+    logging: bool = True
+    changelog_configs: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,283 @@
+"""Streams of records."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from ks_actors.dsl import _branching, _grouped, _stream_joins, _table
+from ks_actors.dsl._arity import arity
+from ks_actors.dsl._options import Grouped, Produced, Repartitioned
+from ks_actors.dsl._windowed_partitioner import default_partitioner
+from ks_actors.processors._adapter import ProcessorOperator
+from ks_actors.processors._async_options import AsyncOptions, async_options
+from ks_actors.processors._flat import FlatMap, FlatMapValues
+from ks_actors.processors._stateless import Filter, ForEach, Map, MapValues, PassThrough, Peek, SelectKey
+from ks_actors.topology._names import valid_name
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+    from typing import TextIO, Unpack
+
+    from ks_actors.dsl._branching import BranchedStream
+    from ks_actors.dsl._graph import GraphBuilder, GraphNode, Repartition
+    from ks_actors.dsl._grouped import GroupedStream
+    from ks_actors.dsl._options import Materialized
+    from ks_actors.dsl._table import Table
+    from ks_actors.processors._api import FixedKeyProcessor, Processor
+    from ks_actors.processors._async_options import AsyncArguments
+    from ks_actors.processors._operator import Operator
+    from ks_actors.serdes import Serde
+    from ks_actors.topology import Topology
+    from ks_actors.topology._nodes import TopicExtractor
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+
+
+class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
+    """A stream of records, each a fact of its own. Operations return other streams; nothing runs before the topology does.
+
+    Functions are called with (key, value) if not said otherwise. Those of filter, map, flat_map, peek and foreach may be `async def`: then
+    `max_in_flight`, `order`, `timeout_ms` and `retry` say how they are run, see AsyncOptions. Every operation takes a `name` for its node.
+
+    Serdes travel along as far as types are known to stay: an operation that may change the key forgets the key's serde, and repartitions the stream
+    before the next operation that needs equal keys in one place.
+    """
+
+    def __init__(
+        self,
+        graph: GraphBuilder,
+        node: GraphNode,
+        sources: frozenset[str],
+        *,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        repartition_required: bool = False,
+    ) -> None:
+        self.graph: GraphBuilder = graph
+        self.node: GraphNode = node
+        self.sources: frozenset[str] = sources
+        self.key: Serde[K] | None = key
+        self.value: Serde[V] | None = value
+        self.repartition_required: bool = repartition_required
+        self._own_repartition: Repartition | None = None
+
+    def filter(self, predicate: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V]:
+        """Keep the records for which predicate(key, value) holds."""
+        return self._filter(predicate, name, options, negate=False)
+
+    def filter_not(self, predicate: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V]:
+        """Keep the records for which predicate(key, value) does not hold."""
+        return self._filter(predicate, name, options, negate=True)
+
+    @overload
+    def map_values(self, mapper: Callable[[V], Awaitable[V2]], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V2]: ...
+    @overload
+    def map_values(self, mapper: Callable[[K, V], Awaitable[V2]], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V2]: ...
+    @overload
+    def map_values(self, mapper: Callable[[V], V2], *, name: str | None = None) -> Stream[K, V2]: ...
+    @overload
+    def map_values(self, mapper: Callable[[K, V], V2], *, name: str | None = None) -> Stream[K, V2]: ...
+    def map_values(self, mapper: Callable[..., Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, Any]:
+        """Replace values by mapper(value) or mapper(key, value), whichever it takes."""
+        with_key = arity(mapper, 1, 2) == 2  # noqa: PLR2004 - key and value
+        name = self.graph.name_or(name, "KSTREAM-MAPVALUES-")
+        return self._next(name, MapValues(mapper, async_options(mapper, options, name), with_key=with_key), key=self.key)
+
+    def map(
+        self,
+        mapper: Callable[[K, V], tuple[K2, V2] | Awaitable[tuple[K2, V2]]],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> Stream[K2, V2]:
+        """Replace records by the pair mapper(key, value)."""
+        name = self.graph.name_or(name, "KSTREAM-MAP-")
+        return self._next(name, Map(mapper, async_options(mapper, options, name)), rekeyed=True)
+
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[V], Iterable[V2] | Awaitable[Iterable[V2]]], *, name: str | None = None, **options: Unpack[AsyncArguments]
+    ) -> Stream[K, V2]: ...
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[K, V], Iterable[V2] | Awaitable[Iterable[V2]]], *, name: str | None = None, **options: Unpack[AsyncArguments]
+    ) -> Stream[K, V2]: ...
+    def flat_map_values(self, mapper: Callable[..., Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, Any]:
+        """Replace each record by one for each of the values that mapper(value) or mapper(key, value) gives."""
+        with_key = arity(mapper, 1, 2) == 2  # noqa: PLR2004 - key and value
+        name = self.graph.name_or(name, "KSTREAM-FLATMAPVALUES-")
+        return self._next(name, FlatMapValues(mapper, async_options(mapper, options, name), with_key=with_key), key=self.key)
+
+    def flat_map(
+        self,
+        mapper: Callable[[K, V], Iterable[tuple[K2, V2]] | Awaitable[Iterable[tuple[K2, V2]]]],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> Stream[K2, V2]:
+        """Replace each record by all the pairs that mapper(key, value) gives."""
+        name = self.graph.name_or(name, "KSTREAM-FLATMAP-")
+        return self._next(name, FlatMap(mapper, async_options(mapper, options, name)), rekeyed=True)
+
+    @overload
+    def select_key(
+        self, selector: Callable[[K, V], Awaitable[K2]], *, name: str | None = None, **options: Unpack[AsyncArguments]
+    ) -> Stream[K2, V]: ...
+    @overload
+    def select_key(self, selector: Callable[[K, V], K2], *, name: str | None = None) -> Stream[K2, V]: ...
+    def select_key(self, selector: Callable[..., Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[Any, V]:
+        """Replace keys by selector(key, value)."""
+        name = self.graph.name_or(name, "KSTREAM-KEY-SELECT-")
+        return self._next(name, SelectKey(selector, async_options(selector, options, name)), value=self.value, rekeyed=True)
+
+    def peek(self, action: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V]:
+        """Call action(key, value) for each record, and hand it on."""
+        name = self.graph.name_or(name, "KSTREAM-PEEK-")
+        return self._next(name, Peek(action, async_options(action, options, name)), key=self.key, value=self.value)
+
+    def foreach(self, action: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> None:
+        """Call action(key, value) for each record; that is the end of it."""
+        name = self.graph.name_or(name, "KSTREAM-FOREACH-")
+        self.graph.add_processor(name, ForEach(action, async_options(action, options, name)), self.node)
+
+    def print(
+        self,
+        label: str | None = None,
+        *,
+        file: TextIO | None = None,
+        mapper: Callable[[K, V], str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Print `[label]: key, value` for each record to stdout or a file; `label` is the stream's name if not given.
+
+        With a `mapper` it prints mapper(key, value) behind the label.
+        """
+        name = self.graph.name_or(name, "KSTREAM-PRINTER-")
+        shown = self.node.name if label is None else label
+
+        def show(key: K, value: V) -> None:
+            text = f"{key}, {value}" if mapper is None else mapper(key, value)
+            (sys.stdout if file is None else file).write(f"[{shown}]: {text}\n")
+
+        self.graph.add_processor(name, ForEach(show), self.node)
+
+    def merge(self, other: Stream[K, V], *, name: str | None = None) -> Stream[K, V]:
+        """Return a stream with the records of both; each of the two keeps its order, and no order is set between them."""
+        name = self.graph.name_or(name, "KSTREAM-MERGE-")
+        node = self.graph.add_processor(name, PassThrough(), self.node, other.node)
+        required = self.repartition_required or other.repartition_required
+        return Stream(self.graph, node, self.sources | other.sources, repartition_required=required)
+
+    def split(self, name: str | None = None) -> BranchedStream[K, V]:
+        """Divide the stream by predicates: `.branch(…)` as often as wanted, then `.default_branch()` or `.no_default_branch()`."""
+        return _branching.BranchedStream(self, name)
+
+    def repartition(self, repartitioned: Repartitioned[K, V] | None = None) -> Stream[K, V]:
+        """Write the stream to a topic of the app's own and go on behind it, with the number of partitions and the partitioner wanted."""
+        options = repartitioned or Repartitioned()
+        name = self.graph.new_processor_name("KSTREAM-REPARTITION-") if options.name is None else options.name
+        key = options.key or self.key
+        value = options.value or self.value
+        partitioner = options.partitioner or default_partitioner(key)
+        node = self.graph.new_repartition(name, key, value, partitioner=partitioner, partitions=options.partitions)
+        self.graph.attach(node, self.node)
+        return Stream(self.graph, node, frozenset((node.name,)), key=key, value=value)
+
+    def to(self, topic: str | TopicExtractor, produced: Produced[K, V] | None = None) -> None:
+        """Write the records to a topic, or to the one that topic(key, value, context) tells; topics have to exist."""
+        options = produced or Produced()
+        name = self.graph.name_or(options.name, "KSTREAM-SINK-")
+        key = options.key or self.key
+        value = options.value or self.value
+        partitioner = options.partitioner or default_partitioner(key)
+
+        def write(topology: Topology, above: tuple[str, ...]) -> None:
+            topology.add_sink(name, topic, *above, key=key, value=value, partitioner=partitioner)
+
+        self.graph.add_node(name, write, self.node)
+
+    def to_table(self, materialized: Materialized[K, V] | None = None, *, name: str | None = None) -> Table[K, V]:
+        """Take the records as updates of a table: the latest value of each key, None deletes."""
+        return _table.stream_to_table(self, materialized, name)
+
+    def group_by(self, selector: Callable[[K, V], K2], grouped: Grouped[K2, V] | None = None) -> GroupedStream[K2, V]:
+        """Group the records by selector(key, value); those for which it is None are dropped."""
+        options = grouped or Grouped(value=self.value)
+        name = self.graph.name_or(options.name, "KSTREAM-KEY-SELECT-")
+        node = self.graph.add_processor(name, SelectKey(selector, async_options(selector, {}, name)), self.node)
+        return _grouped.GroupedStream(self.graph, node, self.sources, options.key, options.value, options.name, repartition_required=True)
+
+    def group_by_key(self, grouped: Grouped[K, V] | None = None) -> GroupedStream[K, V]:
+        """Group the records by their key, repartitioned only if an operation before may have changed it."""
+        options = grouped or Grouped(self.key, self.value)
+        return _grouped.GroupedStream(
+            self.graph, self.node, self.sources, options.key, options.value, options.name, repartition_required=self.repartition_required
+        )
+
+    def process(
+        self,
+        supplier: Callable[[], Processor[K, V, K2, V2]],
+        *stores: str,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> Stream[K2, V2]:
+        """Let a processor see every record; it forwards what it likes. `stores` are names of stores that it uses, added to the builder."""
+        return self._process(supplier, stores, name, "KSTREAM-PROCESSOR-", options, keeps_key=False)
+
+    def process_values(
+        self,
+        supplier: Callable[[], FixedKeyProcessor[K, V, V2]],
+        *stores: str,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> Stream[K, V2]:
+        """Let a processor that keeps the keys see every record: no repartition is due behind it."""
+        return self._process(supplier, stores, name, "KSTREAM-PROCESSVALUES-", options, keeps_key=True)
+
+    def repartition_for_join(self, name: str | None, key: Serde[K] | None, value: Serde[V] | None) -> Stream[K, V]:
+        """Return the stream behind a repartition topic; without a name, all joins of this stream share one."""
+        node = self.graph.new_repartition(self.node.name if name is None else name, key or self.key, value or self.value)
+        if name is None and self._own_repartition is not None:
+            node = self._own_repartition
+        else:
+            self.graph.attach(node, self.node)
+            if name is None:
+                self._own_repartition = node
+        return Stream(self.graph, node, frozenset((node.name,)), key=key or self.key, value=value or self.value)
+
+    def _next(
+        self,
+        name: str,
+        operator: Operator,
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        rekeyed: bool = False,
+    ) -> Stream[Any, Any]:
+        node = self.graph.add_processor(name, operator, self.node)
+        return Stream(self.graph, node, self.sources, key=key, value=value, repartition_required=rekeyed or self.repartition_required)
+
+    def _filter(self, predicate: Callable[[K, V], object], name: str | None, options: AsyncArguments, *, negate: bool) -> Stream[K, V]:
+        name = self.graph.name_or(name, "KSTREAM-FILTER-")
+        operator = Filter(predicate, async_options(predicate, options, name), negate=negate)
+        return self._next(name, operator, key=self.key, value=self.value)
+
+    def _process(
+        self,
+        supplier: Callable[[], Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]],
+        stores: tuple[str, ...],
+        name: str | None,
+        prefix: str,
+        options: AsyncArguments,
+        *,
+        keeps_key: bool,
+    ) -> Stream[Any, Any]:
+        name = self.graph.new_processor_name(prefix) if name is None else valid_name(name)
+        operator = ProcessorOperator(name, supplier, AsyncOptions(**options) if options else None, fixed_key=keeps_key)
+        node = self.graph.add_processor(name, operator, self.node, stores=operator.stores, connected=stores)
+        required = self.repartition_required if keeps_key else True
+        return Stream(self.graph, node, self.sources, key=self.key if keeps_key else None, repartition_required=required)

@@ -1,0 +1,277 @@
+"""Tables: the latest value of every key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from ks_actors.dsl import _grouped, _stream, _table_joins
+from ks_actors.dsl._arity import arity
+from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
+from ks_actors.dsl._materialize import key_value_store, optional_store
+from ks_actors.processors._table_aggregates import TableSelect
+from ks_actors.processors._tables import TableSource, ToStream
+from ks_actors.processors._views import StoreView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.dsl._graph import GraphBuilder, GraphNode
+    from ks_actors.dsl._grouped import GroupedTable
+    from ks_actors.dsl._logic import Logic
+    from ks_actors.dsl._options import Consumed, Grouped, Materialized
+    from ks_actors.dsl._stream import Stream
+    from ks_actors.processors._transform import ValueTransformer
+    from ks_actors.processors._views import View
+    from ks_actors.serdes import Serde
+    from ks_actors.topology import Topology
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+VO = TypeVar("VO")
+
+_FILTER = "KTABLE-FILTER-"
+_MAP_VALUES = "KTABLE-MAPVALUES-"
+_SELECT = "KTABLE-SELECT-"
+_SOURCE = "KTABLE-SOURCE-"
+_TO_STREAM = "KTABLE-TOSTREAM-"
+_TO_TABLE = "KSTREAM-TOTABLE-"
+_TRANSFORM_VALUES = "KTABLE-TRANSFORMVALUES-"
+_STREAM_SOURCE = "KSTREAM-SOURCE-"
+
+
+class Table(Generic[K, V]):
+    """The latest value of every key, and how it changes. Made by `StreamsBuilder.table`, by aggregations and joins, and by `Stream.to_table`.
+
+    A table is kept in a store where that is needed: by the user who names one (`Materialized`), or by what comes downstream. A value of None deletes
+    the row. Where a row is updated with an older timestamp, it is updated all the same.
+    """
+
+    def __init__(
+        self,
+        graph: GraphBuilder,
+        node: GraphNode,
+        sources: frozenset[str],
+        key: Serde[K] | None,
+        value: Serde[V] | None,
+        logic: Logic,
+        *,
+        store_name: str | None = None,
+        grace_ms: int | None = None,
+    ) -> None:
+        self.graph: GraphBuilder = graph
+        self.node: GraphNode = node
+        self.sources: frozenset[str] = sources
+        self.key: Serde[K] | None = key
+        self.value: Serde[V] | None = value
+        self.grace_ms: int | None = grace_ms
+        self._logic: Logic = logic
+        self._store_name: str | None = store_name
+        self._sends_old: bool = False
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name of the store that can be asked from outside, None if the user named none."""
+        return self._store_name
+
+    def view(self) -> View:
+        """Return how others read the table; it is stored from then on where it has to be."""
+        return self._logic.view()
+
+    def send_old(self, *, force: bool) -> bool:
+        """Send old values along from now on, if need be by `force` of a store; return whether it does."""
+        self._sends_old = self._sends_old or self._logic.send_old(force=force)
+        return self._sends_old
+
+    def filter(self, predicate: Callable[[K, V], object], materialized: Materialized[K, V] | None = None, *, name: str | None = None) -> Table[K, V]:
+        """Return the table of rows that `predicate(key, value)` is true of. A row that is no longer so is deleted in it."""
+        return self._filter(predicate, materialized, name, negated=False)
+
+    def filter_not(
+        self, predicate: Callable[[K, V], object], materialized: Materialized[K, V] | None = None, *, name: str | None = None
+    ) -> Table[K, V]:
+        """Return the table of rows that `predicate(key, value)` is false of. A row that is no longer so is deleted in it."""
+        return self._filter(predicate, materialized, name, negated=True)
+
+    @overload
+    def map_values(
+        self, mapper: Callable[[V], V2 | None], materialized: Materialized[K, V2] | None = None, *, name: str | None = None
+    ) -> Table[K, V2]: ...
+    @overload
+    def map_values(
+        self, mapper: Callable[[K, V], V2 | None], materialized: Materialized[K, V2] | None = None, *, name: str | None = None
+    ) -> Table[K, V2]: ...
+    def map_values(
+        self, mapper: Callable[..., V2 | None], materialized: Materialized[K, V2] | None = None, *, name: str | None = None
+    ) -> Table[K, V2]:
+        """Return the table with values `mapper(value)`, or `mapper(key, value)`; None is no row. Deletes are not mapped."""
+        keyed = arity(mapper, 1, 2) == 2  # noqa: PLR2004 - key and value
+        spec = optional_store(self.graph, materialized, _MAP_VALUES, key=self.key, value=None)
+        named = self.graph.name_or(name, _MAP_VALUES)
+        logic = MapLogic(self, spec, mapper, keyed=keyed)
+        return self._derived(named, logic, materialized, None if materialized is None else materialized.value)
+
+    def transform_values(
+        self,
+        supplier: Callable[[], ValueTransformer[K, V, V2]],
+        *stores: str,
+        materialized: Materialized[K, V2] | None = None,
+        name: str | None = None,
+    ) -> Table[K, V2]:
+        """Return the table with values that a ValueTransformer computes, which has the `stores` named here.
+
+        It is called for deletes too. `supplier` makes a new one at every call.
+        """
+        spec = optional_store(self.graph, materialized, "", key=self.key, value=None)
+        named = self.graph.name_or(name, _TRANSFORM_VALUES)
+        logic = TransformLogic(self, spec, supplier, stores)
+        return self._derived(named, logic, materialized, None if materialized is None else materialized.value, stores)
+
+    @overload
+    def to_stream(self, *, name: str | None = None) -> Stream[K, V | None]: ...
+    @overload
+    def to_stream(self, key_mapper: Callable[[K, V | None], K2], *, name: str | None = None) -> Stream[K2, V | None]: ...
+    def to_stream(self, key_mapper: Callable[[K, V | None], K2] | None = None, *, name: str | None = None) -> Stream[Any, V | None]:
+        """Return the stream of changes: every new value, None where a row is deleted. With `key_mapper(key, value)` the records get other keys."""
+        named = self.graph.name_or(name, _TO_STREAM)
+        node = self.graph.add_processor(named, ToStream(), self.node)
+        stream: Stream[Any, Any] = _stream.Stream(self.graph, node, self.sources, key=self.key, value=self.value)
+        return stream if key_mapper is None else stream.select_key(key_mapper)
+
+    def group_by(self, selector: Callable[[K, V], tuple[K2, V2] | None], grouped: Grouped[K2, V2] | None = None) -> GroupedTable[K2, V2]:
+        """Group rows by another key: `selector(key, value)` returns it with the value to aggregate; None, or a None among them, is no group.
+
+        The rows go through a repartition topic, of which `grouped` names serdes and name. It is called with a row's old value as with its new one,
+        and must return the same for the same arguments.
+        """
+        options = _grouped.grouped_or_default(grouped)
+        named = self.graph.name_or(options.name, _SELECT)
+        node = self.graph.add_processor(named, TableSelect(selector=selector), self.node)
+        self.send_old(force=True)
+        return _grouped.GroupedTable(self.graph, node, options.key, options.value, options.name)
+
+    def join(
+        self, other: Table[K, VO], joiner: Callable[[V, VO], V2 | None], materialized: Materialized[K, V2] | None = None, *, name: str | None = None
+    ) -> Table[K, V2]:
+        """Return the table of rows that both tables have, with values `joiner(value, other value)`."""
+        return _table_joins.join(self, other, joiner, materialized, name, left=False, outer=False)
+
+    def left_join(
+        self,
+        other: Table[K, VO],
+        joiner: Callable[[V, VO | None], V2 | None],
+        materialized: Materialized[K, V2] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, V2]:
+        """Return the table of rows that this table has, with values `joiner(value, other value or None)`."""
+        return _table_joins.join(self, other, joiner, materialized, name, left=True, outer=False)
+
+    def outer_join(
+        self,
+        other: Table[K, VO],
+        joiner: Callable[[V | None, VO | None], V2 | None],
+        materialized: Materialized[K, V2] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, V2]:
+        """Return the table of rows that one of the tables has, with values `joiner(value or None, other value or None)`."""
+        return _table_joins.join(self, other, joiner, materialized, name, left=True, outer=True)
+
+    def _filter(
+        self, predicate: Callable[[K, V], object], materialized: Materialized[K, V] | None, name: str | None, *, negated: bool
+    ) -> Table[K, V]:
+        arity(predicate, 2)
+        spec = optional_store(self.graph, materialized, _FILTER, key=self.key, value=self.value)
+        named = self.graph.name_or(name, _FILTER)
+        logic = FilterLogic(self, spec, predicate, negated=negated)
+        return self._derived(named, logic, materialized, (materialized and materialized.value) or self.value)
+
+    def _derived(
+        self,
+        name: str,
+        logic: FilterLogic | MapLogic | TransformLogic,
+        materialized: Materialized[K, V2] | None,
+        value: Serde[V2] | None,
+        connected: tuple[str, ...] = (),
+    ) -> Table[K, V2]:
+        key = (materialized and materialized.key) or self.key
+        node = add_logic(self.graph, name, logic, self.node, connected=connected)
+        store = None if logic.spec is None else logic.spec.name
+        return Table(self.graph, node, self.sources, key, value, logic, store_name=store, grace_ms=self.grace_ms)
+
+
+class GlobalTable(Generic[K, V]):
+    """All of a topic's latest values, in every instance. Streams can be joined with it by any key. Made by `StreamsBuilder.global_table`."""
+
+    def __init__(self, store: str, *, named: bool) -> None:
+        self._store: str = store
+        self._named: bool = named
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name of the store that can be asked from outside, None if the user named none."""
+        return self._store if self._named else None
+
+    def view(self) -> View:
+        """Return how others read the table."""
+        return StoreView(self._store)
+
+
+def source_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None) -> Table[K, V]:
+    """Read a topic as a table."""
+    spec, named = key_value_store(graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value)
+    source = graph.suffixed_or(consumed.name, "-source", _STREAM_SOURCE)
+    name = graph.name_or(consumed.name, _SOURCE)
+    logic = SourceLogic(spec, stored=named)
+
+    def write(topology: Topology, _: tuple[str, ...]) -> None:
+        topology.add_source(
+            source,
+            topic,
+            key=spec.key,
+            value=spec.value,
+            timestamp_extractor=consumed.timestamp_extractor,
+            offset_reset=consumed.offset_reset,
+        )
+        topology.add_operator(name, logic.operator(), source, stores=logic.stores())
+
+    node = graph.add_node(name, write)
+    return Table(graph, node, frozenset({source}), spec.key, spec.value, logic, store_name=spec.name if named else None)
+
+
+def global_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None) -> GlobalTable[K, V]:
+    """Read a topic as a global table."""
+    spec, named = key_value_store(graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value)
+    source = graph.suffixed_or(consumed.name, "-source", _STREAM_SOURCE)
+    name = graph.name_or(consumed.name, _SOURCE)
+
+    def write(topology: Topology, _: tuple[str, ...]) -> None:
+        topology.add_global_store(
+            spec,
+            source,
+            topic,
+            name,
+            TableSource(store=spec.name),
+            key=spec.key,
+            value=spec.value,
+            timestamp_extractor=consumed.timestamp_extractor,
+        )
+
+    graph.add_node(name, write)
+    return GlobalTable(spec.name, named=named)
+
+
+def stream_to_table(stream: Stream[K, V], materialized: Materialized[K, V] | None, name: str | None) -> Table[K, V]:
+    """Take a stream as a table: repartitioned, if its keys may have changed."""
+    graph = stream.graph
+    named = graph.name_or(name, _TO_TABLE)
+    spec, stored = key_value_store(graph, materialized, _TO_TABLE, key=stream.key, value=stream.value)
+    parent, sources = stream.node, stream.sources
+    if stream.repartition_required:
+        parent = graph.attach(graph.new_repartition(named, spec.key, spec.value), stream.node)
+        sources = frozenset({parent.name})
+    logic = SourceLogic(spec, stored=stored)
+    node = add_logic(graph, named, logic, parent)
+    return Table(graph, node, sources, spec.key, spec.value, logic, store_name=spec.name if stored else None)

@@ -1,0 +1,66 @@
+"""Joins of two tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ks_actors.dsl import _table
+from ks_actors.dsl._arity import arity
+from ks_actors.dsl._logic import JoinLogic, JoinSideLogic
+from ks_actors.dsl._materialize import key_value_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.dsl._options import Materialized
+    from ks_actors.dsl._table import Table
+    from ks_actors.topology import Topology
+
+_MERGE = "KTABLE-MERGE-"
+_THIS = "KTABLE-JOINTHIS-"
+_OTHER = "KTABLE-JOINOTHER-"
+
+
+def join(
+    this: Table[Any, Any],
+    other: Table[Any, Any],
+    joiner: Callable[[Any, Any], Any],
+    materialized: Materialized[Any, Any] | None,
+    name: str | None,
+    *,
+    left: bool,
+    outer: bool,
+) -> Table[Any, Any]:
+    """Join two tables on their keys; `left` keeps rows that only `this` one has, `outer` those of both. With options the result is stored."""
+    arity(joiner, 2)
+    graph = this.graph
+    stored = None if materialized is None else key_value_store(graph, materialized, _MERGE, key=this.key, value=None)
+    merge_name = graph.name_or(name, _MERGE)
+    sources = this.sources | other.sources
+    graph.copartition(sources)
+    if left:
+        this.send_old(force=True)
+    if outer:
+        other.send_old(force=True)
+
+    def reversed_joiner(theirs: Any, mine: Any) -> Any:
+        return joiner(mine, theirs)
+
+    this_side = JoinSideLogic(this, other, joiner, mine_optional=outer, theirs_optional=left)
+    other_side = JoinSideLogic(other, this, reversed_joiner, mine_optional=left, theirs_optional=outer)
+    this_name = graph.suffixed_or(name, "-join-this", _THIS)
+    other_name = graph.suffixed_or(name, "-join-other", _OTHER)
+    logic = JoinLogic(this_side, other_side, None if stored is None else stored.spec)
+    this_stores, other_stores = this.view().stores, other.view().stores
+
+    def write(topology: Topology, _: tuple[str, ...]) -> None:
+        topology.add_operator(this_name, this_side.operator(), this.node.name)
+        topology.add_operator(other_name, other_side.operator(), other.node.name)
+        topology.add_operator(merge_name, logic.operator(), this_name, other_name, stores=logic.stores())
+        topology.connect_processor_and_state_stores(this_name, *other_stores)
+        topology.connect_processor_and_state_stores(other_name, *this_stores)
+
+    node = graph.add_node(merge_name, write, this.node, other.node)
+    if stored is None:
+        return _table.Table(graph, node, sources, this.key, None, logic)
+    return _table.Table(graph, node, sources, stored.spec.key, stored.spec.value, logic, store_name=stored.spec.name)

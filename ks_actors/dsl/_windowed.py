@@ -1,0 +1,148 @@
+"""Streams grouped by key and windows of time, to be aggregated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ks_actors._errors import TopologyError
+from ks_actors.dsl import _grouped, _table
+from ks_actors.dsl._arity import arity
+from ks_actors.dsl._logic import AggregateLogic
+from ks_actors.dsl._materialize import immutable, window_store
+from ks_actors.dsl._windows import EmitStrategy, UnlimitedWindows
+from ks_actors.processors._views import WindowView
+from ks_actors.processors._windowed import WindowAggregation, WindowedAggregate
+from ks_actors.processors._windowed_special import FinalWindowedAggregate, UnlimitedAggregate
+from ks_actors.serdes import LONG, windowed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._windowed import Windowed
+    from ks_actors.dsl._grouped import GroupedStream
+    from ks_actors.dsl._materialize import Stored
+    from ks_actors.dsl._options import Materialized
+    from ks_actors.dsl._table import Table
+    from ks_actors.dsl._windows import TimeWindows
+    from ks_actors.processors._operator import Operator
+    from ks_actors.serdes import Serde
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+
+class TimeWindowedStream(Generic[K, V]):
+    """A stream whose records are grouped by key and window. Made by `GroupedStream.windowed_by`.
+
+    Records without key, and late ones (stream time has passed the window's end by the grace period), are dropped; those without value are not.
+    `Materialized(retention_ms=…)` keeps results longer than window and grace demand.
+    """
+
+    def __init__(
+        self, grouped: GroupedStream[K, V], windows: TimeWindows | UnlimitedWindows, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
+    ) -> None:
+        self._grouped: GroupedStream[K, V] = grouped
+        self._windows: TimeWindows | UnlimitedWindows = windows
+        self._emit: EmitStrategy = emit
+
+    def emit_strategy(self, emit: EmitStrategy) -> TimeWindowedStream[K, V]:
+        """Send results at every change, which is the default, or once when their window closes.
+
+        In the second case nothing is lost to a short retention, unlike with Kafka Streams, where `retention_ms` has to be raised for that.
+        """
+        if emit is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self._windows, UnlimitedWindows):
+            raise TopologyError("an unlimited window never closes: take EmitStrategy.ON_WINDOW_UPDATE, or TimeWindows")
+        return TimeWindowedStream(self._grouped, self._windows, emit)
+
+    def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[Windowed[K], int]:
+        """Return the table of how many records each key has had in each window."""
+        if materialized is not None and materialized.name is None:
+            self._grouped.graph.new_store_name(_grouped.AGGREGATE)  # Kafka Streams has a number go to waste here
+        return self._aggregate(_grouped.AGGREGATE, materialized, name, LONG, None, None)
+
+    def reduce(
+        self, reducer: Callable[[V, V], V | None], materialized: Materialized[K, V] | None = None, *, name: str | None = None
+    ) -> Table[Windowed[K], V]:
+        """Return the table of `reducer(aggregate, value)` over the values of each key and window; the first value is the first aggregate.
+
+        A result of None deletes the row.
+        """
+        arity(reducer, 2)
+        return self._aggregate(_grouped.REDUCE, materialized, name, self._grouped.value, None, reducer)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A | None],
+        materialized: Materialized[K, A] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[Windowed[K], A]:
+        """Return the table of `aggregator(key, value, aggregate)` over the values of each key and window, beginning with `initializer()`.
+
+        A result of None deletes the row.
+        """
+        arity(initializer, 0)
+        arity(aggregator, 3)
+        return self._aggregate(_grouped.AGGREGATE, materialized, name, None, initializer, aggregator)
+
+    def _aggregate(
+        self,
+        prefix: str,
+        materialized: Materialized[Any, Any] | None,
+        name: str | None,
+        value: Serde[Any] | None,
+        initializer: Callable[[], Any] | None,
+        aggregator: Callable[..., Any] | None,
+    ) -> Table[Windowed[K], Any]:
+        grouped, windows = self._grouped, self._windows
+        keep = windows.size_ms + windows.grace_ms
+        stored = window_store(grouped.graph, materialized, prefix, key=grouped.key, value=value, size_ms=windows.size_ms, keep_ms=keep)
+        named = grouped.graph.name_or(name, prefix)
+        logic = windowed_aggregate(windows, self._emit, stored, initializer, aggregator)
+        node, sources = grouped.build(named, stored, logic)
+        spec = stored.spec
+        return _table.Table(
+            grouped.graph,
+            node,
+            sources,
+            windowed_key(spec.key, windows),
+            spec.value,
+            logic,
+            store_name=spec.name if stored.named else None,
+            grace_ms=windows.grace_ms,
+        )
+
+
+def windowed_key(key: Serde[Any] | None, windows: TimeWindows | UnlimitedWindows) -> Serde[Any] | None:
+    """Return the serde of keys in windows."""
+    return None if key is None else windowed(key, windows.size_ms)
+
+
+def windowed_aggregate(
+    windows: TimeWindows | UnlimitedWindows,
+    emit: EmitStrategy,
+    stored: Stored,
+    initializer: Callable[[], Any] | None,
+    aggregator: Callable[..., Any] | None,
+) -> AggregateLogic:
+    """Return the logic of an aggregation per window; without an aggregator it counts."""
+    spec = stored.spec
+
+    def make(send_old: bool) -> Operator:
+        aggregation = WindowAggregation(
+            store=spec.name,
+            size_ms=windows.size_ms,
+            advance_ms=windows.size_ms if isinstance(windows, UnlimitedWindows) else windows.advance_ms,
+            grace_ms=windows.grace_ms,
+            aggregator=aggregator,
+            initializer=initializer,
+            send_old=send_old,
+            immutable=immutable(spec.value),
+        )
+        if isinstance(windows, UnlimitedWindows):
+            return UnlimitedAggregate(aggregation, windows.start_ms)
+        return FinalWindowedAggregate(aggregation) if emit is EmitStrategy.ON_WINDOW_CLOSE else WindowedAggregate(aggregation)
+
+    return AggregateLogic(spec, make, WindowView(spec.name))

@@ -1,0 +1,87 @@
+"""Windows of time, and when their results come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import final
+
+from ks_actors._errors import TopologyError
+
+LAST_INSTANT = 2**63 - 1
+"""The end (ms) of a window that has none."""
+
+
+class EmitStrategy(Enum):
+    """When the result of a window is sent downstream."""
+
+    ON_WINDOW_UPDATE = "on_window_update"
+    """At every change."""
+    ON_WINDOW_CLOSE = "on_window_close"
+    """Once, when stream time has passed the window's end by the grace period."""
+
+
+@final
+@dataclass(frozen=True)
+class TimeWindows:
+    """Windows of a fixed size that begin at multiples of `advance_ms` since the epoch: tumbling if that is the size, else hopping.
+
+    A window takes records until stream time has passed its end by `grace_ms`. Made by `of_size_with_no_grace` and `of_size_and_grace`.
+    """
+
+    size_ms: int
+    grace_ms: int
+    advance_ms: int
+
+    def __post_init__(self) -> None:
+        if self.size_ms <= 0:
+            raise TopologyError(f"a window lasts at least 1 ms, size_ms is {self.size_ms}")
+        if self.grace_ms < 0:
+            raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
+        if not 0 < self.advance_ms <= self.size_ms:
+            raise TopologyError(f"windows of {self.size_ms} ms advance by 1 to {self.size_ms} ms, advance_ms is {self.advance_ms}")
+
+    @classmethod
+    def of_size_with_no_grace(cls, size_ms: int) -> TimeWindows:
+        """Return tumbling windows that take no record once stream time has reached their end."""
+        return cls(size_ms, 0, size_ms)
+
+    @classmethod
+    def of_size_and_grace(cls, size_ms: int, grace_ms: int) -> TimeWindows:
+        """Return tumbling windows that take records until stream time has passed their end by `grace_ms`."""
+        return cls(size_ms, grace_ms, size_ms)
+
+    def advance_by(self, advance_ms: int) -> TimeWindows:
+        """Return hopping windows: a new one begins every `advance_ms`."""
+        return replace(self, advance_ms=advance_ms)
+
+
+@final
+@dataclass(frozen=True)
+class UnlimitedWindows:
+    """One window that begins at `start_ms` and never ends. Made by `of`."""
+
+    start_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if self.start_ms < 0:
+            raise TopologyError(f"a window cannot begin before the epoch, start_ms is {self.start_ms}")
+
+    @classmethod
+    def of(cls) -> UnlimitedWindows:
+        """Return the window that begins at the epoch."""
+        return cls()
+
+    def start_on(self, start_ms: int) -> UnlimitedWindows:
+        """Return the window that begins at `start_ms`; earlier records are left out."""
+        return replace(self, start_ms=start_ms)
+
+    @property
+    def size_ms(self) -> int:
+        """All the time there is."""
+        return LAST_INSTANT
+
+    @property
+    def grace_ms(self) -> int:
+        """None: it never ends."""
+        return 0

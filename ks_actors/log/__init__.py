@@ -1,0 +1,43 @@
+"""The port to a log, and the logs that there are."""
+
+from ks_actors.log._open import open_log
+from ks_actors.log._port import Assignor, Fetcher, Log, Membership, MembershipEvent, Producer, TransactionalProducer
+from ks_actors.log._types import (
+    Assigned,
+    Fetched,
+    GroupMetadata,
+    IsolationLevel,
+    Lost,
+    MemberAssignment,
+    MemberInfo,
+    NewTopic,
+    OffsetAndMetadata,
+    Outgoing,
+    Revoked,
+    TopicDescription,
+    TopicPartition,
+)
+
+__all__ = [
+    "Assigned",
+    "Assignor",
+    "Fetched",
+    "Fetcher",
+    "GroupMetadata",
+    "IsolationLevel",
+    "Log",
+    "Lost",
+    "MemberAssignment",
+    "MemberInfo",
+    "Membership",
+    "MembershipEvent",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "Outgoing",
+    "Producer",
+    "Revoked",
+    "TopicDescription",
+    "TopicPartition",
+    "TransactionalProducer",
+    "open_log",
+]

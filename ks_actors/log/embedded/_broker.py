@@ -1,0 +1,237 @@
+"""What would be the server: topics, appends and ends of transactions. Plain calls on the event loop; each does all or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, final
+
+from ks_actors._batch import Batch
+from ks_actors._errors import LogError, ProduceFailed, TopicExists, UnknownTopicOrPartition
+from ks_actors.log._types import TopicPartition
+from ks_actors.log.embedded._partition import Partition
+from ks_actors.log.embedded._segment import ABORT, COMMIT, DATA, NO_PRODUCER, TRANSACTIONAL, Segment
+from ks_actors.log.embedded._storage import TransactionalId
+from ks_actors.log.embedded._topic import Topic, check_topic
+from ks_actors.log.embedded._transactions import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ks_actors.log._types import NewTopic, OffsetAndMetadata, Outgoing
+    from ks_actors.log.embedded._storage import Loaded, Storage
+
+_logger = logging.getLogger("ks_actors.log")
+
+# What a record takes apart from its bytes, roughly: records of no size must be cleaned away some day, too.
+_RECORD_BYTES = 64
+
+
+@final
+class Broker:
+    """State of a log in memory, and the order in which it changes: first storage, then memory, then whoever waits is told."""
+
+    def __init__(self, storage: Storage, topics_changed: Callable[[set[str]], None], grown: Callable[[Partition], None]) -> None:
+        self.storage: Storage = storage
+        self.incarnation: int = 0
+        self.topics: dict[str, Topic] = {}
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+        self.transactions: dict[str, Transaction] = {}
+        self._next_topic = 0
+        self._next_pid = 0
+        self._topics_changed = topics_changed
+        self._grown = grown
+
+    def take_in(self, loaded: Loaded) -> None:
+        """Begin with what storage held. Transactions that were open stay so until their producer comes again, or their timeout passes."""
+        self.incarnation = loaded.incarnation
+        self.offsets = loaded.offsets
+        self._next_topic = loaded.next_topic
+        by_pid: dict[int, Transaction] = {}
+        for name, pid, epoch, timeout_ms in loaded.transactional_ids:
+            self.transactions[name] = by_pid[pid] = Transaction(name, pid, epoch, timeout_ms)
+        self._next_pid = max(by_pid, default=-1) + 1
+        for identity, name, count, configs in loaded.topics:
+            topic = self._enter(Topic(identity, name, configs), count)
+            for partition in topic.partitions:
+                place = identity, partition.name.partition
+                _restore(partition, loaded.bounds.get(place, (0, 0)), loaded.segments.get(place, ()))
+                for pid in partition.open:
+                    transaction = by_pid[pid]
+                    transaction.partitions[partition] = None
+        for transaction in self.transactions.values():
+            if transaction.partitions:
+                self._start_timer(transaction)
+
+    def _enter(self, topic: Topic, count: int) -> Topic:
+        topic.partitions = [Partition(topic, number, self.storage.load) for number in range(count)]
+        self.topics[topic.name] = topic
+        self.partitions.update({partition.name: partition for partition in topic.partitions})
+        return topic
+
+    def partition(self, name: TopicPartition) -> Partition:
+        """Return a partition. Raises UnknownTopicOrPartition."""
+        partition = self.partitions.get(name)
+        if partition is None:
+            raise UnknownTopicOrPartition(f"there is no {TopicPartition(*name)}: {self._what_is_there(name[0])}")
+        return partition
+
+    def _what_is_there(self, name: str) -> str:
+        topic = self.topics.get(name)
+        return f"no topic {name!r}" if topic is None else f"topic {name!r} has partitions 0 to {len(topic.partitions) - 1}"
+
+    def create_topic(self, new: NewTopic) -> None:
+        """Create a topic. Raises TopicExists, ConfigError, StorageFull, LogError."""
+        if new.name in self.topics:
+            raise TopicExists(f"there is a topic {new.name!r} already")
+        check_topic(new.name, new.partitions)
+        topic = Topic(self._next_topic, new.name, dict(new.configs))
+        topic.partitions = [Partition(topic, number, self.storage.load) for number in range(new.partitions)]
+        self.storage.add_topic(topic)
+        self._next_topic += 1
+        self._enter(topic, new.partitions)
+        self._topics_changed({topic.name})
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics, and what groups have committed of them. Raises UnknownTopicOrPartition, after all others were; StorageFull, LogError."""
+        unknown = [name for name in names if name not in self.topics]
+        for name in names:
+            if name in self.topics:
+                self._delete_topic(self.topics[name])
+        if unknown:
+            raise UnknownTopicOrPartition(f"there are no topics {', '.join(unknown)}")
+
+    def _delete_topic(self, topic: Topic) -> None:
+        name = topic.name
+        offsets = {group: [place for place in places if place.topic == name] for group, places in self.offsets.items()}
+        self.storage.remove_topic(topic, offsets)
+        del self.topics[name]
+        for group, gone in offsets.items():
+            for committed in gone:
+                del self.offsets[group][committed]
+        for transaction in self.transactions.values():
+            transaction.leave_out(topic.partitions)
+        for partition in topic.partitions:
+            del self.partitions[partition.name]
+            partition.deleted = True
+            partition.notify()
+        self._topics_changed({name})
+
+    def append(self, batches: Sequence[Outgoing], transaction: Transaction | None = None) -> list[int]:
+        """Append batches; return the offset behind each. Raises ProduceFailed: then nothing was written to the partitions that it names."""
+        errors: dict[TopicPartition, Exception] = {}
+        checked: list[tuple[Partition, Batch, int]] = []
+        for outgoing in batches:
+            try:
+                partition = self.partition(outgoing.partition)
+                checked.append((partition, outgoing.batch, partition.check(outgoing.batch)))
+            except LogError as error:
+                errors[TopicPartition(*outgoing.partition)] = error
+        kind, pid = (DATA, NO_PRODUCER) if transaction is None else (TRANSACTIONAL, transaction.pid)
+        ends: dict[Partition, int] = {}
+        behind: list[int] = []
+        added: list[tuple[Partition, Segment, Batch]] = []
+        for partition, batch, size in checked:
+            if errors and partition.name in errors:
+                continue
+            base = ends.get(partition, partition.end)
+            count = len(batch)
+            ends[partition] = end = base + count
+            behind.append(end)
+            if count:
+                stored = Batch(batch.keys, batch.values, batch.timestamps, batch.headers, range(base, end))
+                added.append((partition, Segment(base, end, kind=kind, pid=pid, count=count, size=size), stored))
+        if added:
+            try:
+                self.storage.append(added)
+            except LogError as error:
+                raise ProduceFailed({**errors, **dict.fromkeys((partition.name for partition, _, _ in added), error)}) from error
+            self._take_in(added, transaction)
+        if errors:
+            raise ProduceFailed(errors)
+        return behind
+
+    def _take_in(self, added: Sequence[tuple[Partition, Segment, Batch]], transaction: Transaction | None) -> None:
+        if transaction is not None and not transaction.partitions:
+            self._start_timer(transaction)
+        for partition, segment, _ in added:
+            partition.add(segment)
+            if transaction is not None:
+                transaction.partitions[partition] = None
+            if partition.topic.settings.cleaned:
+                partition.grown += segment.size + _RECORD_BYTES * segment.count
+                self._grown(partition)
+        for partition, _, _ in added:
+            partition.notify()
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit offsets outside of transactions. Raises StorageFull, LogError."""
+        self.storage.end((), group_id, offsets)
+        self.offsets.setdefault(group_id, {}).update(offsets)
+
+    def commit(self, transaction: Transaction, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Make a transaction and offsets visible at once. Raises StorageFull, LogError: then it is as open as before."""
+        self._end(transaction, COMMIT, group_id, offsets)
+
+    def abort(self, transaction: Transaction) -> None:
+        """End a transaction; nothing of it will ever be visible. Raises StorageFull, LogError: then it is as open as before."""
+        self._end(transaction, ABORT, "", {})
+
+    def _end(self, transaction: Transaction, kind: int, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        markers = [(partition, Segment(partition.end, partition.end + 1, kind=kind, pid=transaction.pid)) for partition in transaction.partitions]
+        self.storage.end(markers, group_id, offsets)
+        for partition, marker in markers:
+            partition.add(marker)
+        if offsets:
+            self.offsets.setdefault(group_id, {}).update(offsets)
+        transaction.clear()
+        for partition, _ in markers:
+            partition.notify()
+
+    def begin_transactional(self, name: str, timeout_ms: int) -> Transaction:
+        """Take a transactional id over: what is open under it is aborted, all who had it before are fenced. Raises StorageFull, LogError."""
+        transaction = self.transactions.get(name)
+        if transaction is None:
+            transaction = Transaction(name, self._next_pid, -1, timeout_ms)
+        if transaction.partitions:
+            self.abort(transaction)
+        epoch = transaction.epoch + 1
+        self.storage.put_transactional_id(TransactionalId(name, transaction.pid, epoch, timeout_ms))
+        self.transactions[name] = transaction
+        self._next_pid = max(self._next_pid, transaction.pid + 1)
+        transaction.epoch = epoch
+        transaction.timeout_ms = timeout_ms
+        transaction.doom = None
+        return transaction
+
+    def _start_timer(self, transaction: Transaction) -> None:
+        loop = asyncio.get_running_loop()
+        transaction.timer = loop.call_later(transaction.timeout_ms / 1000, self._expire, transaction)
+
+    def _expire(self, transaction: Transaction) -> None:
+        transaction.doom = f"it was open for longer than {transaction.timeout_ms} ms"
+        try:
+            self.abort(transaction)
+        except LogError as error:
+            _logger.warning("transaction of %s is over time, but could not be aborted yet: %s", transaction.name, error)
+            self._start_timer(transaction)
+
+    def stop(self) -> None:
+        """Let no timer go off any more."""
+        for transaction in self.transactions.values():
+            transaction.stop_timer()
+
+    def truncate(self, partition: Partition, before: int) -> None:
+        """Let a partition begin at `before`."""
+        self.storage.set_begin(partition, before)
+        self.storage.discard(partition, partition.drop_before(before))
+        partition.notify()
+
+
+def _restore(partition: Partition, bounds: tuple[int, int], segments: Sequence[Segment]) -> None:
+    begin, end = bounds
+    for segment in segments:
+        partition.add(segment)
+    partition.begin = begin
+    partition.end = max(partition.end, end)

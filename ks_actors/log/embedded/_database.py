@@ -1,0 +1,190 @@
+"""RocksDB as a log needs it: writes that are whole or not there at all, and that go on after a full disk."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
+
+from ks_actors._errors import LogCorrupted, LogError, StorageFull
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+Changes: TypeAlias = "list[tuple[bytes, bytes | None]]"
+"""Keys with their new values, None to delete; each key once."""
+
+_logger = logging.getLogger("ks_actors.log")
+
+_WRITE_BUFFER: Final = 16 << 20
+_BLOCK_CACHE: Final = 8 << 20
+_PROBE_STEP: Final = 1 << 20
+_CHUNK: Final = 1000
+_FULL: Final = ("No space left", "File too large", "quota exceeded", "Disk quota")
+
+
+@final
+class Database:
+    """One RocksDB. What fails to be written leaves it as it was, and so does each write after that, until there is room again.
+
+    RocksDB itself takes no more writes after one that failed, and may have kept that one in its write-ahead log. So the next write opens the database
+    anew and undoes what the failed one may have left behind.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory: Path = directory
+        self._rdict: Rdict | None = None
+        # What was under the keys of a failed write.
+        self._undo: Changes | None = None
+
+    def open(self) -> None:
+        """Take the lock, and make the directory if need be. Raises LogError, StorageFull, LogCorrupted."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LogError(f"the directory of the log cannot be made: {error}") from error
+        try:
+            self._rdict = Rdict(str(self._directory), _options())
+        except Exception as error:
+            raise self._said(error, "opened") from error
+
+    def close(self) -> None:
+        """Let go of the lock; does nothing when that was done before."""
+        rdict, self._rdict = self._rdict, None
+        if rdict is None:
+            return
+        try:
+            rdict.close()
+        except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more exact
+            # What was acknowledged is in the write-ahead log: the next one to open finds it there.
+            _logger.warning("log in %s was closed, but not written out: %s", self._directory, error)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return what is under `key`."""
+        try:
+            value: bytes | None = self._open_rdict().get(key)
+        except LogError:
+            raise
+        except Exception as error:
+            raise self._said(error, "read") from error
+        return value
+
+    def scan(self, first: bytes, behind: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys from `first` to before `behind`, with values. Raises LogCorrupted where RocksDB would just end."""
+        # No iterator lives longer than a chunk: whoever keeps one, as the traceback of a failed scan would, keeps the lock.
+        while chunk := self._chunk(first, behind):
+            yield from chunk
+            first = chunk[-1][0] + b"\0"
+
+    def _chunk(self, first: bytes, behind: bytes) -> list[tuple[bytes, bytes]]:
+        found: list[tuple[bytes, bytes]] = []
+        # No upper bound: rocksdict lets go of its bytes too early.
+        options = ReadOptions()
+        iterator = self._open_rdict().iter(options)
+        iterator.seek(first)
+        while iterator.valid() and len(found) < _CHUNK:
+            key: Any = iterator.key()
+            if key >= behind:
+                break
+            found.append((key, iterator.value()))
+            iterator.next()
+        try:
+            iterator.status()
+        except Exception as error:
+            raise self._said(error, "read") from error
+        return found
+
+    def write(self, changes: Changes) -> None:
+        """Write all changes or none, so that they survive the process. Raises StorageFull, LogError."""
+        if self._undo is not None:
+            self._reopen(self._undo)
+        self._write(self._open_rdict(), changes)
+
+    def wipe(self, ranges: Sequence[tuple[bytes, bytes]]) -> None:
+        """Delete ranges of keys, first and behind the last; or leave them, which is logged."""
+        batch = WriteBatch(raw_mode=True)
+        for first, behind in ranges:
+            batch.delete_range(first, behind)
+        try:
+            self._open_rdict().write(batch)
+        except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more exact
+            # RocksDB takes no more writes now; nothing needs to be undone, as nobody reads what was to be deleted.
+            self._undo = self._undo or []
+            _logger.warning("log in %s keeps records that were deleted until it is opened again: %s", self._directory, error)
+
+    def _write(self, rdict: Rdict, changes: Changes) -> None:
+        batch = WriteBatch(raw_mode=True)
+        for key, value in changes:
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        try:
+            rdict.write(batch)
+        except Exception as error:
+            # A failed database still reads, and has not applied what it failed to write.
+            self._undo = [(key, self.get(key)) for key, _ in changes]
+            raise self._said(error, "written") from error
+
+    def _reopen(self, undo: Changes) -> None:
+        rdict = self._rdict
+        if rdict is not None:
+            # Opening writes out what is in memory: without room for that the database would be lost for readers too.
+            self._probe(_WRITE_BUFFER)
+            # Both: whoever holds on to an iterator holds on to the lock.
+            self.close()
+            del rdict
+        self.open()
+        self._write(self._open_rdict(), undo)
+        self._undo = None
+        _logger.warning("log in %s is written again", self._directory)
+
+    def _probe(self, room: int) -> None:
+        path = self._directory / "room"
+        block = bytes(_PROBE_STEP)
+        try:
+            with path.open("wb") as file:
+                for _ in range(0, room, _PROBE_STEP):
+                    file.write(block)
+        except OSError as error:
+            raise StorageFull(f"no room for {room} bytes in {self._directory}: {error}") from error
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _open_rdict(self) -> Rdict:
+        if self._rdict is None:
+            raise LogError(f"the log in {self._directory} is not open")
+        return self._rdict
+
+    def _said(self, error: Exception, what: str) -> LogError:
+        text = str(error)
+        if "lock" in text and ("LOCK" in text or "lock hold" in text):
+            return LogError(
+                f"the log in {self._directory} is in use by another process, or by another log in this one: close that, or use another directory"
+            )
+        if any(sign in text for sign in _FULL):
+            return StorageFull(f"no room in {self._directory}: {text}")
+        if text.startswith("Corruption"):
+            return LogCorrupted(f"the log in {self._directory} is damaged: {text}")
+        return LogError(f"the log in {self._directory} could not be {what}: {text}")
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(_WRITE_BUFFER)
+    options.set_max_write_buffer_number(3)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_keep_log_file_num(2)
+    # Records are written once and read in order: kept out of the tree, they are not copied again by each of its compactions.
+    options.set_enable_blob_files(True)
+    options.set_min_blob_size(4096)
+    options.set_blob_compression_type(DBCompressionType.lz4())
+    options.set_enable_blob_gc(True)
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(_BLOCK_CACHE))
+    table.set_bloom_filter(10, block_based=False)
+    options.set_block_based_table_factory(table)
+    return options

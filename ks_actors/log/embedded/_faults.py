@@ -1,0 +1,62 @@
+"""Errors on order, for tests of those who use a log."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal, TypeAlias, final
+
+Operation: TypeAlias = Literal[
+    "abort",
+    "begin_offsets",
+    "commit",
+    "commit_offsets",
+    "committed",
+    "create_topics",
+    "delete_records",
+    "delete_topics",
+    "describe_topics",
+    "end_offsets",
+    "fetch",
+    "join",
+    "offsets_for_times",
+    "producer",
+    "send",
+    "transactional_producer",
+]
+"""What can be made to fail: the port's methods by name; `commit` is the end of a transaction, `commit_offsets` what a membership does."""
+
+
+@final
+class Faults:
+    """Errors that are still to be raised, by operation, in the order they were ordered."""
+
+    __slots__ = ("_after", "_before")
+
+    def __init__(self) -> None:
+        self._before: dict[str, deque[Exception]] = {}
+        self._after: dict[str, deque[Exception]] = {}
+
+    def order(self, operation: Operation, error: Exception, *, times: int, after: bool) -> None:
+        """Have the next `times` calls of `operation` fail."""
+        faults = self._after if after else self._before
+        faults.setdefault(operation, deque()).extend([error] * times)
+
+    def before(self, operation: Operation) -> None:
+        """Raise what was ordered for before anything is done."""
+        if self._before:
+            _raise_next(self._before, operation)
+
+    def after(self, operation: Operation) -> None:
+        """Raise what was ordered for when everything is done."""
+        if self._after:
+            _raise_next(self._after, operation)
+
+
+def _raise_next(faults: dict[str, deque[Exception]], operation: Operation) -> None:
+    errors = faults.get(operation)
+    if not errors:
+        return
+    error = errors.popleft()
+    if not errors:
+        del faults[operation]
+    raise error

@@ -1,0 +1,171 @@
+"""Readers of the embedded log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import LogClosed, LogError
+from ks_actors.log._types import Fetched, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ks_actors.log.embedded._broker import Broker
+    from ks_actors.log.embedded._faults import Faults
+    from ks_actors.log.embedded._partition import Partition
+
+
+@final
+class EmbeddedFetcher:
+    """Read straight from the partitions: there is nothing in flight, ever. Partitions without news cost nothing."""
+
+    def __init__(self, broker: Broker, faults: Faults, client_id: str, *, committed: bool, closed: Callable[[EmbeddedFetcher], None]) -> None:
+        self.client_id: str = client_id
+        self._broker: Broker = broker
+        self._faults: Faults = faults
+        self._committed: bool = committed
+        self._on_close = closed
+        self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+        self._watched: dict[TopicPartition, Partition] = {}
+        # Partitions that may have something to say; in the order in which that became so.
+        self._active: dict[TopicPartition, None] = {}
+        self._waiter: asyncio.Future[None] | None = None
+        self._late = False
+        self._closed = False
+
+    def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
+        """Read exactly these partitions from these offsets; what is paused stays so."""
+        self._unwatch()
+        self._positions = {TopicPartition(*partition): offset for partition, offset in positions.items()}
+        self._paused &= self._positions.keys()
+        self._active = dict.fromkeys(partition for partition in self._positions if partition not in self._paused)
+        self._wake()
+
+    def seek(self, partition: TopicPartition, offset: int, /) -> None:
+        """Read on from `offset`. Raises LogError for a partition that is not assigned."""
+        self._check_assigned((partition,))
+        self._positions[partition] = offset
+        self._activate(partition)
+
+    def position(self, partition: TopicPartition, /) -> int:
+        """Return the offset that the partition will be read from next; raises KeyError when it is not assigned."""
+        return self._positions[partition]
+
+    def pause(self, partitions: Iterable[TopicPartition], /) -> None:
+        """Leave partitions out of fetches until `resume`. Raises LogError for one that is not assigned."""
+        partitions = tuple(partitions)
+        self._check_assigned(partitions)
+        self._paused.update(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition], /) -> None:
+        """Fetch partitions again, from where they were paused. Raises LogError for one that is not assigned."""
+        partitions = tuple(partitions)
+        self._check_assigned(partitions)
+        self._paused.difference_update(partitions)
+        for partition in partitions:
+            self._activate(partition)
+
+    def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        strange = [str(TopicPartition(*partition)) for partition in partitions if partition not in self._positions]
+        if strange:
+            raise LogError(f"fetcher {self.client_id} does not have {', '.join(strange)}: assign them")
+
+    def _activate(self, partition: TopicPartition) -> None:
+        self._active[partition] = None
+        self._wake()
+
+    def changed(self, partition: Partition, /) -> None:
+        """Look at `partition` again, if it says anything new to this fetcher."""
+        name = partition.name
+        position = self._positions[name]
+        if self._limit(partition) <= position <= partition.end and not partition.deleted:
+            return
+        self._activate(name)
+
+    def _limit(self, partition: Partition) -> int:
+        return partition.stable if self._committed else partition.end
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _time_is_up(self) -> None:
+        self._late = True
+        self._wake()
+
+    async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
+        """Wait for records and return them, at most `max_records` of each partition; an empty sequence when none came within `max_wait_ms`.
+
+        A stored batch is returned as it is where it fits. Only one fetch may wait at a time. Raises OffsetOutOfRange, UnknownTopicOrPartition,
+        LogClosed, LogCorrupted.
+        """
+        if max_records < 1:
+            raise ValueError(f"max_records is at least 1, not {max_records}")
+        # Before anything is read: from here on it cannot be cancelled, so nothing is lost.
+        await asyncio.sleep(0)
+        self._faults.before("fetch")
+        found = self._collect(max_records)
+        if found or max_wait_ms <= 0:
+            return found
+        if self._waiter is not None:
+            raise LogError(f"fetcher {self.client_id} is waiting in another fetch already")
+        loop = asyncio.get_running_loop()
+        self._late = False
+        timer = loop.call_later(max_wait_ms / 1000, self._time_is_up)
+        try:
+            while True:
+                self._waiter = loop.create_future()
+                await self._waiter
+                found = self._collect(max_records)
+                if found or self._late:
+                    return found
+        finally:
+            self._waiter = None
+            timer.cancel()
+
+    def _collect(self, max_records: int) -> list[Fetched]:
+        if self._closed:
+            raise LogClosed(f"fetcher {self.client_id} is closed")
+        found: list[Fetched] = []
+        for name in tuple(self._active):
+            if name in self._paused:
+                del self._active[name]
+                continue
+            partition = self._broker.partition(name)
+            if self._watched.get(name) is not partition:
+                self._watch(partition)
+            position = self._positions[name]
+            partition.check_position(position)
+            limit = self._limit(partition)
+            if position >= limit:
+                del self._active[name]
+                continue
+            batch, behind = partition.read(position, max_records, committed=self._committed)
+            found.append(Fetched(name, batch, behind, limit))
+        # Only now, when nothing can fail any more: what is not returned is not passed over.
+        for fetched in found:
+            self._positions[fetched.partition] = fetched.next_offset
+        return found
+
+    def _watch(self, partition: Partition) -> None:
+        self._watched[partition.name] = partition
+        partition.watchers[self] = None
+
+    def _unwatch(self) -> None:
+        for partition in self._watched.values():
+            partition.watchers.pop(self, None)
+        self._watched.clear()
+
+    async def close(self) -> None:
+        """End; a waiting fetch raises LogClosed. Does nothing when that was done before."""
+        self.shut()
+
+    def shut(self) -> None:
+        """End."""
+        if not self._closed:
+            self._closed = True
+            self._unwatch()
+            self._wake()
+            self._on_close(self)

@@ -1,0 +1,180 @@
+"""Groups: members, generations and rebalances."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import IllegalGeneration
+from ks_actors.log._types import MemberAssignment, MemberInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, TopicPartition
+    from ks_actors.log.embedded._broker import Broker
+    from ks_actors.log.embedded._member import EmbeddedMembership
+
+_NOTHING = MemberAssignment(())
+
+
+@final
+class Group:
+    """Members in the order in which they came; the first one leads.
+
+    A rebalance asks all members for their partitions, waits until they have let go (who does not within the rebalance timeout is thrown out), counts
+    the generation up and has the leader assign. Until then the members' generation is the old one, so that they can commit what they have done.
+    """
+
+    def __init__(self, group_id: str, broker: Broker, member_numbers: Iterator[int]) -> None:
+        self.group_id: str = group_id
+        self.generation: int = 0
+        self._broker: Broker = broker
+        self._numbers: Iterator[int] = member_numbers
+        self._members: dict[str, EmbeddedMembership] = {}
+        self._rebalancing = False
+        self._counts: dict[str, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._completion: asyncio.Handle | None = None
+
+    def committed(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return all that was committed."""
+        return self._broker.offsets.get(self.group_id, {})
+
+    def commit(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit offsets of a member. Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, LogError."""
+        self.check(who, offsets)
+        self._broker.commit_offsets(self.group_id, offsets)
+
+    def check(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Raise IllegalGeneration for whoever may not commit now, UnknownTopicOrPartition for what cannot be committed.
+
+        A group without members takes commits of anybody who says to be no member: an empty member id and a negative generation.
+        """
+        for partition in offsets:
+            self._broker.partition(partition)
+        if not self._members and not who.member_id and who.generation < 0:
+            return
+        if who.member_id not in self._members:
+            raise IllegalGeneration(f"group {self.group_id!r} knows no member {who.member_id!r}: it must join again")
+        if who.generation != self.generation:
+            raise IllegalGeneration(f"group {self.group_id!r} is in generation {self.generation}, member {who.member_id} is of {who.generation}")
+
+    def enter(self, member: EmbeddedMembership) -> None:
+        """Take a member in, if it is not, and rebalance. One of the same instance id is thrown out."""
+        if self._members.get(member.member_id) is not member:
+            for other in tuple(self._members.values()):
+                if member.instance_id is not None and other.instance_id == member.instance_id:
+                    self._expel(other)
+            member.entered(f"{member.client_id}-{self._broker.incarnation}-{next(self._numbers)}")
+            self._members[member.member_id] = member
+        self._rebalance()
+
+    def remove(self, member: EmbeddedMembership) -> None:
+        """Let a member go, if it is one."""
+        if self._members.get(member.member_id) is member:
+            del self._members[member.member_id]
+            self._rebalance()
+
+    def expire(self, member: EmbeddedMembership) -> None:
+        """Throw a member out, as if its session had timed out."""
+        if self._members.get(member.member_id) is member:
+            self._expel(member)
+            self._rebalance()
+
+    def _expel(self, member: EmbeddedMembership) -> None:
+        del self._members[member.member_id]
+        member.lose()
+
+    def topics_changed(self, names: set[str]) -> None:
+        """Rebalance if a topic of the members has come, gone, or got another number of partitions."""
+        if any(names & member.topics for member in self._members.values()) and self._count() != self._counts:
+            self._rebalance()
+
+    def _count(self) -> dict[str, int]:
+        topics = sorted(frozenset[str]().union(*(member.topics for member in self._members.values())))
+        return {topic: len(self._broker.topics[topic].partitions) for topic in topics if topic in self._broker.topics}
+
+    def _rebalance(self) -> None:
+        if not self._members:
+            self.stop()
+            return
+        if not self._rebalancing:
+            self._rebalancing = True
+            for member in self._members.values():
+                member.revoke()
+            timeout_ms = max(member.rebalance_timeout_ms for member in self._members.values())
+            self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._time_is_up)
+        self.proceed()
+
+    def proceed(self) -> None:
+        """Complete the rebalance, soon, if nobody is waited for any more. Soon, so that all who come at the same time are in it."""
+        if self._completion is None and not self._awaited():
+            self._completion = asyncio.get_running_loop().call_soon(self._complete)
+
+    def _awaited(self) -> list[EmbeddedMembership]:
+        return [member for member in self._members.values() if member.awaited]
+
+    def _time_is_up(self) -> None:
+        for member in self._awaited():
+            self._expel(member)
+        if self._members:
+            self.proceed()
+        else:
+            self.stop()
+
+    def _complete(self) -> None:
+        self.stop()
+        self.generation += 1
+        self._counts = self._count()
+        members = list(self._members.values())
+        infos = [MemberInfo(member.member_id, member.topics, member.user_data) for member in members]
+        try:
+            assignments = members[0].assignor(infos, dict(self._counts))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the leader's
+            members[0].fail(error)
+            return
+        for member in members:
+            member.assign(self.generation, assignments.get(member.member_id, _NOTHING))
+
+    def stop(self) -> None:
+        """End the rebalance, without an assignment."""
+        self._rebalancing = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._completion is not None:
+            self._completion.cancel()
+            self._completion = None
+
+
+@final
+class Groups:
+    """All groups of a log. They come with their first member, and stay."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker: Broker = broker
+        self._groups: dict[str, Group] = {}
+        self._numbers: Iterator[int] = count(1)
+
+    def get(self, group_id: str) -> Group:
+        """Return a group."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = Group(group_id, self._broker, self._numbers)
+        return group
+
+    def check_commit(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Raise IllegalGeneration or UnknownTopicOrPartition if a member may not commit these offsets now."""
+        self.get(who.group_id).check(who, offsets)
+
+    def topics_changed(self, names: set[str]) -> None:
+        """Rebalance the groups that want to know."""
+        for group in self._groups.values():
+            group.topics_changed(names)
+
+    def stop(self) -> None:
+        """Let no timer go off any more."""
+        for group in self._groups.values():
+            group.stop()

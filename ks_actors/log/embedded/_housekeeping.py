@@ -1,0 +1,99 @@
+"""When partitions are cleaned: when they have grown enough, or when somebody asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, final
+
+from ks_actors._errors import LogClosed, LogError
+from ks_actors.log.embedded._cleaning import compact, retain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.log.embedded._broker import Broker
+    from ks_actors.log.embedded._partition import Partition
+
+_logger = logging.getLogger("ks_actors.log")
+
+_GROWN: Final = 8 << 20
+
+
+@final
+class Housekeeper:
+    """Clean partitions, one at a time, in steps between which others run.
+
+    A partition that has grown by 8 MiB, and by half of what it holds, is cleaned without being asked. Then its newest record says what time it is,
+    unless the clock is behind: records that are replayed with timestamps of years ago are not deleted under the eyes of their readers.
+    """
+
+    def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
+        self._broker: Broker = broker
+        self._clock: Callable[[], int] = clock
+        self._due: dict[Partition, None] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._lock: asyncio.Lock = asyncio.Lock()
+        self._closed = False
+
+    def grown(self, partition: Partition) -> None:
+        """Look at a partition that has got records."""
+        if partition.grown >= _GROWN and partition.grown * 2 >= partition.size:
+            partition.grown = 0
+            self._due[partition] = None
+            if self._task is None:
+                self._task = asyncio.get_running_loop().create_task(self._clean_due(), name="ks-actors-log-housekeeping")
+
+    async def _clean_due(self) -> None:
+        try:
+            while self._due:
+                partition = next(iter(self._due))
+                del self._due[partition]
+                await self._clean_one(partition)
+        finally:
+            self._task = None
+
+    async def _clean_one(self, partition: Partition) -> None:
+        try:
+            async with self._lock:
+                now = min(self._clock(), _newest(partition))
+                retain(self._broker, partition, now)
+                if partition.topic.settings.compacted:
+                    await self._compact(partition)
+        except LogError as error:
+            # It is tried again when the partition has grown once more.
+            _logger.warning("%s could not be cleaned: %s", partition.name, error)
+
+    async def _compact(self, partition: Partition) -> None:
+        for _ in compact(self._broker, partition, self._clock()):
+            await asyncio.sleep(0)
+            if self._closed:
+                raise LogClosed("the log was closed during a compaction; what is not compacted is as it was")
+
+    async def clean(self) -> None:
+        """Delete now what retention settings do not keep. Raises StorageFull, LogError."""
+        for partition in self._partitions():
+            async with self._lock:
+                retain(self._broker, partition, self._clock())
+            await asyncio.sleep(0)
+
+    async def compact(self) -> None:
+        """Compact now all partitions of compacted topics. Raises StorageFull, LogError, LogClosed."""
+        for partition in self._partitions():
+            if partition.topic.settings.compacted:
+                async with self._lock:
+                    await self._compact(partition)
+
+    def _partitions(self) -> list[Partition]:
+        return [partition for topic in self._broker.topics.values() for partition in topic.partitions]
+
+    async def close(self) -> None:
+        """Leave off at the end of a step."""
+        self._closed = True
+        self._due.clear()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+
+def _newest(partition: Partition) -> int:
+    return next((partition.newest(segment) for segment in reversed(partition.segments) if segment.count), -1)

@@ -1,0 +1,269 @@
+"""The log in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
+
+from ks_actors._errors import LogClosed, LogError, OffsetOutOfRange, TopicExists
+from ks_actors.log._types import IsolationLevel, TopicDescription
+from ks_actors.log.embedded._broker import Broker
+from ks_actors.log.embedded._faults import Faults
+from ks_actors.log.embedded._fetcher import EmbeddedFetcher
+from ks_actors.log.embedded._group import Groups
+from ks_actors.log.embedded._housekeeping import Housekeeper
+from ks_actors.log.embedded._member import EmbeddedMembership
+from ks_actors.log.embedded._producer import EmbeddedProducer, EmbeddedTransactionalProducer
+from ks_actors.log.embedded._storage import MemoryStorage
+from ks_actors.log.embedded._topic import check_topic, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from ks_actors.log._port import Assignor
+    from ks_actors.log._types import NewTopic, TopicPartition
+    from ks_actors.log.embedded._faults import Operation
+    from ks_actors.log.embedded._partition import Partition
+    from ks_actors.log.embedded._storage import Storage
+
+T = TypeVar("T")
+P = TypeVar("P", EmbeddedFetcher, EmbeddedProducer, EmbeddedTransactionalProducer, EmbeddedMembership)
+_Part: TypeAlias = EmbeddedFetcher | EmbeddedProducer | EmbeddedTransactionalProducer | EmbeddedMembership
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@final
+class EmbeddedLog:
+    """A log with Kafka's semantics in this process: in memory, or in a directory that one process at a time may use.
+
+    In a directory everything that was acknowledged survives the process, however it ends; an ended transaction is there as a whole or not at all.
+    (The machine's end may take the last moments: nothing is synced.) Topics' settings that count: cleanup.policy, retention.ms, retention.bytes,
+    max.message.bytes, delete.retention.ms; retention has no limit unless it is set. `clock` gives the time in ms since the epoch for cleaning. Errors
+    of writing leave all as it was, and later calls go on when there is room.
+
+    May be used by `async with`, or by `start` and `close`, on one event loop.
+    """
+
+    def __init__(self, directory: Path | None = None, *, clock: Callable[[], int] = _wall_clock) -> None:
+        self._directory: Path | None = directory
+        self._storage: Storage = _storage(directory)
+        self._broker: Broker = Broker(self._storage, self._topics_changed, self._grown)
+        self._groups: Groups = Groups(self._broker)
+        self._faults: Faults = Faults()
+        self._housekeeper: Housekeeper = Housekeeper(self._broker, clock)
+        self._parts: dict[_Part, None] = {}
+        self._state = "not started"
+
+    def _topics_changed(self, names: set[str]) -> None:
+        self._groups.topics_changed(names)
+
+    def _grown(self, partition: Partition) -> None:
+        self._housekeeper.grown(partition)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<EmbeddedLog {'in memory' if self._directory is None else f'in {self._directory}'}, {self._state}>"
+
+    async def start(self) -> None:
+        """Open; may be called once. Raises LogError (somebody else has the directory), LogCorrupted, StorageFull."""
+        if self._state != "not started":
+            raise LogError(f"a log is started once, this one is {self._state}")
+        self._state = "starting"
+        try:
+            self._broker.take_in(await self._blocking(self._storage.open, undo=self._storage.close))
+        except BaseException:
+            self._state = "closed"
+            raise
+        self._state = "started"
+
+    async def close(self) -> None:
+        """End all that was made from this log, abort open transactions, and release the directory. Does nothing when that was done before."""
+        if self._state != "started":
+            self._state = "closed"
+            return
+        self._state = "closed"
+        for part in tuple(self._parts):
+            part.shut()
+        self._broker.stop()
+        self._groups.stop()
+        await self._housekeeper.close()
+        await self._blocking(self._storage.close)
+
+    async def _blocking(self, call: Callable[[], T], undo: Callable[[], None] | None = None) -> T:
+        """Run `call` to its end, in a thread if it may take long; if nobody wants its result any more, run `undo` after it."""
+        if self._directory is None:
+            return call()
+        future = asyncio.get_running_loop().run_in_executor(None, call)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if undo is not None:
+                future.add_done_callback(lambda done: done.exception() or undo())
+            raise
+
+    def _check(self) -> None:
+        if self._state != "started":
+            raise LogClosed(f"the log is {self._state}")
+
+    def _add(self, part: P) -> P:
+        self._parts[part] = None
+        return part
+
+    def _remove(self, part: _Part) -> None:
+        del self._parts[part]
+
+    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> EmbeddedFetcher:
+        """Return a new reader that has no partitions yet."""
+        self._check()
+        committed = isolation is IsolationLevel.READ_COMMITTED
+        return self._add(EmbeddedFetcher(self._broker, self._faults, client_id, committed=committed, closed=self._remove))
+
+    async def producer(self, *, client_id: str) -> EmbeddedProducer:
+        """Return a new producer."""
+        self._begin("producer")
+        return self._add(EmbeddedProducer(self._broker, self._faults, client_id, self._remove))
+
+    async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> EmbeddedTransactionalProducer:
+        """Return a producer of that id, fence all earlier ones and abort what they left open, before this log was opened too.
+
+        A transaction that stays open for longer than `timeout_ms` is aborted. Raises StorageFull.
+        """
+        self._begin("transactional_producer")
+        transaction = self._broker.begin_transactional(transactional_id, timeout_ms)
+        return self._add(
+            EmbeddedTransactionalProducer(
+                self._broker, self._faults, client_id, transaction, check_commit=self._groups.check_commit, closed=self._remove
+            )
+        )
+
+    async def join(
+        self,
+        group_id: str,
+        *,
+        client_id: str,
+        topics: Iterable[str],
+        user_data: bytes,
+        assignor: Assignor,
+        session_timeout_ms: int,  # noqa: ARG002 - members of this process do not die unnoticed
+        rebalance_timeout_ms: int,
+        instance_id: str | None = None,
+    ) -> EmbeddedMembership:
+        """Enter a group; the first event is Assigned. Another member of the same instance id is thrown out.
+
+        The group rebalances when members come, go or rejoin, and when a topic of theirs is created or deleted.
+        """
+        self._begin("join")
+        member = EmbeddedMembership(
+            self._groups.get(group_id), self._faults, client_id, topics=topics, user_data=user_data, assignor=assignor,
+            rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id, closed=self._remove,
+        )  # fmt: skip
+        member.join()
+        return self._add(member)
+
+    async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
+        """Create topics.
+
+        Raises TopicExists (then the others were created all the same); ConfigError, LogError for what cannot be a topic (then none was); StorageFull.
+        """
+        self._begin("create_topics")
+        topics = tuple(topics)
+        for topic in topics:
+            check_topic(topic.name, topic.partitions)
+            read_settings(topic.name, topic.configs)
+        existing: list[str] = []
+        for topic in topics:
+            try:
+                self._broker.create_topic(topic)
+            except TopicExists:
+                existing.append(topic.name)
+        if existing:
+            raise TopicExists(f"there are topics {', '.join(existing)} already")
+
+    async def delete_topics(self, names: Iterable[str], /) -> None:
+        """Delete topics. Raises UnknownTopicOrPartition (then the others were deleted all the same), StorageFull."""
+        self._begin("delete_topics")
+        self._broker.delete_topics(tuple(names))
+
+    async def describe_topics(self, names: Iterable[str] | None = None, /) -> Mapping[str, TopicDescription]:
+        """Return those of the topics that exist; all topics for None."""
+        self._begin("describe_topics")
+        topics = self._broker.topics
+        found = [topics[name] for name in (topics if names is None else names) if name in topics]
+        return {topic.name: TopicDescription(topic.name, len(topic.partitions), topic.configs) for topic in found}
+
+    async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
+        """Delete all records below the given offsets. Raises UnknownTopicOrPartition, OffsetOutOfRange (then none was), StorageFull."""
+        self._begin("delete_records")
+        for name, offset in before.items():
+            partition = self._broker.partition(name)
+            if offset > partition.end:
+                raise OffsetOutOfRange(partition.name, offset, partition.begin, partition.end)
+        for name, offset in before.items():
+            partition = self._broker.partition(name)
+            if offset > partition.begin:
+                self._broker.truncate(partition, offset)
+
+    async def begin_offsets(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, int]:
+        """Return the first offset that is there, per partition. Raises UnknownTopicOrPartition."""
+        self._begin("begin_offsets")
+        return {name: self._broker.partition(name).begin for name in partitions}
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
+        """Return the offset behind the last record (READ_COMMITTED: the last stable offset). Raises UnknownTopicOrPartition."""
+        self._begin("end_offsets")
+        found = {name: self._broker.partition(name) for name in partitions}
+        committed = isolation is IsolationLevel.READ_COMMITTED
+        return {name: partition.stable if committed else partition.end for name, partition in found.items()}
+
+    async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
+        """Return the first offset at or after each time (ms); the end offset where there is none. Raises UnknownTopicOrPartition."""
+        self._begin("offsets_for_times")
+        return {name: self._broker.partition(name).offset_for_time(time) for name, time in times.items()}
+
+    def _begin(self, operation: Operation) -> None:
+        self._check()
+        self._faults.before(operation)
+
+    async def clean(self) -> None:
+        """Delete what retention.ms and retention.bytes of topics do not keep. Large partitions are cleaned without being asked, too.
+
+        Raises StorageFull.
+        """
+        self._check()
+        await self._housekeeper.clean()
+
+    async def compact(self) -> None:
+        """Keep only the last committed record of each key in compacted topics. Large partitions are compacted without being asked, too.
+
+        Tombstones go with the first compaction that comes `delete.retention.ms` after the first one that met them. Raises StorageFull.
+        """
+        self._check()
+        await self._housekeeper.compact()
+
+    def inject(self, operation: Operation, error: Exception, times: int = 1, *, after: bool = False) -> None:
+        """Make the next `times` calls of `operation` raise `error` instead of doing anything; or `after` everything was done. An aid for tests."""
+        self._faults.order(operation, error, times=times, after=after)
+
+    def expire(self, membership: EmbeddedMembership) -> None:
+        """Throw a member out of its group, as if its session had timed out: it gets Lost. Does nothing when it is out already. An aid for tests."""
+        membership.expire()
+
+
+def _storage(directory: Path | None) -> Storage:
+    if directory is None:
+        return MemoryStorage()
+    # Not before it is needed: a log in memory works where there is no RocksDB.
+    from ks_actors.log.embedded._rocks import RocksStorage  # noqa: PLC0415
+
+    return RocksStorage(directory)

@@ -1,0 +1,172 @@
+"""A place in a group: what its owner sees of it, and what the group keeps of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import LogClosed
+from ks_actors.log._types import Assigned, GroupMetadata, Lost, Revoked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ks_actors.log._port import Assignor, MembershipEvent
+    from ks_actors.log._types import MemberAssignment, OffsetAndMetadata, TopicPartition
+    from ks_actors.log.embedded._faults import Faults
+    from ks_actors.log.embedded._group import Group
+
+
+@final
+class EmbeddedMembership:
+    """A member of a group in this process, which lives as long as nobody ends it: there are no heartbeats that could fail.
+
+    Unread events that have been overtaken are dropped: an Assigned that was not read when the next rebalance begins was never in effect.
+    After Lost the member is out; `rejoin` takes it back in under a new id, and then Assigned is the next event.
+    """
+
+    def __init__(
+        self, group: Group, faults: Faults, client_id: str, *,
+        topics: Iterable[str], user_data: bytes, assignor: Assignor, rebalance_timeout_ms: int, instance_id: str | None,
+        closed: Callable[[EmbeddedMembership], None],
+    ) -> None:  # fmt: skip
+        self.client_id: str = client_id
+        self.instance_id: str | None = instance_id
+        self.topics: frozenset[str] = frozenset(topics)
+        self.user_data: bytes = user_data
+        self.assignor: Assignor = assignor
+        self.rebalance_timeout_ms: int = rebalance_timeout_ms
+        self.member_id: str = ""
+        # Whether the group waits for this member to let go of its partitions.
+        self.awaited: bool = False
+        self._group: Group = group
+        self._faults: Faults = faults
+        self._on_close = closed
+        self._seen: GroupMetadata = GroupMetadata(group.group_id, -1, "")
+        # Partitions of the last Assigned that was read; None when none is in effect.
+        self._held: tuple[TopicPartition, ...] | None = None
+        self._events: deque[MembershipEvent | Exception] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+
+    @property
+    def group(self) -> GroupMetadata:
+        """The group as of the last event that was read."""
+        return self._seen
+
+    async def event(self) -> MembershipEvent:
+        """Wait for what happens next to the membership. One call may wait at a time.
+
+        Raises LogClosed after `leave`. Raises, on the leader, whatever the assignor raised: then the group's members have no partitions
+        until one of them rejoins, or comes, or goes.
+        """
+        while not self._events:
+            self._check()
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        event = self._events.popleft()
+        if isinstance(event, Exception):
+            raise event
+        if isinstance(event, Assigned):
+            self._seen = event.group
+            self._held = event.assignment.partitions
+        return event
+
+    def _check(self) -> None:
+        if self._closed:
+            raise LogClosed(f"{self.client_id} has left group {self._group.group_id!r}, or the log is closed")
+
+    def join(self) -> None:
+        """Enter the group."""
+        self._group.enter(self)
+
+    def expire(self) -> None:
+        """Be thrown out, as if the session had timed out."""
+        self._group.expire(self)
+
+    def revoked(self, user_data: bytes | None = None, /) -> None:
+        """Say that the partitions of the last Revoked are let go of. Does nothing when nobody waits for that."""
+        if self.awaited:
+            if user_data is not None:
+                self.user_data = user_data
+            self.awaited = False
+            self._held = None
+            self._group.proceed()
+
+    def rejoin(self, user_data: bytes, /) -> None:
+        """Ask for a new assignment, with new user data. Raises LogClosed."""
+        self._check()
+        self.user_data = user_data
+        self._group.enter(self)
+
+    async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return what the group has committed, without the partitions that it never did. Commits are at once, so there are none to wait for."""
+        self._check()
+        await asyncio.sleep(0)
+        self._faults.before("committed")
+        offsets = self._group.committed()
+        return {partition: offsets[partition] for partition in partitions if partition in offsets}
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+        """Commit offsets outside of transactions, all or none. Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, LogClosed."""
+        self._check()
+        self._faults.before("commit_offsets")
+        self._group.commit(self._seen, offsets)
+        await asyncio.sleep(0)
+        self._faults.after("commit_offsets")
+
+    async def leave(self) -> None:
+        """Leave the group at once. Does nothing when that was done before."""
+        self.shut()
+
+    def shut(self) -> None:
+        """Leave, and end the wait for events."""
+        if not self._closed:
+            self._closed = True
+            self._events.clear()
+            self._group.remove(self)
+            self._wake()
+            self._on_close(self)
+
+    # From here on: what the group tells.
+
+    def entered(self, member_id: str) -> None:
+        """Be a new member."""
+        self.member_id = member_id
+
+    def revoke(self) -> None:
+        """Be asked to let go of everything; what was never read is gone without being asked for."""
+        self._drop_unread(Assigned)
+        if self._held is not None:
+            self.awaited = True
+            self._tell(Revoked(self._held))
+
+    def assign(self, generation: int, assignment: MemberAssignment) -> None:
+        """Get partitions."""
+        self._tell(Assigned(GroupMetadata(self._group.group_id, generation, self.member_id), assignment))
+
+    def lose(self) -> None:
+        """Be thrown out."""
+        self._drop_unread(Assigned, Revoked)
+        held, self._held = self._held, None
+        self.awaited = False
+        self._tell(Lost(held or ()))
+
+    def fail(self, error: Exception) -> None:
+        """Hear of an error."""
+        self._tell(error)
+
+    def _drop_unread(self, *kinds: type[MembershipEvent]) -> None:
+        self._events = deque(event for event in self._events if not isinstance(event, kinds))
+
+    def _tell(self, event: MembershipEvent | Exception) -> None:
+        self._events.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

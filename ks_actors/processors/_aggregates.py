@@ -1,0 +1,204 @@
+"""Aggregations of grouped streams, one result per key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors.processors._columns import failed
+from ks_actors.processors._holes import ATOMS, forward_rest
+from ks_actors.processors._inline import Inline
+from ks_actors.processors._operator import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._batch import Batch, Headers
+    from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class StreamCount(Inline):
+    """Count records per key into `store`; forward `(count, count before | None)`. Records without key or value are dropped."""
+
+    store: str
+    send_old: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        return Bound(self._record_form(context), self._batch_form(context))
+
+    def _record_form(self, context: NodeContext) -> Process:
+        store = context.store(self.store)
+        get = store.get_entry
+        put = store.put_entry
+        forward = context.forward
+        send_old = self.send_old
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                context.dropped()
+                return
+            entry = get(key)
+            if entry is None:
+                before = 0
+            else:
+                before, seen = entry
+                timestamp = max(timestamp, seen)
+            put(key, (before + 1, timestamp))
+            forward(key, (before + 1, before if send_old else None), timestamp, headers)
+
+        return process
+
+    def _batch_form(self, context: NodeContext) -> ProcessBatch:
+        store = context.store(self.store)
+        get = store.get_entry
+        put = store.put_entry
+        forward_batch = context.forward_batch
+        send_old = self.send_old
+
+        def process_batch(batch: Batch) -> None:
+            holes: list[int] = []
+            changes: list[Any] = []
+            timestamps: list[int] = []
+            add = changes.append
+            add_timestamp = timestamps.append
+            dropped = 0
+            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                if key is None or value is None:
+                    dropped += 1
+                    holes.append(len(changes) + len(holes))
+                    continue
+                try:
+                    entry = get(key)
+                    if entry is None:
+                        before = 0
+                        latest = timestamp
+                    else:
+                        before, latest = entry
+                        if latest < timestamp:  # noqa: PLR1730 - `max` takes five times as long
+                            latest = timestamp
+                    count = before + 1
+                    put(key, (count, latest))
+                except Exception as error:  # noqa: BLE001 - the handler decides
+                    index = len(changes) + len(holes)
+                    failed(context, batch, index, error)
+                    holes.append(index)
+                    continue
+                add((count, before) if send_old else (count, None))
+                add_timestamp(latest)
+            if dropped:
+                context.dropped(dropped)
+            forward_rest(forward_batch, batch, holes, changes, timestamps)
+
+        return process_batch
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class StreamAggregate(Inline):
+    """Fold the values of each key into `store`; forward `(new, old | None)` at the later of the two timestamps.
+
+    Without an aggregate yet, `initializer()` makes the one that the first value is folded into (it is sent as the old one, as Kafka Streams does);
+    with `initializer` None the first value is the aggregate (reduce). The fold is `aggregator(key, value, aggregate)`, or
+    `aggregator(aggregate, value)` of a reduce. A result of None deletes. Records without key or value are dropped. `immutable` says that
+    aggregates cannot be changed in place: where they can, a batch hands on what it has before the same aggregate is folded again.
+    """
+
+    store: str
+    aggregator: Callable[..., Any]
+    initializer: Callable[[], Any] | None = None
+    send_old: bool = False
+    immutable: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        return Bound(self._record_form(context), self._batch_form(context))
+
+    def _record_form(self, context: NodeContext) -> Process:
+        store = context.store(self.store)
+        get = store.get_entry
+        put = store.put_entry
+        forward = context.forward
+        aggregator = self.aggregator
+        initializer = self.initializer
+        send_old = self.send_old
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                context.dropped()
+                return
+            entry = get(key)
+            old = None
+            if entry is not None:
+                old, seen = entry
+                timestamp = max(timestamp, seen)
+            if initializer is None:
+                new = value if entry is None else aggregator(old, value)
+            else:
+                if entry is None:
+                    old = initializer()
+                new = aggregator(key, value, old)
+            put(key, None if new is None else (new, timestamp))
+            forward(key, (new, old if send_old else None), timestamp, headers)
+
+        return process
+
+    def _batch_form(self, context: NodeContext) -> ProcessBatch:  # noqa: PLR0915 - one flat loop: calls would cost more than what they do
+        store = context.store(self.store)
+        get = store.get_entry
+        put = store.put_entry
+        forward_batch = context.forward_batch
+        aggregator = self.aggregator
+        initializer = self.initializer
+        send_old = self.send_old
+        mutable = not self.immutable
+
+        def process_batch(batch: Batch) -> None:
+            holes: list[int] = []
+            changes: list[Any] = []
+            timestamps: list[int] = []
+            given: set[int] = set()
+            begin = 0
+            dropped = 0
+            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                if key is None or value is None:
+                    dropped += 1
+                    holes.append(len(changes) + len(holes))
+                    continue
+                try:
+                    entry = get(key)
+                    if entry is None:
+                        old = None if initializer is None else initializer()
+                        latest = timestamp
+                    else:
+                        old, latest = entry
+                        if latest < timestamp:  # noqa: PLR1730 - `max` takes five times as long
+                            latest = timestamp
+                        if mutable and id(old) in given and type(old) not in ATOMS:
+                            upto = begin + len(changes) + len(holes)
+                            forward_rest(forward_batch, batch.slice(begin, upto), holes, changes, timestamps)
+                            begin, holes, changes, timestamps = upto, [], [], []
+                            given.clear()
+                    if initializer is not None:
+                        new = aggregator(key, value, old)
+                    elif entry is None:
+                        new = value
+                    else:
+                        new = aggregator(old, value)
+                    put(key, None if new is None else (new, latest))
+                except Exception as error:  # noqa: BLE001 - the handler decides
+                    index = len(changes) + len(holes)
+                    failed(context, batch, begin + index, error)
+                    holes.append(index)
+                    continue
+                if mutable:
+                    given.add(id(new))
+                changes.append((new, old if send_old else None))
+                timestamps.append(latest)
+            if dropped:
+                context.dropped(dropped)
+            forward_rest(forward_batch, batch.slice(begin, len(batch)) if begin else batch, holes, changes, timestamps)
+
+        return process_batch

@@ -1,0 +1,84 @@
+"""Two tables joined on their key: a change of either side is joined with what the other one holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors.processors._inline import Inline
+from ks_actors.processors._operator import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._batch import Headers
+    from ks_actors.processors._operator import NodeContext
+    from ks_actors.processors._views import View
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableJoinSide(Inline):
+    """Join changes of one side with the row that `other`, the view of the other side, has for the key; the later timestamp is the result's.
+
+    `joiner(mine, theirs)` gets this side's value first. `mine_optional` says that a row of the other side has a result without one of this side,
+    `theirs_optional` that a row of this side has one without the other's. Changes without key are dropped.
+    """
+
+    other: View
+    joiner: Callable[[Any, Any], Any]
+    mine_optional: bool
+    theirs_optional: bool
+    send_old: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        get, close = self.other.bind(context)
+        forward = context.forward
+        joiner = self.joiner
+        mine_optional = self.mine_optional
+        theirs_optional = self.theirs_optional
+        send_old = self.send_old
+
+        def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+            if key is None:
+                context.dropped()
+                return
+            new, old = change
+            entry = get(key)
+            if entry is None:
+                if not theirs_optional or (new is None and old is None):
+                    return
+                theirs = None
+            else:
+                theirs, seen = entry
+                timestamp = max(timestamp, seen)
+            lone = mine_optional and theirs is not None
+            joined = joiner(new, theirs) if new is not None or lone else None
+            joined_old = joiner(old, theirs) if send_old and (old is not None or lone) else None
+            forward(key, (joined, joined_old), timestamp, headers)
+
+        return Bound(process, close=close)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableJoinMerge(Inline):
+    """Bring the changes of both sides of a join together, and into `store` if there is one."""
+
+    store: str | None = None
+    send_old: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        put = None if self.store is None else context.store(self.store).put_entry
+        forward = context.forward
+        send_old = self.send_old
+
+        def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+            new, old = change
+            if put is not None:
+                put(key, None if new is None else (new, timestamp))
+            forward(key, (new, old if send_old else None), timestamp, headers)
+
+        return Bound(process)

@@ -1,0 +1,255 @@
+"""Tables: records become changes `(new, old)`, and changes are filtered, mapped and made records again.
+
+`old` is None unless something downstream needs it (`send_old`). An operator with a `store` keeps its result there; the old value is then the store's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors._batch import Batch
+from ks_actors.processors._columns import failed
+from ks_actors.processors._holes import forward_rest
+from ks_actors.processors._inline import Inline
+from ks_actors.processors._operator import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._batch import Headers
+    from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableSource(Inline):
+    """Make records of a topic changes of a table, kept in `store` if there is one. Records without key are dropped, those without value delete."""
+
+    store: str | None = None
+    send_old: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        if self.store is None:
+            return Bound(_unstored_form(context), _unstored_batch_form(context))
+        store = context.store(self.store)
+        return Bound(self._record_form(context, store), self._batch_form(context, store))
+
+    def _record_form(self, context: NodeContext, store: Any) -> Process:
+        get = store.get_entry
+        put = store.put_entry
+        forward = context.forward
+        send_old = self.send_old
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                context.dropped()
+                return
+            entry = get(key) if send_old else None
+            put(key, None if value is None else (value, timestamp))
+            forward(key, (value, None if entry is None else entry[0]), timestamp, headers)
+
+        return process
+
+    def _batch_form(self, context: NodeContext, store: Any) -> ProcessBatch:
+        get = store.get_entry
+        put = store.put_entry
+        forward_batch = context.forward_batch
+        send_old = self.send_old
+
+        def process_batch(batch: Batch) -> None:
+            holes: list[int] = []
+            changes: list[Any] = []
+            dropped = 0
+            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                if key is None:
+                    dropped += 1
+                    holes.append(len(changes) + len(holes))
+                    continue
+                try:
+                    entry = get(key) if send_old else None
+                    put(key, None if value is None else (value, timestamp))
+                except Exception as error:  # noqa: BLE001 - the handler decides
+                    index = len(changes) + len(holes)
+                    failed(context, batch, index, error)
+                    holes.append(index)
+                    continue
+                changes.append((value, None if entry is None else entry[0]))
+            if dropped:
+                context.dropped(dropped)
+            forward_rest(forward_batch, batch, holes, changes)
+
+        return process_batch
+
+
+def _unstored_form(context: NodeContext) -> Process:
+    forward = context.forward
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        if key is None:
+            context.dropped()
+        else:
+            forward(key, (value, None), timestamp, headers)
+
+    return process
+
+
+def _unstored_batch_form(context: NodeContext) -> ProcessBatch:
+    forward_batch = context.forward_batch
+
+    def process_batch(batch: Batch) -> None:
+        holes = [index for index, key in enumerate(batch.keys) if key is None]
+        if holes:
+            context.dropped(len(holes))
+        forward_rest(forward_batch, batch, holes, [(value, None) for key, value in zip(batch.keys, batch.values, strict=True) if key is not None])
+
+    return process_batch
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableFilter(Inline):
+    """Let through values that `predicate(key, value)` is true of (or, `negated`, false); what it does not let through is deleted downstream.
+
+    With old values at hand, a change from nothing to nothing is not forwarded.
+    """
+
+    predicate: Callable[[Any, Any], object]
+    negated: bool = False
+    store: str | None = None
+    send_old: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        compute = self._compute(None if self.store is None else context.store(self.store))
+        return Bound(_change_form(context, compute), _change_batch_form(context, compute))
+
+    def _compute(self, store: Any) -> _Compute:
+        predicate = self.predicate
+        negated = self.negated
+        send_old = self.send_old
+
+        def passed(key: Any, value: Any) -> Any:
+            return value if value is not None and bool(predicate(key, value)) is not negated else None
+
+        def compute(key: Any, change: tuple[Any, Any], timestamp: int) -> tuple[Any, Any] | None:
+            new = passed(key, change[0])
+            old = None
+            if send_old:
+                old = passed(key, change[1]) if store is None else _value(store.get_entry(key))
+                if old is None and new is None:
+                    return None
+            if store is not None:
+                store.put_entry(key, None if new is None else (new, timestamp))
+            return new, old
+
+        return compute
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableMapValues(Inline):
+    """Map values by `mapper(value)`, or `mapper(key, value)` if it is `keyed`. A result of None deletes; deletes pass without being mapped."""
+
+    mapper: Callable[..., Any]
+    keyed: bool = False
+    store: str | None = None
+    send_old: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        compute = self._compute(None if self.store is None else context.store(self.store))
+        return Bound(_change_form(context, compute), _change_batch_form(context, compute))
+
+    def _compute(self, store: Any) -> _Compute:
+        mapper = self.mapper
+        keyed = self.keyed
+        send_old = self.send_old
+
+        def mapped(key: Any, value: Any) -> Any:
+            if value is None:
+                return None
+            return mapper(key, value) if keyed else mapper(value)
+
+        def compute(key: Any, change: tuple[Any, Any], timestamp: int) -> tuple[Any, Any]:
+            new = mapped(key, change[0])
+            old = None
+            if send_old:
+                old = mapped(key, change[1]) if store is None else _value(store.get_entry(key))
+            if store is not None:
+                store.put_entry(key, None if new is None else (new, timestamp))
+            return new, old
+
+        return compute
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ToStream(Inline):
+    """Make changes records again: the new value, None for a delete."""
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        forward = context.forward
+        forward_batch = context.forward_batch
+
+        def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+            forward(key, change[0], timestamp, headers)
+
+        def process_batch(batch: Batch) -> None:
+            forward_batch(Batch(batch.keys, [new for new, _ in batch.values], batch.timestamps, batch.headers, batch.offsets))
+
+        return Bound(process, process_batch)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TablePassThrough(Inline):
+    """Pass changes on as they come: where the streams of a cogroup meet."""
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        return Bound(context.forward, context.forward_batch)
+
+
+def _value(entry: tuple[Any, int] | None) -> Any:
+    return None if entry is None else entry[0]
+
+
+def _change_form(context: NodeContext, compute: _Compute) -> Process:
+    forward = context.forward
+
+    def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        computed = compute(key, change, timestamp)
+        if computed is not None:
+            forward(key, computed, timestamp, headers)
+
+    return process
+
+
+def _change_batch_form(context: NodeContext, compute: _Compute) -> ProcessBatch:
+    forward_batch = context.forward_batch
+
+    def process_batch(batch: Batch) -> None:
+        holes: list[int] = []
+        changes: list[Any] = []
+        for key, change, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            try:
+                computed = compute(key, change, timestamp)
+            except Exception as error:  # noqa: BLE001 - the handler decides
+                index = len(changes) + len(holes)
+                failed(context, batch, index, error)
+                holes.append(index)
+                continue
+            if computed is None:
+                holes.append(len(changes) + len(holes))
+            else:
+                changes.append(computed)
+        forward_rest(forward_batch, batch, holes, changes)
+
+    return process_batch
+
+
+if TYPE_CHECKING:
+    _Compute = Callable[[Any, tuple[Any, Any], int], tuple[Any, Any] | None]

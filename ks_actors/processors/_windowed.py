@@ -1,0 +1,330 @@
+"""Aggregations of grouped streams per key and window of time, forwarded at every update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors._batch import Batch
+from ks_actors._windowed import Window, Windowed
+from ks_actors.processors._columns import failed
+from ks_actors.processors._holes import ATOMS, forward_rest
+from ks_actors.processors._inline import Inline
+from ks_actors.processors._operator import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._batch import Headers
+    from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
+
+_FEW = 1_000
+_new = tuple.__new__  # what a named tuple's own constructor calls
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowAggregation:
+    """What is done to a window that a record falls into: windows start at multiples of `advance_ms` and last `size_ms`.
+
+    A window takes records until stream time (the latest timestamp seen) has passed its end by `grace_ms`; later ones are dropped, window by window.
+    `initializer` and `aggregator` None count. Otherwise the fold is `aggregator(key, value, aggregate)`, where a window without an aggregate begins
+    with `initializer()` (which is sent as the old one), or, with `initializer` None, `aggregator(aggregate, value)` on from the first value.
+    A result of None deletes. Records without key are dropped, those without value are not. `immutable`: see StreamAggregate.
+    """
+
+    store: str
+    size_ms: int
+    advance_ms: int
+    grace_ms: int
+    aggregator: Callable[..., Any] | None = None
+    initializer: Callable[[], Any] | None = None
+    send_old: bool = False
+    immutable: bool = False
+
+    def fold(self) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+        """Return what makes `(old as it is sent, new)` of key, value and entry or None."""
+        aggregator = self.aggregator
+        initializer = self.initializer
+
+        def count(_: Any, __: Any, entry: Any) -> tuple[Any, Any]:
+            before = 0 if entry is None else entry[0]
+            return before, before + 1
+
+        if aggregator is None:
+            return count
+
+        def reduce(_: Any, value: Any, entry: Any) -> tuple[Any, Any]:
+            return (None, value) if entry is None else (entry[0], aggregator(entry[0], value))
+
+        if initializer is None:
+            return reduce
+
+        def aggregate(key: Any, value: Any, entry: Any) -> tuple[Any, Any]:
+            old = initializer() if entry is None else entry[0]
+            return old, aggregator(key, value, old)
+
+        return aggregate
+
+
+@final
+class WindowedAggregate(Inline):
+    """Aggregate into a window store, forward `Windowed(key, window)` and `(new, old | None)` for each window that a record changes."""
+
+    def __init__(self, aggregation: WindowAggregation) -> None:
+        self.aggregation: WindowAggregation = aggregation
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        clock = Clock()
+        aggregation = self.aggregation
+        record_form = _record_form(context, aggregation, clock)
+        if aggregation.advance_ms < aggregation.size_ms:
+            return Bound(record_form, _hopping_batch_form(context, aggregation, clock))
+        if aggregation.aggregator is None:
+            return Bound(record_form, _tumbling_count_batch_form(context, aggregation, clock))
+        return Bound(record_form, _tumbling_batch_form(context, aggregation, clock))
+
+
+class Clock:
+    """Stream time (ms) as one node of one task has seen it, -1 before the first record."""
+
+    __slots__ = ("time",)
+
+    def __init__(self) -> None:
+        self.time: int = -1
+
+
+def _record_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> Process:
+    store = context.store(aggregation.store)
+    get = store.get_entry
+    put = store.put_entry
+    forward = context.forward
+    fold = aggregation.fold()
+    size = aggregation.size_ms
+    advance = aggregation.advance_ms
+    grace = aggregation.grace_ms
+    send_old = aggregation.send_old
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        if key is None:
+            context.dropped()
+            return
+        clock.time = max(clock.time, timestamp)
+        closed = clock.time - grace
+        for start in range(max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance):
+            if start + size <= closed:
+                context.dropped()
+                continue
+            entry = get(key, start)
+            old, new = fold(key, value, entry)
+            latest = timestamp if entry is None else max(timestamp, entry[1])
+            put(key, start, None if new is None else (new, latest))
+            forward(Windowed(key, Window(start, start + size)), (new, old if send_old else None), latest, headers)
+
+    return process
+
+
+def _tumbling_count_batch_form(  # noqa: PLR0915 - one flat loop: calls would cost more than what they do
+    context: NodeContext, aggregation: WindowAggregation, clock: Clock
+) -> ProcessBatch:
+    store = context.store(aggregation.store)
+    get = store.get_entry
+    put = store.put_entry
+    forward_batch = context.forward_batch
+    size = aggregation.size_ms
+    grace = aggregation.grace_ms
+    send_old = aggregation.send_old
+    windows: dict[int, Window] = {}
+
+    def process_batch(batch: Batch) -> None:
+        holes: list[int] = []
+        keys: list[Any] = []
+        changes: list[Any] = []
+        timestamps: list[int] = []
+        dropped = 0
+        now = clock.time
+        for key, timestamp in zip(batch.keys, batch.timestamps, strict=True):
+            if key is None:
+                dropped += 1
+                holes.append(len(keys) + len(holes))
+                continue
+            if timestamp > now:  # noqa: PLR1730 - `max` takes five times as long
+                now = timestamp
+            start = timestamp - timestamp % size
+            if start + size <= now - grace:
+                dropped += 1
+                holes.append(len(keys) + len(holes))
+                continue
+            try:
+                entry = get(key, start)
+                if entry is None:
+                    before = 0
+                    latest = timestamp
+                else:
+                    before, latest = entry
+                    if latest < timestamp:  # noqa: PLR1730 - likewise
+                        latest = timestamp
+                count = before + 1
+                put(key, start, (count, latest))
+                window = windows.get(start) or _window(windows, start, size)
+            except Exception as error:  # noqa: BLE001 - the handler decides
+                clock.time = now
+                index = len(keys) + len(holes)
+                failed(context, batch, index, error)
+                holes.append(index)
+                continue
+            keys.append(_new(Windowed, (key, window)))
+            changes.append((count, before) if send_old else (count, None))
+            timestamps.append(latest)
+        clock.time = now
+        if dropped:
+            context.dropped(dropped)
+        forward_rest(forward_batch, batch, holes, changes, timestamps, keys)
+
+    return process_batch
+
+
+def _tumbling_batch_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> ProcessBatch:
+    store = context.store(aggregation.store)
+    get = store.get_entry
+    put = store.put_entry
+    forward_batch = context.forward_batch
+    fold = aggregation.fold()
+    size = aggregation.size_ms
+    grace = aggregation.grace_ms
+    send_old = aggregation.send_old
+    mutable = not aggregation.immutable
+    windows: dict[int, Window] = {}
+
+    def process_batch(batch: Batch) -> None:
+        holes: list[int] = []
+        keys: list[Any] = []
+        changes: list[Any] = []
+        timestamps: list[int] = []
+        given: set[int] = set()
+        begin = 0
+        dropped = 0
+        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            if key is not None and timestamp > clock.time:
+                clock.time = timestamp
+            start = timestamp - timestamp % size
+            if key is None or start + size <= clock.time - grace:
+                dropped += 1
+                holes.append(len(keys) + len(holes))
+                continue
+            try:
+                entry = get(key, start)
+                if mutable and entry is not None and id(entry[0]) in given and type(entry[0]) not in ATOMS:
+                    upto = begin + len(keys) + len(holes)
+                    forward_rest(forward_batch, batch.slice(begin, upto), holes, changes, timestamps, keys)
+                    begin, holes, keys, changes, timestamps = upto, [], [], [], []
+                    given.clear()
+                old, new = fold(key, value, entry)
+                latest = timestamp if entry is None else max(timestamp, entry[1])
+                put(key, start, None if new is None else (new, latest))
+            except Exception as error:  # noqa: BLE001 - the handler decides
+                index = len(keys) + len(holes)
+                failed(context, batch, begin + index, error)
+                holes.append(index)
+                continue
+            if mutable:
+                given.add(id(new))
+            keys.append(_new(Windowed, (key, windows.get(start) or _window(windows, start, size))))
+            changes.append((new, old if send_old else None))
+            timestamps.append(latest)
+        if dropped:
+            context.dropped(dropped)
+        forward_rest(forward_batch, batch.slice(begin, len(batch)) if begin else batch, holes, changes, timestamps, keys)
+
+    return process_batch
+
+
+def _hopping_batch_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> ProcessBatch:
+    """Make as many records of one as it is in windows."""
+    store = context.store(aggregation.store)
+    get = store.get_entry
+    put = store.put_entry
+    fold = aggregation.fold()
+    size = aggregation.size_ms
+    advance = aggregation.advance_ms
+    grace = aggregation.grace_ms
+    send_old = aggregation.send_old
+    mutable = not aggregation.immutable
+    windows: dict[int, Window] = {}
+
+    def process_batch(batch: Batch) -> None:
+        out = _Rows(context.forward_batch, batch)
+        given: set[int] = set()
+        dropped = 0
+        for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+            if key is None:
+                dropped += 1
+                continue
+            clock.time = max(clock.time, timestamp)
+            closed = clock.time - grace
+            try:
+                for start in range(max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance):
+                    if start + size <= closed:
+                        dropped += 1
+                        continue
+                    entry = get(key, start)
+                    if mutable and entry is not None and id(entry[0]) in given and type(entry[0]) not in ATOMS:
+                        out.flush()
+                        given.clear()
+                    old, new = fold(key, value, entry)
+                    latest = timestamp if entry is None else max(timestamp, entry[1])
+                    put(key, start, None if new is None else (new, latest))
+                    if mutable:
+                        given.add(id(new))
+                    window = windows.get(start) or _window(windows, start, size)
+                    out.add(index, _new(Windowed, (key, window)), (new, old if send_old else None), latest)
+            except Exception as error:  # noqa: BLE001 - the handler decides
+                failed(context, batch, index, error)
+        if dropped:
+            context.dropped(dropped)
+        out.flush()
+
+    return process_batch
+
+
+class _Rows:
+    """Records made of those of a batch, in columns: more or fewer than it has."""
+
+    __slots__ = ("_batch", "_forward", "_indexes", "_keys", "_timestamps", "_values")
+
+    def __init__(self, forward: ProcessBatch, batch: Batch) -> None:
+        self._forward = forward
+        self._batch = batch
+        self._clear()
+
+    def _clear(self) -> None:
+        self._indexes: list[int] = []
+        self._keys: list[Any] = []
+        self._values: list[Any] = []
+        self._timestamps: list[int] = []
+
+    def add(self, index: int, key: Any, value: Any, timestamp: int) -> None:
+        """Add a record made of the one at `index`."""
+        self._indexes.append(index)
+        self._keys.append(key)
+        self._values.append(value)
+        self._timestamps.append(timestamp)
+
+    def flush(self) -> None:
+        """Forward what there is."""
+        if not self._keys:
+            return
+        batch = self._batch
+        headers = None if batch.headers is None else [batch.headers[index] for index in self._indexes]
+        offsets = [batch.offsets[index] for index in self._indexes] if batch.offsets else ()
+        made = Batch(self._keys, self._values, self._timestamps, headers, offsets)
+        self._clear()
+        self._forward(made)
+
+
+def _window(windows: dict[int, Window], start: int, size: int) -> Window:
+    """Return a window, the same for all records that are in it for a while."""
+    if len(windows) >= _FEW:
+        windows.clear()
+    window = windows[start] = Window(start, start + size)
+    return window

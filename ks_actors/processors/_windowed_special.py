@@ -1,0 +1,109 @@
+"""Aggregations per window that are not forwarded update by update, or in which the window has no end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors._windowed import Window, Windowed
+from ks_actors.processors._inline import Inline
+from ks_actors.processors._operator import Bound
+
+if TYPE_CHECKING:
+    from ks_actors._batch import Headers
+    from ks_actors.processors._operator import NodeContext
+    from ks_actors.processors._windowed import WindowAggregation
+
+LAST_INSTANT = 2**63 - 1
+
+
+@final
+class FinalWindowedAggregate(Inline):
+    """Aggregate into a window store, forward each window's result once: when stream time has passed its end by the grace period.
+
+    A record that moves stream time brings out all windows that it closes, by start and then key, with the timestamps of their results and the
+    record's headers. This happens before the record is put into its own windows, so that a store that keeps no more than window and grace has
+    forgotten none of them (Kafka Streams asks its store afterwards, and loses results there unless the retention is longer). Up to where results
+    have been forwarded is committed along with the offsets.
+    """
+
+    def __init__(self, aggregation: WindowAggregation) -> None:
+        self.aggregation: WindowAggregation = aggregation
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        aggregation = self.aggregation
+        store = context.store(aggregation.store)
+        get = store.get_entry
+        put = store.put_entry
+        forward = context.forward
+        progress = context.progress
+        fold = aggregation.fold()
+        size = aggregation.size_ms
+        advance = aggregation.advance_ms
+        grace = aggregation.grace_ms
+        now = -1
+
+        def emit(closed: int, headers: Headers) -> None:
+            emitted = progress.get(aggregation.store, -1)
+            first = 0 if emitted < 0 else max(0, emitted - size) + 1
+            last = closed - size
+            if emitted >= closed or last < 0 or last // advance * advance < first:
+                return  # no window ends in between
+            for key, start, (value, timestamp) in store.fetch_all_entries(first, last):
+                forward(Windowed(key, Window(start, start + size)), (value, None), timestamp, headers)
+            progress[aggregation.store] = closed
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal now
+            if key is None:
+                context.dropped()
+                return
+            now = max(now, timestamp)
+            closed = now - grace
+            emit(closed, headers)
+            for start in range(max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance):
+                if start + size <= closed:
+                    context.dropped()
+                    continue
+                entry = get(key, start)
+                _, new = fold(key, value, entry)
+                put(key, start, None if new is None else (new, timestamp if entry is None else max(timestamp, entry[1])))
+
+        return Bound(process)
+
+
+@final
+class UnlimitedAggregate(Inline):
+    """Aggregate from `start_ms` on for ever into a window store, forward `Windowed(key, window)` and `(new, old | None)`.
+
+    Records before the start are left out, those without key are dropped.
+    """
+
+    def __init__(self, aggregation: WindowAggregation, start_ms: int) -> None:
+        self.aggregation: WindowAggregation = aggregation
+        self.start_ms: int = start_ms
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        store = context.store(self.aggregation.store)
+        get = store.get_entry
+        put = store.put_entry
+        forward = context.forward
+        fold = self.aggregation.fold()
+        send_old = self.aggregation.send_old
+        start = self.start_ms
+        window = Window(start, LAST_INSTANT)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                context.dropped()
+                return
+            if timestamp < start:
+                return
+            entry = get(key, start)
+            old, new = fold(key, value, entry)
+            latest = timestamp if entry is None else max(timestamp, entry[1])
+            put(key, start, None if new is None else (new, latest))
+            forward(Windowed(key, window), (new, old if send_old else None), latest, headers)
+
+        return Bound(process)

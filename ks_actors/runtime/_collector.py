@@ -1,0 +1,245 @@
+"""What leaves the instance: one producer, everything in order."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from actors import Actor, Mailbox, Signal, Stopping
+from ks_actors._errors import ProduceFailed, ProductionFailed
+from ks_actors._partitioner import partition as default_partition
+from ks_actors.log._types import Outgoing, TopicPartition
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._merge import merged, split
+from ks_actors.runtime._messages import CollectorMessage
+from ks_actors.runtime._output import UNKNOWN_PARTITION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from actors import Ref, Reply
+    from ks_actors.log import Log, Producer, TransactionalProducer
+    from ks_actors.runtime._metrics import Metrics
+
+COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
+_HIGH = 200_000
+_LOW = 100_000
+
+
+class Collector(Actor[CollectorMessage]):
+    """Write the output and the changelogs of all tasks, with one send under way at a time.
+
+    What belongs to a commit that is still to come waits until `NEXT_EPOCH`, so that a transaction holds exactly what its offsets say. When too much
+    waits, the task manager is told to hand out no more work.
+    """
+
+    def __init__(
+        self,
+        producer: Producer | TransactionalProducer,
+        log: Log,
+        *,
+        epoch: int,
+        instance: Ref[m.InstanceMessage],
+        manager: Callable[[], Ref[m.TaskManagerMessage]],
+        refused: Callable[[TopicPartition, Outgoing, Exception], bool],
+        metrics: Metrics,
+    ) -> None:
+        self._producer = producer
+        self._log = log
+        self._epoch: int = epoch
+        self._instance = instance
+        self._manager = manager
+        self._refused = refused
+        self._metrics = metrics
+        self._ready: list[Outgoing] = []
+        self._held: dict[int, list[Outgoing]] = {}
+        self._waiting: int = 0
+        self._sending: bool = False
+        self._sizing: int = 0
+        self._pressed: bool = False
+        self._round: int = 0
+        self._flush: m.Flush | None = None
+        self._ends: dict[TopicPartition, int] = {}
+        self._sizes: dict[str, int] = {}
+        self._failure: Exception | None = None
+        self._abort: m.Abort | None = None
+
+    async def signal(self, signal: Signal) -> None:
+        """Close the producer at the end."""
+        if isinstance(signal, Stopping):
+            await self._producer.close()
+
+    async def receive(self, message: CollectorMessage) -> None:
+        """Write, flush, commit, abort."""
+        match message:
+            case m.Output():
+                self._take(message)
+            case m.Sent():
+                self._note(message)
+            case m.SendFailed():
+                self._look_into(message)
+            case m.Partitioned():
+                self._sizing -= 1
+                self._sizes.update(message.partitions)
+                self._queue(self._place(message.batches))
+            case m.Flush():
+                self._flush = message
+            case m.CommitTransaction():
+                await self._commit(message)
+            case m.Abort():
+                self._abort = message
+            case m.NextEpoch():
+                self._epoch = message.epoch
+                self._ends = {}
+                self._queue(self._held.pop(message.epoch, []))
+            case _:
+                assert_never(message)
+        self._go_on()
+
+    # --- records --------------------------------------------------------------------------------------------------------------
+
+    def _take(self, message: m.Output) -> None:
+        if message.epoch < self._epoch:
+            self._metrics.stale += 1
+            return
+        batches = message.batches
+        self._waiting += sum(len(outgoing.batch) for outgoing in batches)
+        if message.epoch > self._epoch:
+            self._held.setdefault(message.epoch, []).extend(batches)
+            self._press()
+        else:
+            self._queue(batches)
+
+    def _queue(self, batches: Sequence[Outgoing]) -> None:
+        unknown = [outgoing for outgoing in batches if outgoing.partition.partition == UNKNOWN_PARTITION]
+        if unknown:
+            known = {topic: size for outgoing in unknown if (size := self._sizes.get(topic := outgoing.partition.topic))}
+            if len(known) < len({outgoing.partition.topic for outgoing in unknown}):
+                self._sizing += 1
+                names = {outgoing.partition.topic for outgoing in unknown}
+                self.ctx.pipe(self._find_sizes(names), partial(_partitioned, batches=unknown), partial(m.SendFailed, unknown))
+                batches = [outgoing for outgoing in batches if outgoing.partition.partition != UNKNOWN_PARTITION]
+            else:
+                batches = self._place(batches)
+        self._ready.extend(batches)
+        self._press()
+
+    async def _find_sizes(self, names: set[str]) -> dict[str, int]:
+        described = await self._log.describe_topics(names)
+        return {name: topic.partitions for name, topic in described.items()}
+
+    def _place(self, batches: Sequence[Outgoing]) -> list[Outgoing]:
+        """Partition records of topics whose size became known; a topic that does not exist is the log's to complain about."""
+        placed: list[Outgoing] = []
+        for outgoing in batches:
+            topic, number = outgoing.partition
+            if number == UNKNOWN_PARTITION:
+                placed.extend(split(topic, outgoing.batch, self._sizes.get(topic, 1), default_partition))
+            else:
+                placed.append(outgoing)
+        return placed
+
+    def _go_on(self) -> None:
+        if not self._sending:
+            if self._abort is not None:
+                self._start_abort(self._abort)
+            elif self._ready and self._failure is None:
+                batches, self._ready = merged(self._ready), []
+                self._sending = True
+                self.ctx.pipe(self._producer.send(batches), partial(_sent, batches=batches), partial(m.SendFailed, batches))
+        self._answer_flush()
+
+    def _answer_flush(self) -> None:
+        if self._flush is None:
+            return
+        if self._failure is not None:
+            flush, self._flush = self._flush, None
+            flush.reply.fail(self._failure)
+        elif not (self._sending or self._ready or self._sizing):
+            flush, self._flush = self._flush, None
+            flush.reply.tell(dict(self._ends))
+
+    def _note(self, sent: m.Sent) -> None:
+        self._sending = False
+        records = 0
+        for outgoing, end in zip(sent.batches, sent.ends, strict=True):
+            self._ends[outgoing.partition] = end
+            records += len(outgoing.batch)
+        self._waiting -= records
+        self._metrics.produced += records
+        self._press()
+
+    def _look_into(self, failed: m.SendFailed) -> None:
+        """Let the handler decide about refused batches; whatever else failed ends the epoch."""
+        self._sending = False
+        self._waiting -= sum(len(outgoing.batch) for outgoing in failed.batches)
+        error = failed.error
+        if isinstance(error, ProduceFailed):
+            refused = [outgoing for outgoing in failed.batches if outgoing.partition in error.errors]
+            if all(self._refused(outgoing.partition, outgoing, error.errors[outgoing.partition]) for outgoing in refused):
+                return
+            partition, first = next(iter(error.errors.items()))
+            failure = ProductionFailed(f"the log refused records: {first}", topic=partition.topic, partition=partition.partition)
+            failure.__cause__ = first
+        else:
+            failure = error if isinstance(error, ProductionFailed) else error  # type: ignore[assignment]  # any error of the log is told as it is
+        self._fail(failure)
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+            if self._flush is None and self._abort is None:
+                self._instance.tell(m.Fatal(error, rolled_back=False))
+
+    def _press(self) -> None:
+        if not self._pressed and self._waiting >= _HIGH:
+            self._pressed = True
+            self._manager().tell(m.OutputPressure(high=True))
+        elif self._pressed and self._waiting <= _LOW:
+            self._pressed = False
+            self._manager().tell(m.OutputPressure(high=False))
+
+    # --- transactions ---------------------------------------------------------------------------------------------------------
+
+    async def _commit(self, message: m.CommitTransaction) -> None:
+        producer = self._producer
+        assert hasattr(producer, "commit")
+        try:
+            await producer.commit(message.offsets, message.group)
+        except Exception as error:  # noqa: BLE001 - the committer decides what it means
+            message.reply.fail(error)
+        else:
+            message.reply.tell(None)
+
+    def _start_abort(self, abort: m.Abort) -> None:
+        self._abort = None
+        self._ready.clear()
+        self._held = {}
+        self._waiting = 0
+        self._ends = {}
+        self._failure = None
+        self._epoch = abort.epoch
+        self._press()
+        if hasattr(self._producer, "abort"):
+            self._sending = True
+            self.ctx.pipe(self._producer.abort(), partial(_aborted, reply=abort.reply), partial(_abort_failed, reply=abort.reply))
+        else:
+            abort.reply.tell(None)
+
+
+def _sent(ends: Sequence[int], batches: Sequence[Outgoing]) -> CollectorMessage:
+    return m.Sent(batches, ends)
+
+
+def _partitioned(sizes: dict[str, int], batches: Sequence[Outgoing]) -> CollectorMessage:
+    return m.Partitioned(sizes, batches)
+
+
+def _aborted(_: None, reply: Reply[None]) -> CollectorMessage:
+    reply.tell(None)
+    return m.Sent((), ())
+
+
+def _abort_failed(error: Exception, reply: Reply[None]) -> CollectorMessage:
+    reply.fail(error)
+    return m.Sent((), ())

@@ -1,0 +1,230 @@
+"""How work becomes final."""
+
+from __future__ import annotations
+
+import logging
+from time import perf_counter
+from typing import TYPE_CHECKING, assert_never
+
+from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Started
+from ks_actors._errors import Fenced, IllegalGeneration, TaskMigrated, TaskTimeout
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._committing import COMMITTING, Phase
+from ks_actors.runtime._messages import CommitterMessage
+from ks_actors.runtime._task_manager import TasksBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from actors import Ref, Signal
+    from ks_actors._task_id import TaskId
+    from ks_actors.log._types import OffsetAndMetadata, TopicPartition
+    from ks_actors.runtime._metrics import Metrics
+    from ks_actors.runtime._purge import Purger
+
+COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
+_log = logging.getLogger("ks_actors")
+
+
+class Committer(Actor[CommitterMessage]):
+    """Commit all active tasks at once, in the order that makes it exactly once.
+
+    There is one producer per instance, so its transaction covers every task: they commit together or not at all. The order is that of the
+    runtime design ("Committing Active Tasks"), with one change: workers resume as soon as the state is frozen, since what they produce from then on
+    belongs to the next transaction and waits in the collector.
+
+    A commit that fails is rolled back: what the log does not have, the state must not have either. Under exactly once, or when output was lost,
+    all tasks go back to their last commit; they are given up, and the group is joined again, when somebody else owns them by now.
+    """
+
+    def __init__(
+        self,
+        *,
+        transactional: bool,
+        interval_ms: int,
+        drain_ms: int,
+        timeout_ms: int,
+        epoch: int,
+        instance: Ref[m.InstanceMessage],
+        manager: Ref[m.TaskManagerMessage],
+        state: Ref[m.StateManagerMessage],
+        collector: Ref[m.CollectorMessage],
+        poller: Callable[[], Ref[m.PollerMessage]],
+        purger: Purger,
+        delete_records: Callable[[Mapping[TopicPartition, int]], Awaitable[None]],
+        metrics: Metrics,
+    ) -> None:
+        self._transactional: bool = transactional
+        self._interval: float = interval_ms / 1000
+        self._drain: float = drain_ms / 1000
+        self._timeout: float = timeout_ms / 1000
+        self._epoch: int = epoch
+        self._fetch_epoch: int = 0
+        self._held: bool = False
+        self._instance = instance
+        self._manager = manager
+        self._state = state
+        self._collector = collector
+        self._poller = poller
+        self._purger = purger
+        self._delete_records = delete_records
+        self._metrics = metrics
+        self._workers: tuple[Ref[m.WorkerMessage], ...] = ()
+        self._phase = COMMITTING.start(Phase.IDLE)
+
+    def signal(self, signal: Signal) -> None:
+        """Start the timer."""
+        if isinstance(signal, Started):
+            self.ctx.timers.once("commit", self._interval, m.CommitTimer())
+
+    async def receive(self, message: CommitterMessage) -> None:
+        """Commit or roll back, one thing after the other."""
+        match message:
+            case m.Commit():
+                if self._held:
+                    self.ctx.stash(message)
+                else:
+                    await self._commit(message)
+            case m.HoldCommits():
+                self._held = message.held
+                if not message.held:
+                    self.ctx.unstash()
+            case m.CommitTimer():
+                if not self._held:
+                    await self._commit(m.Commit(None, "commit_interval_ms has gone by"))
+                self.ctx.timers.once("commit", self._interval, message)
+            case m.WorkersChanged():
+                self._workers = message.workers
+                for worker in message.workers:
+                    worker.tell(m.Resume(self._epoch))
+            case m.Rollback():
+                await self._roll_back(message.tasks, message.cause)
+                message.reply.tell(None)
+            case m.Purged():
+                self._purger.under_way = False
+                if message.error is not None:
+                    _log.warning("deleting processed records of repartition topics failed, it is tried again: %s", message.error)
+            case _:
+                assert_never(message)
+
+    # --- the procedure --------------------------------------------------------------------------------------------------------
+
+    async def _commit(self, request: m.Commit) -> None:
+        began = perf_counter()
+        epoch = self._epoch
+        self._phase.to(Phase.PAUSING)
+        self._metrics.committing = True
+        try:
+            frozen = await self._freeze(began)
+            if not frozen.tasks:
+                self._phase.to(Phase.IDLE)
+                self._answer(request, None)
+                return
+            self._phase.to(Phase.ENDING)
+            await self._end(epoch, frozen)
+        except Exception as error:  # noqa: BLE001 - whatever it was: what is not committed must not be kept
+            self._answer(request, await self._recover(error))
+            return
+        finally:
+            self._metrics.committing = False
+        self._phase.to(Phase.IDLE)
+        self._metrics.committed(perf_counter() - began)
+        self._answer(request, None)
+
+    async def _freeze(self, began: float) -> m.Frozen:
+        """Let workers stand still, freeze what they have done, and let them go on in the next epoch."""
+        await self._manager.ask(m.Drain).within(self._drain)
+        await self._pause()
+        paused = perf_counter()
+        self._phase.to(Phase.FREEZING)
+        frozen = await self._manager.ask(m.Freeze, self._transactional)
+        if frozen.tasks:
+            self._epoch += 1
+        self._resume()
+        self._metrics.paused(perf_counter() - paused, paused - began)
+        return frozen
+
+    async def _end(self, epoch: int, frozen: m.Frozen) -> None:
+        """Make the frozen state final: changelogs and output first, then the offsets, then the stores."""
+        await self._state.ask(m.EncodeChangelog, frozen, epoch).within(self._timeout)
+        ends = await self._collector.ask(m.Flush, epoch).within(self._timeout)
+        if self._transactional:
+            group = await self._poller().ask(m.AskGroup)
+            await self._collector.ask(m.CommitTransaction, frozen.positions, group).within(self._timeout)
+            await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
+        else:
+            await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
+            await self._poller().ask(m.CommitOffsets, frozen.positions).within(self._timeout)
+        self._collector.tell(m.NextEpoch(self._epoch))
+        self._state.tell(m.Keep(frozen, ends))
+        self._manager.tell(m.CommittedTasks(frozen.positions))
+        self._purge(frozen.positions)
+
+    def _purge(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        wanted = self._purger.due(positions, self.ctx.time())
+        if wanted:
+            self._purger.under_way = True
+            self.ctx.pipe(self._delete_records(wanted), m.Purged, m.Purged)
+
+    async def _pause(self) -> None:
+        for worker in self._workers:
+            try:
+                await worker.ask(m.PauseForCommit, self._epoch).within(self._timeout)
+            except (ActorStopped, NoReply):
+                continue  # it stands still for good; what it had leased is known to be broken
+            except AskTimeout as late:
+                raise TaskTimeout(f"{worker.path} did not stand still for a commit within {self._timeout:g} s: a processor does not return") from late
+
+    def _resume(self) -> None:
+        self._manager.tell(m.Refed())
+        for worker in self._workers:
+            worker.tell(m.Resume(self._epoch))
+
+    # --- when it fails --------------------------------------------------------------------------------------------------------
+
+    async def _recover(self, error: Exception) -> Exception:
+        """Go back to the last commit; return what the failure is to be called."""
+        _log.warning("commit failed, everything since the last one is rolled back: %s", error)
+        self._phase.to(Phase.IDLE)
+        if isinstance(error, (Fenced, IllegalGeneration)):
+            migrated = TaskMigrated(f"the tasks belong to another member of the group by now: {error}")
+            migrated.__cause__ = error
+            await self._abort_output()
+            self._resume()
+            self._poller().tell(m.Rejoin(migrated))
+            return migrated
+        try:
+            await self._roll_back(None, error)
+        except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
+            self._instance.tell(m.Fatal(worse, rolled_back=False))
+            return worse
+        self._metrics.rolled_back += 1
+        if not isinstance(error, TasksBroken):
+            # Of a worker that died its supervisor knows by itself.
+            self._instance.tell(m.Fatal(error, rolled_back=True))
+        return error
+
+    async def _roll_back(self, tasks: frozenset[TaskId] | None, cause: Exception) -> None:
+        """Throw away what was done since the last commit, and fetch it again."""
+        if self._transactional:
+            tasks = None
+        _log.warning("going back to the last commit with %s: %s", "all tasks" if tasks is None else ", ".join(map(str, sorted(tasks))), cause)
+        await self._pause()
+        self._fetch_epoch += 1
+        if tasks is None:
+            await self._abort_output()
+        positions = await self._manager.ask(m.Rewind, tasks, self._fetch_epoch)
+        await self._poller().ask(m.SeekAll, positions, self._fetch_epoch)
+        self._resume()
+
+    async def _abort_output(self) -> None:
+        self._epoch += 1
+        await self._collector.ask(m.Abort, self._epoch).within(self._timeout)
+
+    def _answer(self, request: m.Commit, error: Exception | None) -> None:
+        if request.reply is None:
+            return
+        if error is None:
+            request.reply.tell(None)
+        else:
+            request.reply.fail(error)

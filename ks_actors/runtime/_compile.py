@@ -1,0 +1,148 @@
+"""Make plain functions of a part of a topology.
+
+A node takes records one at a time, depth first, as Kafka Streams does; and whole batches where that gives the same result:
+
+- behind a source from which no path leads to a node that looks at the record's context (a user's processor) or that is asynchronous;
+- through a node with several children only when these never meet again: they share no node, no store and no topic they write to.
+
+What takes a batch and has no batch form of its own takes it record by record.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ks_actors.runtime._blocking import is_blocking
+from ks_actors.runtime._node import NodeWork, guarded, one_by_one
+from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ks_actors.processors._operator import Process, ProcessBatch
+    from ks_actors.runtime._async import AsyncNode
+    from ks_actors.runtime._node import TaskServices
+    from ks_actors.runtime._sink import Sink
+    from ks_actors.topology import Topology
+
+    Node = SourceNode | ProcessorNode | SinkNode
+
+
+class Entrance(NamedTuple):
+    """How records of a source enter: `batch` None takes them one at a time."""
+
+    process: Process
+    batch: ProcessBatch | None
+
+
+class Plan(NamedTuple):
+    """A part of a topology as functions: the entrances by source node, what to close, the asynchronous nodes, and whether some of it blocks."""
+
+    entrances: Mapping[str, Entrance]
+    closers: tuple[Callable[[], None], ...]
+    asynchronous: tuple[AsyncNode, ...]
+    blocking: bool
+
+
+class Compiler:
+    """Compile the nodes of one task, from the sinks up, every node once."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        names: Iterable[str],
+        services: TaskServices,
+        *,
+        sink: Callable[[SinkNode], Sink],
+        make_async: Callable[[ProcessorNode, NodeWork], AsyncNode],
+    ) -> None:
+        self._nodes: dict[str, Node] = {name: topology.nodes[name] for name in names}
+        self._services = services
+        self._sink = sink
+        self._make_async = make_async
+        self._made: dict[str, tuple[Process, ProcessBatch]] = {}
+        self._closers: list[Callable[[], None]] = []
+        self._asynchronous: list[AsyncNode] = []
+        self._reach: dict[str, frozenset[str]] = {}
+
+    def compile(self) -> Plan:
+        """Return the functions."""
+        entrances = {}
+        for name, node in self._nodes.items():
+            if isinstance(node, SourceNode):
+                work = self._work(node)
+                whole = not any(self._one_at_a_time(reached) for reached in self._reached(name))
+                entrances[name] = Entrance(work.forward, work.forward_batch if whole else None)
+        # Nodes that no source leads to do not exist; the topology refuses them.
+        return Plan(entrances, tuple(reversed(self._closers)), tuple(self._asynchronous), any(map(_blocks, self._nodes.values())))
+
+    def _make(self, name: str) -> tuple[Process, ProcessBatch]:
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = self._make_sink(name) if isinstance(self._nodes[name], SinkNode) else self._make_processor(name)
+        return made
+
+    def _make_sink(self, name: str) -> tuple[Process, ProcessBatch]:
+        node = self._nodes[name]
+        assert isinstance(node, SinkNode)
+        process, batch = self._sink(node).bind()
+        return process, batch or one_by_one(process, self._services.current)
+
+    def _make_processor(self, name: str) -> tuple[Process, ProcessBatch]:
+        node = self._nodes[name]
+        assert isinstance(node, ProcessorNode)
+        work = self._work(node)
+        if node.operator.asynchronous is not None:
+            asynchronous = self._make_async(node, work)
+            self._asynchronous.append(asynchronous)
+            return asynchronous.process, one_by_one(asynchronous.process, self._services.current)
+        bound = node.operator.bind(work)
+        self._closers.append(bound.close)
+        process = guarded(bound.process, work)
+        if bound.batch is None or not self._disjoint(node.children):
+            return process, one_by_one(process, self._services.current)
+        return process, bound.batch
+
+    def _work(self, node: SourceNode | ProcessorNode) -> NodeWork:
+        stores = node.stores if isinstance(node, ProcessorNode) else ()
+        work = NodeWork(self._services, node.name, stores)
+        made = {child: self._make(child) for child in node.children}
+        work.lead_to(
+            {child: process for child, (process, _) in made.items()},
+            {child: batch for child, (_, batch) in made.items()},
+            disjoint=self._disjoint(node.children),
+        )
+        return work
+
+    def _one_at_a_time(self, name: str) -> bool:
+        node = self._nodes[name]
+        return isinstance(node, ProcessorNode) and (node.operator.record_context or node.operator.asynchronous is not None)
+
+    def _disjoint(self, children: Iterable[str]) -> bool:
+        """Return whether what the children lead to has nothing in common."""
+        seen: set[Any] = set()
+        for child in children:
+            mine: set[Any] = set()
+            for name in self._reached(child) | {child}:
+                node = self._nodes[name]
+                mine.add(name)
+                if isinstance(node, ProcessorNode):
+                    mine.update(("store", store) for store in node.stores)
+                elif isinstance(node, SinkNode):
+                    mine.add(("topic", "*" if callable(node.topic) else node.topic))
+            if seen & mine:
+                return False
+            seen |= mine
+        return True
+
+    def _reached(self, name: str) -> frozenset[str]:
+        found = self._reach.get(name)
+        if found is None:
+            node = self._nodes[name]
+            children = () if isinstance(node, SinkNode) else node.children
+            found = self._reach[name] = frozenset(children).union(*(self._reached(child) for child in children))
+        return found
+
+
+def _blocks(node: Node) -> bool:
+    return isinstance(node, ProcessorNode) and is_blocking(node.operator)

@@ -1,0 +1,42 @@
+"""The record that a task is at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ks_actors.processors._operator import RecordMetadata
+
+if TYPE_CHECKING:
+    from ks_actors._batch import Headers
+    from ks_actors.runtime._queue import RawRecord, RecordQueue
+
+
+class Current:
+    """What is known of the source record that is being processed; one object per task, changed from record to record.
+
+    In batch mode it is exact for the partition, and about the batch's first record otherwise: errors name their record by its own offset.
+    """
+
+    __slots__ = ("headers", "offset", "queue", "stream_time", "timestamp")
+
+    def __init__(self) -> None:
+        self.queue: RecordQueue | None = None
+        self.offset: int = -1
+        self.timestamp: int = -1
+        self.headers: Headers = ()
+        self.stream_time: int = -1
+
+    def nowhere(self) -> None:
+        """Be at no record: a punctuation, or between records."""
+        self.queue = None
+        self.offset = -1
+        self.headers = ()
+
+    def metadata(self) -> RecordMetadata | None:
+        """Return topic, partition and offset; None at no record."""
+        queue = self.queue
+        return None if queue is None else RecordMetadata(queue.partition.topic, queue.partition.partition, self.offset)
+
+    def raw(self, offset: int | None = None) -> RawRecord | None:
+        """Return the source record as it came, when it is still at hand."""
+        return None if self.queue is None else self.queue.raw(self.offset if offset is None else offset)

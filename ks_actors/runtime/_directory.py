@@ -1,0 +1,59 @@
+"""The state directory of an application: who may use it, and who it is."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import uuid
+from typing import IO, TYPE_CHECKING
+
+from ks_actors._errors import StateError, StateLocked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PROCESS_FILE = "kafka-streams-process-metadata"
+
+
+class StateDirectory:
+    """`<state_dir>/<application id>`, for one instance at a time; it has a process id that lasts as long as the directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path: Path = path
+        self._lock: IO[str] | None = None
+
+    def open(self) -> str:
+        """Take the directory, making it if need be; return the process id. Raises StateLocked, StateError. Blocks."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("a+")
+        except OSError as error:
+            raise StateError(f"the state directory {self.path} cannot be used: {error}; set state_dir to one that can be written") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.close()
+            raise StateLocked(
+                f"the state directory {self.path} is in use by another instance: stop it, or give this one another state_dir"
+            ) from error
+        self._lock = lock
+        return self._process_id()
+
+    def _process_id(self) -> str:
+        file = self.path / _PROCESS_FILE
+        try:
+            return str(json.loads(file.read_text())["processId"])
+        except (OSError, ValueError, KeyError, TypeError):
+            # Not there yet, or cut off by a crash: a new identity costs nothing but the memory of which tasks are warm.
+            found = str(uuid.uuid4())
+        fresh = file.with_suffix(".tmp")
+        fresh.write_text(json.dumps({"processId": found}))
+        os.replace(fresh, file)
+        return found
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

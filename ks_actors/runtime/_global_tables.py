@@ -1,0 +1,146 @@
+"""Who keeps the global stores."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from actors import Actor, Mailbox, Message, Reply, Signal, Started, Stopping
+from ks_actors._errors import StreamsError
+from ks_actors._task_id import TaskId
+from ks_actors.log._types import IsolationLevel, TopicPartition
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._messages import Arrived, FetchFailed
+from ks_actors.runtime._offsets import Position
+from ks_actors.runtime._task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from actors import Ref
+    from ks_actors.log import Fetcher
+    from ks_actors.log._types import Fetched
+    from ks_actors.runtime._current import Current
+    from ks_actors.runtime._metrics import Metrics
+    from ks_actors.runtime._setup import Setup
+    from ks_actors.state import TaskStores
+
+GLOBAL_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
+_SLICE = 0.005
+
+
+class AwaitFilled(Message, frozen=True, tag="AWAIT_FILLED"):
+    """Answer when the global stores hold all that their topics held at the start."""
+
+    reply: Reply[None]
+
+
+class Look(Message, frozen=True, tag="LOOK"):
+    """Go on with what is buffered (internal)."""
+
+
+GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look
+
+
+class GlobalTables(Actor[GlobalMessage]):
+    """Fill the global stores with the whole of their topics, before anything is processed and ever after.
+
+    A slice at a time; what is applied is final at once, for the topic is the store's changelog. Offsets are kept with the data, so a restart reads on.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        stores: TaskStores,
+        current: Current,
+        fetcher: Fetcher,
+        *,
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        instance: Ref[m.InstanceMessage],
+        metrics: Metrics,
+        poll_ms: int,
+    ) -> None:
+        self._stores = stores
+        self._fetcher = fetcher
+        self._instance = instance
+        self._metrics = metrics
+        self._poll_ms: int = poll_ms
+        self._ends: dict[TopicPartition, int] = dict(ends)
+        self._asked: list[Reply[None]] = []
+        topology = setup.topology
+        self._names: dict[str, str] = {kept.topic: kept.store for kept in topology.global_topics.values()}
+        self._positions: dict[TopicPartition, int] = {partition: self._begin(partition, begins[partition]) for partition in ends}
+        positions = {partition: Position(offset) for partition, offset in self._positions.items()}
+        self._task = Task(TaskId(-1, 0), setup, positions, stores, wake=lambda: None, current=current)
+
+    def _begin(self, partition: TopicPartition, begin: int) -> int:
+        kept = self._stores.committed_position(str(partition))
+        return begin if kept is None else max(kept, begin)
+
+    async def signal(self, signal: Signal) -> None:
+        """Begin to read when started, close at the end."""
+        if isinstance(signal, Started):
+            self._task.start()
+            self._fetcher.assign(self._positions)
+            self._note_filled()
+            self._fetch()
+        elif isinstance(signal, Stopping):
+            await self._fetcher.close()
+            self._task.close()
+            await self.ctx.blocking(partial(self._stores.close, clean=True))
+
+    def receive(self, message: GlobalMessage) -> None:
+        """Apply what comes."""
+        match message:
+            case AwaitFilled():
+                self._asked.append(message.reply)
+            case Arrived():
+                for fetched in message.fetched:
+                    self._task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
+                self._apply()
+            case Look():
+                self._apply()
+            case FetchFailed():
+                failure = StreamsError(f"reading the topics of global tables failed: {message.error}")
+                failure.__cause__ = message.error
+                self._instance.tell(m.Fatal(failure, rolled_back=False))
+                return
+            case _:
+                assert_never(message)
+        self._note_filled()
+
+    def _apply(self) -> None:
+        task = self._task
+        task.process(_SLICE)
+        task.take_output()
+        self._metrics.global_dropped = task.dropped
+        token = self._stores.freeze()
+        positions = {partition: queue.position for partition, queue in task.group.queues.items()}
+        self._stores.keep_positions(token, {str(partition): offset for partition, offset in positions.items()})
+        self._positions = positions
+        for _ in self._stores.flush_steps() if self._stores.wants_flush(False) else ():
+            pass
+        if task.group.buffered:
+            self.ctx.self_ref.tell(Look())
+        else:
+            self._fetch()
+
+    def _fetch(self) -> None:
+        if self._positions:
+            self.ctx.pipe(self._fetcher.fetch(max_wait_ms=self._poll_ms), _arrived, _failed)
+
+    def _note_filled(self) -> None:
+        if all(self._positions[partition] >= end for partition, end in self._ends.items()):
+            self._ends.clear()
+            for reply in self._asked:
+                reply.tell(None)
+            self._asked.clear()
+
+
+def _arrived(fetched: Sequence[Fetched]) -> GlobalMessage:
+    return Arrived(fetched, 0)
+
+
+def _failed(error: Exception) -> GlobalMessage:
+    return FetchFailed(error, 0)

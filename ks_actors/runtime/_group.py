@@ -1,0 +1,78 @@
+"""Which record of a task comes next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ks_actors._batch import Batch
+    from ks_actors.log._types import TopicPartition
+    from ks_actors.runtime._queue import RecordQueue
+
+
+class PartitionGroup:
+    """The queues of one task: the record with the smallest timestamp comes first, of equal ones the one of the first partition.
+
+    A task with several partitions waits for data of all of them, as `max_task_idle_ms` says (KIP-695): -1 never waits, 0 waits for what the log is
+    known to have, more waits that long beyond it, per partition, for what a producer may still write.
+    """
+
+    def __init__(self, queues: Sequence[RecordQueue], max_task_idle_ms: int) -> None:
+        self.queues: dict[TopicPartition, RecordQueue] = {queue.partition: queue for queue in queues}
+        self.enforced: int = 0
+        self._all: tuple[RecordQueue, ...] = tuple(queues)
+        self._only: RecordQueue | None = queues[0] if len(queues) == 1 else None
+        self._idle: int = max_task_idle_ms
+        self._deadlines: dict[TopicPartition, int] = {}
+
+    @property
+    def buffered(self) -> int:
+        """How many records wait in all queues."""
+        return self._only.buffered if self._only is not None else sum(queue.buffered for queue in self._all)
+
+    def ready(self, now_ms: int) -> bool:
+        """Return whether a record may be taken now."""
+        if self._only is not None:
+            return self._only.buffered > 0
+        return self.buffered > 0 and self._complete(now_ms)
+
+    def wakes_at(self) -> int | None:
+        """Return the time (ms) at which waiting for empty partitions ends, when it is only that which `ready` waits for."""
+        return min(self._deadlines.values()) if self._deadlines else None
+
+    def take(self, limit: int) -> tuple[RecordQueue, Batch] | None:
+        """Take the next records of one queue: as many, up to `limit`, as come before the head of every other one."""
+        only = self._only
+        if only is not None:
+            return None if only.head() is None else (only, only.take(limit))
+        heads = [(head, index) for index, queue in enumerate(self._all) if (head := queue.head()) is not None]
+        if not heads:
+            return None
+        heads.sort()
+        _, index = heads[0]
+        queue = self._all[index]
+        if len(heads) == 1:
+            # Nothing is known of what the empty partitions will bring: to look again after each record would not change the choice now.
+            return queue, queue.take(limit)
+        until, other = heads[1]
+        return queue, queue.take(limit, (until, index < other))
+
+    def _complete(self, now_ms: int) -> bool:
+        if self._idle < 0:
+            return True
+        waits = enforced = False
+        for queue in self._all:
+            if queue.buffered:
+                self._deadlines.pop(queue.partition, None)
+            elif queue.lag != 0:
+                self._deadlines.pop(queue.partition, None)
+                return False
+            elif self._idle and now_ms < self._deadlines.setdefault(queue.partition, now_ms + self._idle):
+                waits = True
+            else:
+                enforced = True
+        if not waits and enforced:
+            self.enforced += 1
+        return not waits

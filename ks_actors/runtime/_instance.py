@@ -1,0 +1,282 @@
+"""The root of everything that runs."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, assert_never
+
+from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
+from ks_actors._errors import KsActorsError, StreamsError
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._messages import InstanceMessage
+from ks_actors.runtime._parts import Parts
+from ks_actors.runtime._states import INSTANCE_TRANSITIONS, InstanceState
+from ks_actors.runtime._uncaught import UncaughtResponse
+from ks_actors.runtime._worker import WORKER_MAILBOX, Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors import Ref, Reply
+    from ks_actors._task_id import TaskId
+    from ks_actors.runtime._crew import Crew
+    from ks_actors.runtime._metrics import Metrics
+    from ks_actors.runtime._setup import Setup
+    from ks_actors.runtime._uncaught import UncaughtHandler
+
+INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
+_log = logging.getLogger("ks_actors")
+
+
+class Instance(Actor[InstanceMessage]):
+    """Start, supervise and stop all other actors, and keep the state of the whole.
+
+    `on_state` is called with the new and the old state. When a worker dies, or something fails that concerns all, everything since the last commit
+    is rolled back, and the uncaught handler decides how to go on.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        setup: Setup,
+        crew: Crew,
+        metrics: Metrics,
+        *,
+        uncaught: UncaughtHandler,
+        on_state: Callable[[InstanceState, InstanceState], None],
+    ) -> None:
+        self._parts = parts
+        self._setup = setup
+        self._crew = crew
+        self._metrics = metrics
+        self._uncaught = uncaught
+        self._on_state = on_state
+        self._life = INSTANCE_TRANSITIONS.start(InstanceState.CREATED)
+        self.error: Exception | None = None
+        self._started: Reply[None] | None = None
+        self._removing: dict[str, Reply[str | None]] = {}
+        self._assigned_once: bool = False
+
+    @property
+    def state(self) -> InstanceState:
+        """Where the instance is in its life."""
+        return self._life.state
+
+    async def commit(self, reason: str) -> None:
+        """Commit all tasks now; from any task of the loop."""
+        await self._parts.committer.ask(m.Commit, reason).within(self._parts.patience)
+
+    # --- messages -------------------------------------------------------------------------------------------------------------
+
+    async def receive(self, message: InstanceMessage) -> None:
+        """Start, stop, and change the crew."""
+        match message:
+            case m.Start():
+                await self._start(message.reply)
+            case m.StopInstance():
+                await self._stop(message.reply)
+            case m.PauseAll():
+                self._parts.manager.tell(m.PauseProcessing(paused=True))
+                message.reply.tell(None)
+            case m.ResumeAll():
+                self._parts.manager.tell(m.PauseProcessing(paused=False))
+                message.reply.tell(None)
+            case m.AddWorker():
+                message.reply.tell(await self._hire() if self._running() else None)
+            case m.RemoveWorker():
+                self._dismiss(message.reply)
+            case m.TasksChanged():
+                self._note_tasks(message)
+            case m.Fatal():
+                self._decide(message.error, worker=None, rolled_back=message.rolled_back)
+            case m.Decided():
+                await self._carry_out(message)
+            case _:
+                assert_never(message)
+
+    async def signal(self, signal: Signal) -> Handled | None:
+        """Notice workers that end; let go of everything at the end."""
+        if isinstance(signal, Terminated):
+            name = self._crew.name_of(signal.ref)
+            if name is None and not self._parts.is_removed(signal.ref):
+                if signal.cause is not None:
+                    await self._end_in_error(signal.cause)
+            elif signal.cause is None:
+                self._worker_left(signal.ref, name)
+            else:
+                await self._worker_died(signal.ref, name, signal.cause)
+        elif isinstance(signal, Stopping):
+            await self._parts.release()
+        return HANDLED
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    def _running(self) -> bool:
+        return self.state in {InstanceState.RUNNING, InstanceState.REBALANCING}
+
+    def _to(self, state: InstanceState) -> None:
+        if self.state is not state:
+            old = self._life.to(state)
+            _log.info("%s: %s, was %s", self._setup.config.client_id, state.name, old.name)
+            self._on_state(state, old)
+
+    async def _start(self, reply: Reply[None]) -> None:
+        self._to(InstanceState.REBALANCING)
+        self._started = reply
+        try:
+            await self._parts.start(self.ctx)
+            for _ in range(self._setup.config.num_stream_threads):
+                await self._hire()
+        except (KsActorsError, ActorsError, OSError) as error:
+            self._started = None
+            await self._end_in_error(error)
+            reply.fail(error)
+
+    def _note_tasks(self, message: m.TasksChanged) -> None:
+        if not self._running():
+            return
+        if message.pending:
+            self._to(InstanceState.REBALANCING)
+        else:
+            self._to(InstanceState.RUNNING)
+            if self._started is not None:
+                self._started.tell(None)
+                self._started = None
+
+    async def _stop(self, reply: Reply[None]) -> None:
+        if self._running() or self.state is InstanceState.CREATED:
+            self._to(InstanceState.PENDING_SHUTDOWN)
+            try:
+                await self._parts.close(clean=True)
+            except Exception as error:  # noqa: BLE001 - told to whoever closes; all that can be closed is
+                self.error = error
+            self._to(InstanceState.NOT_RUNNING)
+        if self.error is not None and self.state is InstanceState.NOT_RUNNING:
+            reply.fail(self.error)
+        else:
+            reply.tell(None)
+
+    async def _end_in_error(self, error: Exception) -> None:
+        if not self._running():
+            return
+        self.error = error
+        _log.error("%s ends: %s", self._setup.config.client_id, error)
+        self._to(InstanceState.PENDING_ERROR)
+        try:
+            await self._parts.close(clean=False)
+        except Exception as worse:  # noqa: BLE001 - the first error is what counts
+            _log.error("closing failed as well: %s", worse)  # noqa: TRY400 - it is told at the end
+        if self._started is not None:
+            self._started.fail(error)
+            self._started = None
+        self._to(InstanceState.ERROR)
+
+    # --- workers --------------------------------------------------------------------------------------------------------------
+
+    async def _hire(self) -> str:
+        config = self._setup.config
+        name = self._crew.next_name()
+        worker = Worker(name, self._parts.manager, self._parts.collector, slice_ms=config.worker_slice_ms, wall_time=self._setup.wall_time)
+        spec = Spec(lambda: worker, mailbox=WORKER_MAILBOX, executor="own" if self._parts.blocking else "shared")
+        ref = await self.ctx.spawn(spec, name)
+        self.ctx.watch(ref)
+        self._crew.add(name, ref, worker)
+        self._crew_changed()
+        return name
+
+    def _crew_changed(self) -> None:
+        self._metrics.alive_workers = len(self._crew)
+        if not self._running():
+            return
+        self._parts.committer.tell(m.WorkersChanged((*self._crew.refs, *self._parts.removed)))
+
+    def _dismiss(self, reply: Reply[str | None]) -> None:
+        name = self._crew.last() if self._running() else None
+        if name is None:
+            reply.tell(None)
+            return
+        ref = self._crew.worker(name)
+        self._removing[name] = reply
+        self._crew.remove(name, dying=True)
+        self._parts.removed[ref] = name
+        # The committer goes on pausing it until it has ended: a slice may still be under way.
+        self._parts.manager.tell(m.RetireWorker(ref))
+
+    def _worker_left(self, ref: Ref[Any], name: str | None) -> None:
+        name = self._parts.removed.pop(ref, name)
+        if name is None:
+            return
+        self._crew.buried(name)
+        self._crew_changed()
+        reply = self._removing.pop(name, None)
+        if reply is not None:
+            reply.tell(name)
+
+    async def _worker_died(self, ref: Ref[Any], name: str | None, cause: Exception) -> None:
+        self._metrics.failed_workers += 1
+        if name is not None:
+            self._crew.remove(name, dying=True)
+        name = self._parts.removed.pop(ref, name)
+        _log.error("worker %s died: %s", name, cause)
+        self._crew_changed()
+        self._parts.manager.tell(m.WorkerLost(ref))
+        reply = self._removing.pop(name or "", None)
+        if reply is not None:
+            reply.tell(name)
+        if not self._running():
+            return
+        task = cause.task if isinstance(cause, StreamsError) else None
+        await self._roll_back(task, cause, name)
+
+    async def _roll_back(self, task: TaskId | None, cause: Exception, name: str | None) -> None:
+        try:
+            await self._parts.committer.ask(m.Rollback, None if task is None else frozenset({task}), cause).within(self._parts.patience)
+        except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
+            worse.add_note(f"while rolling back after: {cause}")
+            await self._end_in_error(worse)
+            return
+        self._decide(cause, worker=name, rolled_back=True)
+
+    # --- what nobody has dealt with ---------------------------------------------------------------------------------------------
+
+    def _decide(self, error: Exception, *, worker: str | None, rolled_back: bool) -> None:
+        """Ask the handler, beside the messages: it may ask for workers itself."""
+        if self._running():
+            self.ctx.pipe(
+                self._ask_handler(error),
+                partial(_decided, error, worker=worker, rolled_back=rolled_back),
+                partial(_undecided, error, worker=worker),
+            )
+
+    async def _ask_handler(self, error: Exception) -> UncaughtResponse:
+        answer = self._uncaught(error)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _carry_out(self, decided: m.Decided) -> None:
+        if not self._running():
+            return
+        response = decided.response
+        if response is UncaughtResponse.SHUTDOWN_CLIENT or (not decided.rolled_back and response is UncaughtResponse.LOSE_WORKER):
+            await self._end_in_error(decided.error)
+        elif not decided.rolled_back:
+            self._parts.rejoin(decided.error)
+        elif decided.worker is not None and response is UncaughtResponse.REPLACE_WORKER:
+            await self._hire()
+        elif len(self._crew) == 0:
+            await self._end_in_error(decided.error)
+        if decided.worker is not None:
+            self._crew.buried(decided.worker)
+
+
+def _decided(error: Exception, response: UncaughtResponse, *, worker: str | None, rolled_back: bool) -> InstanceMessage:
+    if not isinstance(response, UncaughtResponse):
+        error.add_note(f"the uncaught exception handler answered {response!r}, which is no UncaughtResponse")
+        response = UncaughtResponse.SHUTDOWN_CLIENT
+    return m.Decided(error, response, worker, rolled_back)
+
+
+def _undecided(error: Exception, raised: Exception, *, worker: str | None) -> InstanceMessage:
+    error.add_note(f"the uncaught exception handler itself raised {type(raised).__name__}: {raised}")
+    return m.Decided(error, UncaughtResponse.SHUTDOWN_CLIENT, worker, rolled_back=True)

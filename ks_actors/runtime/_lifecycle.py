@@ -1,0 +1,76 @@
+"""Life cycles: an enum of states, and a table of where each may go."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, TypeVar, final
+
+from ks_actors._errors import IllegalTransition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+E = TypeVar("E", bound=Enum)
+
+
+@final
+class Transitions(Generic[E]):
+    """The legal transitions between all states of an enum. Raises ValueError for a table that leaves states out, or leads elsewhere."""
+
+    def __init__(self, table: Mapping[E, Iterable[E]]) -> None:
+        self._legal: dict[E, frozenset[E]] = {state: frozenset(targets) for state, targets in table.items()}
+        if not self._legal:
+            raise ValueError("a table of transitions has at least one state")
+        kind = type(next(iter(self._legal)))
+        named = {*self._legal, *(target for targets in self._legal.values() for target in targets)}
+        if strange := [state for state in named if type(state) is not kind]:
+            raise ValueError(f"a table of transitions of {kind.__name__} knows no {', '.join(map(str, strange))}")
+        if missing := [state.name for state in kind if state not in self._legal]:
+            raise ValueError(f"a table of transitions has all states of {kind.__name__}, {', '.join(missing)} missing")
+
+    def start(self, state: E, *, name: str = "", on_change: Callable[[E, E], None] | None = None) -> Cycle[E]:
+        """Begin a life in `state`. `name` says in errors whose life it is; `on_change(old, new)` is called after each transition."""
+        return Cycle(self, state, name or type(state).__name__, on_change)
+
+    def legal(self, state: E) -> frozenset[E]:
+        """Return the states that `state` may go to; none from a last one."""
+        return self._legal[state]
+
+
+@final
+class Cycle(Generic[E]):
+    """One life in progress; made by `Transitions.start`."""
+
+    def __init__(self, transitions: Transitions[E], state: E, name: str, on_change: Callable[[E, E], None] | None) -> None:
+        self._transitions: Transitions[E] = transitions
+        self._state: E = state
+        self._name: str = name
+        self._on_change: Callable[[E, E], None] | None = on_change
+
+    @property
+    def state(self) -> E:
+        """Where it is."""
+        return self._state
+
+    def is_(self, *states: E) -> bool:
+        """Return whether it is in one of `states`."""
+        return self._state in states
+
+    def can(self, new: E) -> bool:
+        """Return whether `to(new)` is legal now."""
+        return new in self._transitions.legal(self._state)
+
+    def to(self, new: E) -> E:
+        """Go to `new` and return the state that was left; raise IllegalTransition, and stay, when no arrow leads there."""
+        old = self._state
+        legal = self._transitions.legal(old)
+        if new not in legal:
+            ways = ", ".join(sorted(state.name for state in legal))
+            raise IllegalTransition(f"{self._name} cannot go from {old.name} to {new.name}; {f'only to {ways}' if ways else 'it has ended'}")
+        self._state = new
+        if self._on_change is not None:
+            self._on_change(old, new)
+        return old
+
+    def __repr__(self) -> str:
+        return f"<{self._name} {self._state.name}>"

@@ -1,0 +1,41 @@
+"""What an instance makes of its group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ks_actors.assignment import decode_tasks, encode_member
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ks_actors._task_id import TaskId
+    from ks_actors.log import MemberAssignment
+    from ks_actors.log._types import TopicPartition
+
+
+class GroupView:
+    """Read assignments, and say what the leader has to know of this instance."""
+
+    def __init__(self, process_id: str, rebalance_timeout_ms: int) -> None:
+        self.rebalance_seconds: float = rebalance_timeout_ms / 1000
+        self._process_id: str = process_id
+        self._counter: int = 0
+        self._task_of: dict[TopicPartition, TaskId] = {}
+
+    def tasks(self, assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:
+        """Return the tasks of an assignment with their partitions. Raises what kept the leader from assigning."""
+        tasks = decode_tasks(assignment)
+        for task, partitions in tasks.items():
+            for partition in partitions:
+                self._task_of[partition] = task
+        return tasks
+
+    def task_of(self, partition: TopicPartition) -> TaskId | None:
+        """Return the task that reads a partition, as of the last assignment that had it."""
+        return self._task_of.get(partition)
+
+    def user_data(self, owned: Iterable[TaskId], generation: int = -1) -> bytes:
+        """Return what to tell the leader."""
+        self._counter += 1
+        return encode_member(owned, process_id=self._process_id, counter=self._counter, generation=generation)

@@ -1,0 +1,80 @@
+"""What a task has written and the collector has not taken yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ks_actors._batch import Batch
+from ks_actors.log._types import Outgoing, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ks_actors._batch import Headers
+
+UNKNOWN_PARTITION = -1
+"""The partition of records whose topic's size is not known yet: the collector finds it out and partitions them."""
+
+
+class Column:
+    """Records on their way to one partition, as four lists that stay the same objects: their `append` may be kept."""
+
+    __slots__ = ("headers", "keys", "partition", "timestamps", "values")
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition: TopicPartition = partition
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps: list[int] = []
+        self.headers: list[Headers] = []
+
+    def append(self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        """Add one record."""
+        self.keys.append(key)
+        self.values.append(value)
+        self.timestamps.append(timestamp)
+        self.headers.append(headers)
+
+    def extend(self, keys: list[bytes | None], values: list[bytes | None], timestamps: list[int], headers: list[Headers] | None) -> None:
+        """Add many records."""
+        self.keys += keys
+        self.values += values
+        self.timestamps += timestamps
+        self.headers += [()] * len(keys) if headers is None else headers
+
+    def take(self) -> Outgoing:
+        """Return what there is, and be empty."""
+        headers = self.headers[:] if any(self.headers) else None
+        batch = Batch(self.keys[:], self.values[:], self.timestamps[:], headers)
+        self.keys.clear()
+        self.values.clear()
+        self.timestamps.clear()
+        self.headers.clear()
+        return Outgoing(self.partition, batch)
+
+
+class OutputBuffer:
+    """The outgoing records of one task, a column per partition, in the order in which the partitions were first written to."""
+
+    def __init__(self) -> None:
+        self._columns: dict[TopicPartition, Column] = {}
+
+    def column(self, topic: str, partition: int) -> Column:
+        """Return the column of a partition; it stays valid."""
+        found = self._columns.get((topic, partition))  # type: ignore[call-overload]  # a named tuple is found by a plain one
+        if found is None:
+            where = TopicPartition(topic, partition)
+            found = self._columns[where] = Column(where)
+        return found  # type: ignore[no-any-return]  # as above
+
+    def take(self) -> list[Outgoing]:
+        """Return all records, and be empty."""
+        return [column.take() for column in self._columns.values() if column.keys]
+
+    def drop(self) -> None:
+        """Forget all records."""
+        self.take()
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        """Return the partitions that were ever written to."""
+        return self._columns.keys()

@@ -1,0 +1,303 @@
+"""The actors of an instance, put together and taken apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actors import ActorsError, Spec
+from ks_actors._config import ProcessingGuarantee
+from ks_actors._errors import KsActorsError
+from ks_actors.assignment import TaskAssignor
+from ks_actors.log._types import IsolationLevel, TopicPartition
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._blocking import is_blocking
+from ks_actors.runtime._collector import COLLECTOR_MAILBOX, Collector
+from ks_actors.runtime._committer import COMMITTER_MAILBOX, Committer
+from ks_actors.runtime._current import Current
+from ks_actors.runtime._directory import StateDirectory
+from ks_actors.runtime._global_tables import GLOBAL_MAILBOX, AwaitFilled, GlobalTables
+from ks_actors.runtime._making import GLOBAL, make_stores
+from ks_actors.runtime._membership import GroupView
+from ks_actors.runtime._poller import POLLER_MAILBOX, Poller
+from ks_actors.runtime._production import Production
+from ks_actors.runtime._purge import Purger
+from ks_actors.runtime._restorer import RESTORER_MAILBOX, Restorer
+from ks_actors.runtime._state_manager import STATE_MANAGER_MAILBOX, RestoreListener, StateManager
+from ks_actors.runtime._task_manager import TASK_MANAGER_MAILBOX, TaskManager
+from ks_actors.runtime._topics import prepare_topics
+from ks_actors.state import SharedResources
+from ks_actors.topology import ProcessorNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors import Context, Ref
+    from ks_actors._task_id import TaskId
+    from ks_actors.log import Log
+    from ks_actors.runtime._metrics import Metrics
+    from ks_actors.runtime._setup import Setup
+    from ks_actors.state import TaskStores
+
+_FIRST_EPOCH = 1
+
+
+class Parts:
+    """Make the actors of an instance as its children, in an order in which each finds those that it needs; end them in one that loses nothing."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        log: Log,
+        metrics: Metrics,
+        *,
+        restore_listener: RestoreListener,
+        priority: Callable[[TaskId], int] | None,
+    ) -> None:
+        self._setup = setup
+        self._config = setup.config
+        self._log = log
+        self._metrics = metrics
+        self._restore_listener = restore_listener
+        self._priority = priority
+        self._directory = StateDirectory(setup.config.state_dir / setup.application_id)
+        self._shared: SharedResources | None = None
+        self._specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in setup.topology.subtopologies()}
+        self._started: list[Ref[Any]] = []
+        self._context: Context[Any] | None = None
+        self.removed: dict[Ref[Any], str] = {}
+        self.manager: Ref[m.TaskManagerMessage]
+        self.collector: Ref[m.CollectorMessage]
+        self.committer: Ref[m.CommitterMessage]
+        self._state: Ref[m.StateManagerMessage]
+        self._restorer: Ref[m.RestorerMessage]
+        self._poller: Ref[m.PollerMessage] | None = None
+        self.patience: float = setup.config.task_timeout_ms / 1000
+        self.blocking: bool = any(isinstance(node, ProcessorNode) and is_blocking(node.operator) for node in setup.topology.nodes.values())
+
+    def is_removed(self, ref: Ref[Any]) -> bool:
+        """Return whether this is a worker that was told to end."""
+        return ref in self.removed
+
+    # --- start ----------------------------------------------------------------------------------------------------------------
+
+    async def start(self, context: Context[Any]) -> None:
+        """Make all actors but the workers, and enter the group."""
+        self._context = context
+        counts = await prepare_topics(self._log, self._setup)
+        self._setup.know_topics(counts)
+        process_id = await context.blocking(self._directory.open)
+        self._shared = SharedResources()
+        await self._start_collector(context, process_id)
+        await self._start_state(context)
+        if self._setup.topology.global_topics:
+            await self._start_globals(context)
+        await self._start_committer(context)
+        await self._start_poller(context, process_id)
+
+    async def _start_collector(self, context: Context[Any], process_id: str) -> None:
+        config, log = self._config, self._log
+        if self._transactional:
+            # The same id after a crash: that fences what is left of the instance before, and aborts its transaction.
+            producer = await log.transactional_producer(
+                f"{config.application_id}-{process_id}-1", client_id=config.client_id, timeout_ms=config.transaction_timeout_ms
+            )
+        else:
+            producer = await log.producer(client_id=config.client_id)  # type: ignore[assignment]  # one port is the other with transactions
+        production = Production(self._setup, self._metrics)
+        collector = Collector(
+            producer,
+            log,
+            epoch=_FIRST_EPOCH,
+            instance=context.self_ref,
+            manager=lambda: self.manager,
+            refused=production.refused,
+            metrics=self._metrics,
+        )
+        self.collector = await self._spawn(context, Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX), "collector")
+
+    async def _start_state(self, context: Context[Any]) -> None:
+        setup, config = self._setup, self._config
+        manager = TaskManager(
+            setup,
+            instance=context.self_ref,
+            poller=self._the_poller,
+            committer=lambda: self.committer,
+            metrics=self._metrics,
+            priority=self._priority,
+        )
+        self.manager = await self._spawn(context, Spec(lambda: manager, mailbox=TASK_MANAGER_MAILBOX), "task-manager")
+        state = StateManager(
+            make=self._make_stores,
+            changelog=setup.changelog,
+            restorer=lambda: self._restorer,
+            manager=self.manager,
+            collector=self.collector,
+            instance=context.self_ref,
+            listener=self._restore_listener,
+        )
+        self._state = await self._spawn(context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager")
+        fetcher = self._log.fetcher(client_id=f"{config.client_id}-restore", isolation=IsolationLevel.READ_COMMITTED)
+        restorer = Restorer(self._log, fetcher, self._state, poll_ms=config.poll_ms)
+        self._restorer = await self._spawn(context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer")
+
+    async def _start_globals(self, context: Context[Any]) -> None:
+        setup, config, log = self._setup, self._config, self._log
+        current = Current()
+        stores = make_stores(
+            GLOBAL,
+            setup.store_specs(setup.topology.global_stores),
+            directory=self._directory.path,
+            shared=self._shared,
+            current=current,
+            expired=_ignore,
+        )
+        assert stores is not None
+        await context.blocking(stores.open)
+        setup.global_stores = {name: stores.store(name) for name in stores.names}
+        partitions = [TopicPartition(topic, number) for topic in setup.topology.global_topics for number in range(setup.partitions(topic) or 0)]
+        begins = await log.begin_offsets(partitions)
+        ends = await log.end_offsets(partitions, self._isolation)
+        fetcher = log.fetcher(client_id=f"{config.client_id}-global", isolation=self._isolation)
+        tables = GlobalTables(
+            setup,
+            stores,
+            current,
+            fetcher,
+            begins=begins,
+            ends=ends,
+            instance=context.self_ref,
+            metrics=self._metrics,
+            poll_ms=config.poll_ms,
+        )
+        ref = await self._spawn(context, Spec(lambda: tables, mailbox=GLOBAL_MAILBOX), "global-tables")
+        await ref.ask(AwaitFilled).within(self.patience)
+
+    async def _start_committer(self, context: Context[Any]) -> None:
+        setup, config = self._setup, self._config
+        repartitions = [setup.topic(name) for name in setup.topology.internal_topics]
+        committer = Committer(
+            transactional=self._transactional,
+            interval_ms=config.commit_interval_ms,
+            drain_ms=config.max_drain_ms,
+            timeout_ms=config.task_timeout_ms,
+            epoch=_FIRST_EPOCH,
+            instance=context.self_ref,
+            manager=self.manager,
+            state=self._state,
+            collector=self.collector,
+            poller=self._the_poller,
+            purger=Purger(repartitions, config.repartition_purge_interval_ms),
+            delete_records=self._log.delete_records,
+            metrics=self._metrics,
+        )
+        self.committer = await self._spawn(context, Spec(lambda: committer, mailbox=COMMITTER_MAILBOX), "committer")
+
+    async def _start_poller(self, context: Context[Any], process_id: str) -> None:
+        setup, config, log = self._setup, self._config, self._log
+        group = GroupView(process_id, config.max_poll_interval_ms)
+        subtopologies = setup.subtopology_topics()
+        membership = await log.join(
+            config.application_id,
+            client_id=config.client_id,
+            topics=setup.source_topics,
+            user_data=group.user_data(()),
+            assignor=TaskAssignor(subtopologies, setup.copartition_groups()),
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+        )
+        poller = Poller(
+            log,
+            log.fetcher(client_id=config.client_id, isolation=self._isolation),
+            membership,
+            group,
+            poll_ms=config.poll_ms,
+            reset=self._reset,
+            instance=context.self_ref,
+            manager=self.manager,
+            state=self._state,
+            committer=self.committer,
+        )
+        self._poller = await self._spawn(context, Spec(lambda: poller, mailbox=POLLER_MAILBOX), "poller")
+
+    async def _spawn(self, context: Context[Any], spec: Spec[Any], name: str) -> Ref[Any]:
+        ref = await context.spawn(spec, name)
+        self._started.append(ref)
+        return ref
+
+    # --- what the parts ask for -------------------------------------------------------------------------------------------------
+
+    @property
+    def _transactional(self) -> bool:
+        return self._config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
+
+    @property
+    def _isolation(self) -> IsolationLevel:
+        return IsolationLevel.READ_COMMITTED if self._transactional else IsolationLevel.READ_UNCOMMITTED
+
+    def _the_poller(self) -> Ref[m.PollerMessage]:
+        assert self._poller is not None
+        return self._poller
+
+    def _make_stores(self, task: TaskId) -> tuple[TaskStores | None, Current]:
+        current = Current()
+        metrics = self._metrics
+
+        def expired(count: int) -> None:
+            found = metrics.tasks.get(task)
+            if found is not None:
+                found.dropped += count
+
+        stores = make_stores(
+            str(task), self._specs[task.subtopology], directory=self._directory.path, shared=self._shared, current=current, expired=expired
+        )
+        return stores, current
+
+    def _reset(self, topic: str) -> str:
+        return self._setup.source_of(topic).offset_reset or self._config.auto_offset_reset
+
+    def rejoin(self, error: Exception) -> None:
+        """Give up all tasks and enter the group anew."""
+        self._the_poller().tell(m.Rejoin(error))
+
+    # --- end ------------------------------------------------------------------------------------------------------------------
+
+    async def close(self, *, clean: bool) -> None:
+        """End everything: committed first, when clean. Raises the first error; the rest is closed all the same."""
+        errors: list[Exception] = []
+        if self._poller is not None:
+            try:
+                await self._end_processing(clean=clean)
+            except (KsActorsError, ActorsError) as error:
+                errors.append(error)
+        context = self._context
+        if context is not None:
+            for ref in (*context.children,):
+                if ref not in self._started:
+                    context.kill(ref)
+            for ref in reversed(self._started):
+                context.stop(ref)
+        if errors:
+            raise errors[0]
+
+    async def _end_processing(self, *, clean: bool) -> None:
+        patience = self.patience
+        if clean:
+            self.manager.tell(m.PauseProcessing(paused=True))
+            await self.committer.ask(m.Commit, "the app closes").within(patience)
+            await self.manager.ask(m.CloseTasks, None).within(patience)
+        try:
+            await self._state.ask(m.CloseStores, None, clean=clean).within(patience)
+        finally:
+            if self._poller is not None:
+                await self._poller.ask(m.LeaveGroup).within(patience)
+
+    async def release(self) -> None:
+        """Let go of what is not an actor."""
+        if self._shared is not None:
+            self._shared.close()
+            self._shared = None
+        self._directory.close()
+
+
+def _ignore(count: int) -> None:
+    """Global stores expire nothing that anybody counts."""

@@ -1,0 +1,299 @@
+"""Who reads the input, and is the member of the group."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from actors import Actor, Mailbox, Signal, Started, Stopping
+from ks_actors._errors import KsActorsError, LogClosed, MissingSourceTopics, OffsetOutOfRange, StreamsError, UnknownTopicOrPartition
+from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._messages import PollerMessage
+from ks_actors.runtime._offsets import Position, decode_position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from actors import Ref, Reply
+    from ks_actors._task_id import TaskId
+    from ks_actors.log import Fetcher, Log, Membership, MembershipEvent
+    from ks_actors.log._types import Fetched
+    from ks_actors.runtime._membership import GroupView
+
+POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow))
+_log = logging.getLogger("ks_actors")
+
+
+class Poller(Actor[PollerMessage]):
+    """Fetch the partitions of the tasks that run, one fetch always under way; be the member of the group, and see that it gets what it waits for.
+
+    Revoked: commit, then let the group go on; tasks are kept until the new assignment tells which of them are somebody else's. Assigned: give up
+    those that are gone (committed first), begin those that are new. Lost: everything is dropped without a commit, and the group joined again.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        fetcher: Fetcher,
+        membership: Membership,
+        group: GroupView,
+        *,
+        poll_ms: int,
+        reset: Callable[[str], str],
+        instance: Ref[m.InstanceMessage],
+        manager: Ref[m.TaskManagerMessage],
+        state: Ref[m.StateManagerMessage],
+        committer: Ref[m.CommitterMessage],
+    ) -> None:
+        self._log = log
+        self._fetcher = fetcher
+        self._membership = membership
+        self._group = group
+        self._poll_ms: int = poll_ms
+        self._reset = reset
+        self._instance = instance
+        self._manager = manager
+        self._state = state
+        self._committer = committer
+        self._epoch: int = 0
+        self._tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
+        self._pending: set[TaskId] = set()
+        self._positions: dict[TopicPartition, int] = {}
+        self._stopped: set[TopicPartition] = set()
+        self._fetching: bool = False
+        self._leaving: Reply[None] | None = None
+
+    async def signal(self, signal: Signal) -> None:
+        """Wait for the group from the start; leave it at the end."""
+        if isinstance(signal, Started):
+            self._wait_for_group()
+        elif isinstance(signal, Stopping):
+            await self._fetcher.close()
+            await self._membership.leave()
+
+    async def receive(self, message: PollerMessage) -> None:
+        """Fetch, and follow the group."""
+        match message:
+            case m.Arrived():
+                self._fetching = False
+                if message.fetched:
+                    self._manager.tell(m.Records(message.fetched, message.epoch))
+            case m.BufferHigh():
+                self._stopped.update(message.partitions)
+                self._fetcher.pause(message.partitions)
+            case m.BufferLow():
+                self._resume(message.partitions)
+            case m.TaskReady():
+                self._begin_fetching(message)
+            case m.SeekAll():
+                self._seek(message)
+            case m.CommitOffsets():
+                await self._commit(message)
+            case m.AskGroup():
+                message.reply.tell(self._membership.group)
+            case m.MembershipChanged():
+                self._follow(message.event)
+            case m.Settled():
+                self._wait_for_group()
+            case m.FetchFailed():
+                self._fetching = False
+                await self._fetch_failed(message.error)
+            case m.MembershipFailed():
+                if not isinstance(message.error, LogClosed):
+                    self._instance.tell(m.Fatal(message.error, rolled_back=False))
+            case m.Rejoin():
+                self.ctx.pipe(self._lose_all(message.cause), m.Settled, m.MembershipFailed)
+            case m.LeaveGroup():
+                await self._leave(message.reply)
+            case _:
+                assert_never(message)
+        self._fetch()
+
+    # --- records --------------------------------------------------------------------------------------------------------------
+
+    def _fetch(self) -> None:
+        if self._fetching or self._leaving is not None or not (self._positions.keys() - self._stopped):
+            return
+        self._fetching = True
+        self.ctx.pipe(self._fetcher.fetch(max_wait_ms=self._poll_ms), partial(_arrived, epoch=self._epoch), partial(_fetch_failed, epoch=self._epoch))
+
+    def _begin_fetching(self, ready: m.TaskReady) -> None:
+        if ready.task not in self._tasks:
+            return
+        self._pending.discard(ready.task)
+        self._positions.update(ready.positions)
+        self._assign(ready.positions)
+        self._tell_instance()
+
+    def _assign(self, anew: Mapping[TopicPartition, int]) -> None:
+        """Add partitions to those that are read, without moving the others."""
+        self._fetcher.assign({partition: anew[partition] if partition in anew else self._fetcher.position(partition) for partition in self._positions})
+
+    def _seek(self, message: m.SeekAll) -> None:
+        self._epoch = message.epoch
+        for partition, offset in message.positions.items():
+            if partition in self._positions:
+                self._fetcher.seek(partition, offset)
+        self._resume(message.positions)
+        message.reply.tell(None)
+
+    def _resume(self, partitions: Iterable[TopicPartition]) -> None:
+        again = [partition for partition in partitions if partition in self._stopped]
+        self._stopped.difference_update(again)
+        self._fetcher.resume([partition for partition in again if partition in self._positions])
+
+    async def _fetch_failed(self, error: Exception) -> None:
+        if isinstance(error, OffsetOutOfRange):
+            if error.partition not in self._positions:
+                return
+            begin = await self._first(error.partition, error)
+            if begin is not None:
+                self._fetcher.seek(error.partition, begin)
+        elif isinstance(error, UnknownTopicOrPartition):
+            missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")
+            missing.__cause__ = error
+            self._give_up(missing)
+        elif not isinstance(error, LogClosed):
+            self._give_up(error)
+
+    async def _first(self, partition: TopicPartition, error: OffsetOutOfRange) -> int | None:
+        """Return where to go on when the position is not in the log, as the topic's reset policy says."""
+        policy = self._reset(partition.topic)
+        if policy == "none":
+            failure = StreamsError(
+                f"{error}; auto_offset_reset is none, so it is for you to decide where to go on", topic=partition.topic, partition=partition.partition
+            )
+            self._give_up(failure)
+            return None
+        _log.warning("%s; going on from the %s record", error, policy)
+        if policy == "earliest":
+            return (await self._log.begin_offsets((partition,)))[partition]
+        return (await self._log.end_offsets((partition,), IsolationLevel.READ_COMMITTED))[partition]
+
+    def _give_up(self, error: Exception) -> None:
+        self._positions.clear()
+        self._fetcher.assign({})
+        self._instance.tell(m.Fatal(error, rolled_back=False))
+
+    async def _commit(self, message: m.CommitOffsets) -> None:
+        try:
+            await self._membership.commit(message.offsets)
+        except Exception as error:  # noqa: BLE001 - the committer decides what it means
+            message.reply.fail(error)
+        else:
+            message.reply.tell(None)
+
+    # --- the group ------------------------------------------------------------------------------------------------------------
+
+    def _wait_for_group(self) -> None:
+        if self._leaving is None:
+            self.ctx.pipe(self._membership.event(), m.MembershipChanged, m.MembershipFailed)
+
+    def _follow(self, event: MembershipEvent) -> None:
+        match event:
+            case Revoked():
+                self.ctx.pipe(self._let_rebalance(), m.Settled, m.MembershipFailed)
+            case Assigned():
+                self._committer.tell(m.HoldCommits(held=False))
+                self._take_over(event)
+            case Lost():
+                self.ctx.pipe(self._lose_all(StreamsError("the membership of the group is lost")), m.Settled, m.MembershipFailed)
+            case _:
+                assert_never(event)
+
+    async def _let_rebalance(self) -> int:
+        if self._tasks:
+            self._instance.tell(m.TasksChanged(0, len(self._tasks)))
+        try:
+            await self._committer.ask(m.Commit, "the group rebalances").within(self._group.rebalance_seconds)
+        except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
+            _log.warning("the commit before a rebalance failed: %s", error)
+        self._committer.tell(m.HoldCommits(held=True))
+        self._membership.revoked(self._group.user_data(frozenset(self._tasks), self._membership.group.generation))
+        return self._membership.group.generation
+
+    def _take_over(self, event: Assigned) -> None:
+        try:
+            assigned = self._group.tasks(event.assignment)
+        except KsActorsError as error:
+            self._give_up(error)
+            return
+        gone = frozenset(self._tasks) - frozenset(assigned)
+        new = {task: partitions for task, partitions in assigned.items() if task not in self._tasks}
+        self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in gone}
+        self._tasks.update(new)
+        self._pending = (self._pending - gone) | set(new)
+        self._tell_instance()
+        self.ctx.pipe(self._change(gone, new, event), m.Settled, m.MembershipFailed)
+
+    async def _change(self, gone: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned) -> int:
+        """Give up what is gone, begin what is new."""
+        if gone:
+            self._forget(gone)
+            await self._committer.ask(m.Commit, "tasks move to another member").within(self._group.rebalance_seconds)
+            await self._manager.ask(m.CloseTasks, gone).within(self._group.rebalance_seconds)
+            await self._state.ask(m.CloseStores, gone, clean=True).within(self._group.rebalance_seconds)
+            self._membership.rejoin(self._group.user_data(frozenset(self._tasks), event.group.generation))
+        if new:
+            positions = await self._begin_positions([partition for partitions in new.values() for partition in partitions])
+            for task, partitions in new.items():
+                if task in self._tasks:
+                    self._state.tell(m.OpenTask(task, {partition: positions[partition] for partition in partitions}, event.group.generation))
+        return event.group.generation
+
+    async def _begin_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Position]:
+        """Return offset and partition time of where to begin: what is committed, else what the topic's reset policy says."""
+        committed = await self._membership.committed(partitions)
+        fresh = [partition for partition in partitions if partition not in committed]
+        begins = await self._log.begin_offsets(fresh)
+        late = [partition for partition in fresh if self._reset(partition.topic) == "latest"]
+        ends = await self._log.end_offsets(late, IsolationLevel.READ_COMMITTED)
+        for partition in fresh:
+            if self._reset(partition.topic) == "none":
+                raise StreamsError(
+                    "the group has no committed offset and auto_offset_reset is none: set it to earliest or latest, or commit an offset",
+                    topic=partition.topic,
+                    partition=partition.partition,
+                )
+        found = {partition: decode_position(one) for partition, one in committed.items()}
+        return found | {partition: Position(ends.get(partition, begins[partition])) for partition in fresh}
+
+    async def _lose_all(self, cause: Exception) -> int:
+        """Drop all tasks as they are; somebody else has them, or will get them."""
+        _log.warning("all tasks are given up without a commit: %s", cause)
+        gone = frozenset(self._tasks)
+        self._forget(gone)
+        self._tasks = {}
+        self._pending = set()
+        self._instance.tell(m.TasksChanged(0, 1))
+        await self._manager.ask(m.CloseTasks, None).within(self._group.rebalance_seconds)
+        await self._state.ask(m.CloseStores, None, clean=False).within(self._group.rebalance_seconds)
+        await self._committer.ask(m.Rollback, None, cause).within(self._group.rebalance_seconds)
+        self._membership.rejoin(self._group.user_data(frozenset(), self._membership.group.generation))
+        return self._membership.group.generation
+
+    def _forget(self, tasks: frozenset[TaskId]) -> None:
+        for partition in [partition for partition in self._positions if self._group.task_of(partition) in tasks]:
+            del self._positions[partition]
+            self._stopped.discard(partition)
+        self._assign({})
+
+    def _tell_instance(self) -> None:
+        self._instance.tell(m.TasksChanged(len(self._tasks) - len(self._pending), len(self._pending)))
+
+    async def _leave(self, reply: Reply[None]) -> None:
+        self._leaving = reply
+        self._positions.clear()
+        self._fetcher.assign({})
+        await self._membership.leave()
+        reply.tell(None)
+
+
+def _arrived(fetched: Sequence[Fetched], epoch: int) -> PollerMessage:
+    return m.Arrived(fetched, epoch)
+
+
+def _fetch_failed(error: Exception, epoch: int) -> PollerMessage:
+    return m.FetchFailed(error, epoch)

@@ -1,0 +1,35 @@
+"""Repartition topics do not keep what is processed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ks_actors.log._types import OffsetAndMetadata, TopicPartition
+
+
+class Purger:
+    """Say which records of repartition topics may be deleted, not more often than every `interval_ms`."""
+
+    def __init__(self, topics: Iterable[str], interval_ms: int) -> None:
+        self._topics: frozenset[str] = frozenset(topics)
+        self._interval: float = interval_ms / 1000
+        self._last: float | None = None
+        self._committed: dict[TopicPartition, int] = {}
+        self.under_way: bool = False
+
+    def due(self, positions: Mapping[TopicPartition, OffsetAndMetadata], now: float) -> dict[TopicPartition, int] | None:
+        """Note what was committed; return what is to be deleted now, if anything."""
+        for partition, committed in positions.items():
+            if partition.topic in self._topics:
+                self._committed[partition] = committed.offset
+        if not self._committed or self.under_way or (self._last is not None and now - self._last < self._interval):
+            return None
+        if self._last is None:
+            self._last = now
+            return None
+        self._last = now
+        wanted, self._committed = self._committed, {}
+        return wanted

@@ -1,0 +1,241 @@
+"""What one partition has brought that is not processed yet."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ks_actors._batch import Batch
+from ks_actors.topology import InputRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._batch import Headers
+    from ks_actors.log._types import TopicPartition
+    from ks_actors.topology import TimestampExtractor
+
+_CHUNK = 1000
+
+
+class Source(Protocol):
+    """How a topic's records are read: functions that are bound to the topic, and what to do about those that cannot be."""
+
+    @property
+    def name(self) -> str:
+        """The source node's name."""
+        ...
+
+    @property
+    def decode_key(self) -> Callable[[bytes], Any]: ...
+    @property
+    def decode_value(self) -> Callable[[bytes], Any]: ...
+    @property
+    def extract(self) -> TimestampExtractor:
+        """Tell the event time of a record."""
+        ...
+
+    @property
+    def keeps_valid(self) -> bool:
+        """Return whether the event time is the record's own wherever that is valid."""
+        ...
+
+    def unstampable(self, raw: RawRecord, error: Exception) -> Exception:
+        """Return what the failure of the extractor is to be raised as."""
+        ...
+
+    def undecodable(self, raw: RawRecord, error: Exception) -> None:
+        """Decide about a record that cannot be read: returns to leave it out, raises to end."""
+        ...
+
+    def untimely(self, raw: RawRecord, timestamp: int) -> None:
+        """Count a record without a valid time, which is left out."""
+        ...
+
+
+class RawRecord:
+    """A record as it came, for those who have to look at it again."""
+
+    __slots__ = ("headers", "key", "offset", "partition", "timestamp", "value")
+
+    def __init__(self, partition: TopicPartition, raw: Batch, index: int) -> None:
+        self.partition: TopicPartition = partition
+        self.offset: int = raw.offsets[index]
+        self.key: bytes | None = raw.keys[index]
+        self.value: bytes | None = raw.values[index]
+        self.timestamp: int = raw.timestamps[index]
+        self.headers: Headers = raw.headers[index] if raw.headers is not None else ()
+
+
+class RecordQueue:
+    """The records of one partition, first in, first out: kept as they came, decoded a chunk at a time when their turn is near.
+
+    A record that cannot be decoded is decided about when those before it are done. `partition_time` is the highest timestamp taken so far.
+    """
+
+    def __init__(self, partition: TopicPartition, source: Source, position: int, partition_time: int = -1) -> None:
+        self.partition: TopicPartition = partition
+        self.source: Source = source
+        self.partition_time: int = partition_time
+        self.end_offset: int | None = None
+        self.buffered: int = 0
+        self._raw: deque[Batch] = deque()
+        self._chunk: Batch = Batch([], [], [], None, ())
+        self._raw_chunk: Batch = self._chunk
+        self._at: int = 0
+        self._behind: int = position
+        self._poison: Exception | None = None
+
+    def add(self, batch: Batch, next_offset: int, end_offset: int) -> None:
+        """Take what was fetched; `next_offset` is where the log goes on behind it."""
+        if len(batch):
+            self._raw.append(batch)
+            self.buffered += len(batch)
+        self._behind = next_offset
+        self.end_offset = end_offset
+
+    def clear(self, position: int, partition_time: int) -> None:
+        """Forget all records, to go on from `position`."""
+        self._raw.clear()
+        self._chunk = self._raw_chunk = Batch([], [], [], None, ())
+        self._at = self.buffered = 0
+        self._behind = position
+        self._poison = None
+        self.partition_time = partition_time
+        self.end_offset = None
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets the log has behind what was fetched; None when nothing was fetched yet."""
+        return None if self.end_offset is None else max(0, self.end_offset - self._behind)
+
+    @property
+    def position(self) -> int:
+        """The offset of the next record to be processed: what is to be committed."""
+        if self._at < len(self._chunk):
+            return self._chunk.offsets[self._at]
+        if self._poison is not None and self.buffered:
+            return self._raw_chunk.offsets[len(self._chunk)]
+        return self._raw[0].offsets[0] if self._raw else self._behind
+
+    def head(self) -> int | None:
+        """Return the timestamp of the next record; None when there is none. Raises what an undecodable record is worth."""
+        while self._at >= len(self._chunk):
+            if self._poison is not None:
+                raise self._poison
+            if not self._raw:
+                return None
+            self._decode()
+        return self._chunk.timestamps[self._at]
+
+    def take(self, limit: int, until: tuple[int, bool] | None = None) -> Batch:
+        """Take the next records, after `head` found one: at most `limit`, all in front of `until`.
+
+        `until` is a timestamp and whether records of that very time may be taken too; the first record is taken in any case.
+        """
+        start, chunk = self._at, self._chunk
+        stop = min(len(chunk), start + limit)
+        if until is not None:
+            stop = self._run(start, stop, *until)
+        self._at = stop
+        self.buffered -= stop - start
+        batch = chunk if start == 0 and stop == len(chunk) else chunk.slice(start, stop)
+        self.partition_time = max(self.partition_time, max(batch.timestamps))
+        return batch
+
+    def raw(self, offset: int) -> RawRecord | None:
+        """Return the record at `offset` as it came, as long as its chunk is at hand."""
+        offsets = self._raw_chunk.offsets
+        index = bisect_left(offsets, offset)
+        return RawRecord(self.partition, self._raw_chunk, index) if index < len(offsets) and offsets[index] == offset else None
+
+    def _run(self, start: int, stop: int, until: int, inclusive: bool) -> int:
+        timestamps = self._chunk.timestamps
+        bound = until if inclusive else until - 1
+        if max(timestamps[start:stop]) <= bound:
+            return stop
+        for index in range(start + 1, stop):
+            if timestamps[index] > bound:
+                return index
+        return stop
+
+    def _decode(self) -> None:
+        raw = self._raw.popleft()
+        if len(raw) > _CHUNK:
+            self._raw.appendleft(raw.slice(_CHUNK, len(raw)))
+            raw = raw.slice(0, _CHUNK)
+        self._raw_chunk, self._at = raw, 0
+        source = self.source
+        try:
+            key, value = source.decode_key, source.decode_value
+            keys = [None if data is None else key(data) for data in raw.keys]
+            values = [None if data is None else value(data) for data in raw.values]
+        except Exception:  # noqa: BLE001 - bytes may be anything: what they do to a serde is looked at one by one
+            self._chunk = self._decode_one_by_one(raw)
+            return
+        chunk = Batch(keys, values, raw.timestamps, raw.headers, raw.offsets)
+        self._chunk = chunk if source.keeps_valid and min(raw.timestamps) >= 0 else self._stamp(chunk, raw)
+        self.buffered -= len(raw) - len(self._chunk)
+
+    def _decode_one_by_one(self, raw: Batch) -> Batch:
+        """Decode up to the record that ends the task, without those that are left out."""
+        source = self.source
+        chunk = Batch([], [], [], None if raw.headers is None else [], [])
+        kept: list[int] = []
+        seen = len(raw)
+        for index, (key, value) in enumerate(zip(raw.keys, raw.values, strict=True)):
+            try:
+                decoded = (
+                    None if key is None else source.decode_key(key),
+                    None if value is None else source.decode_value(value),
+                )
+            except Exception as error:  # noqa: BLE001 - as above
+                try:
+                    source.undecodable(RawRecord(self.partition, raw, index), error)
+                except Exception as fatal:  # noqa: BLE001 - kept until those in front are done
+                    self._poison = fatal
+                    seen = index
+                    break
+                continue
+            chunk.keys.append(decoded[0])
+            chunk.values.append(decoded[1])
+            kept.append(index)
+        chunk.timestamps = [raw.timestamps[index] for index in kept]
+        chunk.offsets = [raw.offsets[index] for index in kept]
+        if raw.headers is not None:
+            chunk.headers = [raw.headers[index] for index in kept]
+        stamped = self._stamp(chunk, raw)
+        self.buffered -= seen - len(stamped)
+        return stamped
+
+    def _stamp(self, chunk: Batch, raw: Batch) -> Batch:
+        """Give every record its event time; leave out those that have none."""
+        extract, time = self.source.extract, self.partition_time
+        stamps: list[int] = []
+        topic, partition = self.partition
+        headers = repeat(()) if chunk.headers is None else chunk.headers
+        columns = zip(chunk.keys, chunk.values, chunk.timestamps, headers, repeat(topic), repeat(partition), chunk.offsets, strict=False)
+        try:
+            for record in map(InputRecord._make, columns):
+                stamp = extract(record, time)
+                stamps.append(stamp)
+                time = max(time, stamp)
+        except Exception as error:  # noqa: BLE001 - a user's function; kept until those in front are done
+            at = bisect_left(raw.offsets, chunk.offsets[len(stamps)])
+            self._poison = self.source.unstampable(RawRecord(self.partition, raw, at), error)
+            chunk = chunk.slice(0, len(stamps))
+        if stamps and min(stamps) < 0:
+            kept = [index for index, stamp in enumerate(stamps) if stamp >= 0]
+            for index, stamp in enumerate(stamps):
+                if stamp < 0:
+                    self.source.untimely(RawRecord(self.partition, raw, bisect_left(raw.offsets, chunk.offsets[index])), stamp)
+            return Batch(
+                [chunk.keys[index] for index in kept],
+                [chunk.values[index] for index in kept],
+                [stamps[index] for index in kept],
+                None if chunk.headers is None else [chunk.headers[index] for index in kept],
+                [chunk.offsets[index] for index in kept],
+            )
+        return Batch(chunk.keys, chunk.values, stamps, chunk.headers, chunk.offsets)

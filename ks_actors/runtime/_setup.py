@@ -1,0 +1,118 @@
+"""What all tasks of an instance have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ks_actors._errors import TopologyError
+from ks_actors.topology import SourceNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ks_actors._config import StreamsConfig
+    from ks_actors._task_id import TaskId
+    from ks_actors.serdes import Serde
+    from ks_actors.topology import StoreSpec, TimestampExtractor, Topology
+
+
+class Setup:
+    """The topology with its topics by the names they have in the log, the settings, and the clock.
+
+    `partitions` tells how many partitions a topic has, None when that is not known (yet). `nodes` tells the nodes of a task.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        *,
+        wall_time: Callable[[], int],
+        partitions: Callable[[str], int | None],
+        nodes: Callable[[TaskId], Iterable[str]],
+        existing_topics: Iterable[str] = (),
+    ) -> None:
+        self.topology: Topology = topology
+        self.config: StreamsConfig = config
+        self.application_id: str = config.application_id
+        self.wall_time: Callable[[], int] = wall_time
+        self.partitions: Callable[[str], int | None] = partitions
+        self.node_names: Callable[[TaskId], Iterable[str]] = nodes
+        self.max_task_idle_ms: int = config.max_task_idle_ms
+        self.timestamp_extractor: TimestampExtractor = config.default_timestamp_extractor
+        self.global_stores: Mapping[str, Any] = {}
+        self._internal = frozenset(topology.internal_topics)
+        self._sources: dict[str, SourceNode] = {}
+        for node in topology.nodes.values():
+            if isinstance(node, SourceNode):
+                self._add_source(node, existing_topics)
+
+    def _add_source(self, node: SourceNode, existing_topics: Iterable[str]) -> None:
+        for topic in node.topics:
+            self._sources[self.topic(topic)] = node
+        if node.pattern is not None:
+            for topic in existing_topics:
+                if node.pattern.fullmatch(topic):
+                    self._sources.setdefault(topic, node)
+
+    def topic(self, name: str) -> str:
+        """Return the name in the log of a topic of the topology: internal ones begin with the application's id."""
+        return f"{self.application_id}-{name}" if name in self._internal else name
+
+    def source_of(self, topic: str) -> SourceNode:
+        """Return the source node that reads a topic."""
+        return self._sources[topic]
+
+    @property
+    def source_topics(self) -> tuple[str, ...]:
+        """The topics that tasks read, by their names in the log."""
+        return tuple(topic for topic in self._sources if topic not in self.topology.global_topics)
+
+    def store_specs(self, specs: Mapping[str, StoreSpec]) -> list[StoreSpec]:
+        """Return what stores are to be, with the app's defaults filled in."""
+        return [self._store_spec(spec) for spec in specs.values()]
+
+    def _store_spec(self, spec: StoreSpec) -> StoreSpec:
+        key, value = self.serdes(spec.key, spec.value)
+        return msgspec.structs.replace(spec, key=key, value=value, type=spec.type or self.config.default_dsl_store)
+
+    def changelog(self, store: str) -> str:
+        """Return the name of a store's changelog topic."""
+        return f"{self.application_id}-{store}-changelog"
+
+    def serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> tuple[Serde[Any], Serde[Any]]:
+        """Return the serdes of a node, the app's defaults where it has none of its own."""
+        return (
+            self._required(key, self.config.default_key_serde, "key"),
+            self._required(value, self.config.default_value_serde, "value"),
+        )
+
+    def _required(self, serde: Serde[Any] | None, default: Serde[Any] | None, what: str) -> Serde[Any]:
+        found = serde if serde is not None else default
+        if found is None:
+            raise TopologyError(
+                f"a {what} serde is missing: give it where the topic or store is named (Consumed, Produced, Grouped, Materialized ...), "
+                f"or set default_{what}_serde for the app"
+            )
+        return found
+
+    def know_topics(self, counts: Mapping[str, int]) -> None:
+        """Take note of the topics there are, and how many partitions they have."""
+        self.partitions = counts.get
+        for node in self.topology.nodes.values():
+            if isinstance(node, SourceNode) and node.pattern is not None:
+                self._add_source(node, counts)
+
+    def subtopology_topics(self) -> dict[int, tuple[str, ...]]:
+        """Return the source topics of each subtopology, by their names in the log."""
+        topics: dict[int, tuple[str, ...]] = {}
+        for subtopology in self.topology.subtopologies():
+            nodes = set(subtopology.nodes)
+            topics[subtopology.id] = tuple(topic for topic, node in self._sources.items() if node.name in nodes)
+        return topics
+
+    def copartition_groups(self) -> list[frozenset[str]]:
+        """Return the groups of topics that need the same number of partitions, by their names in the log."""
+        return [frozenset(map(self.topic, group)) for subtopology in self.topology.subtopologies() for group in subtopology.copartition_groups]

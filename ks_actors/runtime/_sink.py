@@ -1,0 +1,163 @@
+"""Where records leave a task: serialized, partitioned, into the output buffer."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any, cast
+
+from ks_actors._errors import StreamsError
+from ks_actors._partitioner import Partitioner, partition
+from ks_actors.runtime._output import UNKNOWN_PARTITION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ks_actors._batch import Batch, Headers
+    from ks_actors.processors._operator import Process, ProcessBatch
+    from ks_actors.runtime._current import Current
+    from ks_actors.runtime._faults import Faults
+    from ks_actors.runtime._output import Column, OutputBuffer
+    from ks_actors.serdes import Serde
+    from ks_actors.topology import SinkNode
+
+
+class Sink:
+    """One sink node of one task.
+
+    Records with a key go where Kafka's default partitioner sends it, those without are spread batch by batch. What cannot be serialized is for
+    the production handler to decide about.
+    """
+
+    def __init__(
+        self,
+        node: SinkNode,
+        *,
+        topic: Callable[[str], str],
+        serdes: tuple[Serde[Any], Serde[Any]],
+        output: OutputBuffer,
+        partitions: Callable[[str], int | None],
+        current: Current,
+        faults: Faults,
+    ) -> None:
+        self._node = node
+        self._topic = topic
+        self._key_serde, self._value_serde = serdes
+        self._output = output
+        self._partitions = partitions
+        self._current = current
+        self._faults = faults
+        self._spread = count()
+        self._writers: dict[str, _TopicWriter] = {}
+
+    def bind(self) -> tuple[Process, ProcessBatch | None]:
+        """Return the functions that write records; a sink whose topic depends on the record has none for batches."""
+        if callable(self._node.topic):
+            return self._process_extracted(self._node.topic), None
+        writer = self._writer(self._topic(self._node.topic))
+        return writer.record, writer.batch
+
+    def _process_extracted(self, extract: Callable[..., str]) -> Process:
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            topic = extract(key, value, self._current.metadata())
+            if not topic:
+                raise StreamsError(f"the topic name extractor gave {topic!r} for a record: it must name a topic", node=self._node.name)
+            self._writer(topic).record(key, value, timestamp, headers)
+
+        return process
+
+    def _writer(self, topic: str) -> _TopicWriter:
+        found = self._writers.get(topic)
+        if found is None:
+            found = self._writers[topic] = _TopicWriter(self, topic)
+        return found
+
+
+class _TopicWriter:
+    """A sink's way into one topic."""
+
+    def __init__(self, sink: Sink, topic: str) -> None:
+        self._sink = sink
+        self._topic = topic
+        self._encode_key = sink._key_serde.serializer(topic, is_key=True)
+        self._encode_value = sink._value_serde.serializer(topic)
+        self._count = sink._partitions(topic) or 0
+        self._custom: Callable[..., Any] | None = sink._node.partitioner
+        places = range(self._count) if self._count else (UNKNOWN_PARTITION,)
+        self._columns: list[Column] = [sink._output.column(topic, number) for number in places]
+        self._first: Column = self._columns[0]
+        self._partition: Partitioner = Partitioner(max(1, self._count))
+
+    def record(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        """Write one record."""
+        try:
+            key_bytes = None if key is None else self._encode_key(key)
+            value_bytes = None if value is None else self._encode_value(value)
+        except Exception as error:  # noqa: BLE001 - a serde may raise anything
+            self._sink._faults.unserializable(self._sink._node.name, self._topic, error, key, value, timestamp, headers)
+            return
+        if self._custom is not None and self._count:
+            for number in self._chosen(key, value, key_bytes):
+                self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
+        elif len(self._columns) == 1:
+            self._first.append(key_bytes, value_bytes, timestamp, headers)
+        else:
+            number = next(self._sink._spread) % self._count if key_bytes is None else partition(key_bytes, self._count)
+            self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
+
+    def batch(self, records: Batch) -> None:
+        """Write many records."""
+        if self._custom is not None:
+            self._one_by_one(records)
+            return
+        encode_key, encode_value = self._encode_key, self._encode_value
+        try:
+            keys = [None if key is None else encode_key(key) for key in records.keys]
+            values = [None if value is None else encode_value(value) for value in records.values]
+        except Exception:  # noqa: BLE001 - found out and decided about one by one
+            self._one_by_one(records)
+            return
+        if len(self._columns) == 1:
+            self._first.extend(keys, values, records.timestamps, records.headers)
+        else:
+            self._spread_out(keys, values, records)
+
+    def _spread_out(self, keys: list[bytes | None], values: list[bytes | None], records: Batch) -> None:
+        number = next(self._sink._spread) % self._count
+        if None not in keys:
+            numbers = self._partition(cast("list[bytes]", keys))
+        else:
+            numbers = [number if key is None else partition(key, self._count) for key in keys]
+        headers = records.headers
+        timestamps = records.timestamps
+        for place, column in enumerate(self._columns):
+            picked = [index for index, number in enumerate(numbers) if number == place]
+            if len(picked) == len(keys):
+                column.extend(keys, values, timestamps, headers)
+            elif picked:
+                column.extend(
+                    [keys[index] for index in picked],
+                    [values[index] for index in picked],
+                    [timestamps[index] for index in picked],
+                    None if headers is None else [headers[index] for index in picked],
+                )
+
+    def _one_by_one(self, records: Batch) -> None:
+        headers: Iterable[Headers] = [()] * len(records) if records.headers is None else records.headers
+        for key, value, timestamp, header in zip(records.keys, records.values, records.timestamps, headers, strict=True):
+            self.record(key, value, timestamp, header)
+
+    def _chosen(self, key: Any, value: Any, key_bytes: bytes | None) -> Iterable[int]:
+        """Return the partitions that the user's partitioner wants; none drops the record (KIP-837)."""
+        custom = self._custom
+        chosen = custom(self._topic, key, value, self._count) if custom is not None else None
+        if chosen is None:
+            return (next(self._sink._spread) % self._count if key_bytes is None else partition(key_bytes, self._count),)
+        numbers = (chosen,) if isinstance(chosen, int) else tuple(chosen)
+        if not numbers:
+            self._sink._faults.dropped(1)
+        for number in numbers:
+            if not 0 <= number < self._count:
+                raise StreamsError(
+                    f"the partitioner chose partition {number} of topic {self._topic}, which has {self._count}", node=self._sink._node.name
+                )
+        return numbers

@@ -1,0 +1,253 @@
+"""Who has the stores."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from actors import Actor, Mailbox
+from ks_actors._errors import TaskCorrupted
+from ks_actors.log._types import Outgoing, TopicPartition
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._messages import StateManagerMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from actors import Ref
+    from ks_actors._task_id import TaskId
+    from ks_actors.log._types import Fetched
+    from ks_actors.runtime._current import Current
+    from ks_actors.state import TaskStores
+
+STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Keep,))
+
+
+class RestoreListener:
+    """Hear how restoring goes; all methods do nothing unless overridden. Called on the event loop: they must not block."""
+
+    def on_restore_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
+        """A store begins to be restored from its changelog partition, from offset `start` (None: the beginning)."""
+
+    def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:
+        """Another `count` records are restored, up to before offset `end`."""
+
+    def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
+        """The store is restored, from `total` records."""
+
+
+class _Opening:
+    """A task on its way."""
+
+    def __init__(self, message: m.OpenTask, stores: TaskStores | None, current: Current) -> None:
+        self.message: m.OpenTask = message
+        self.current: Current = current
+        self.stores: TaskStores | None = stores
+        self.retried: bool = False
+        self.restored: dict[str, int] = {}
+
+
+class StateManager(Actor[StateManagerMessage]):
+    """Own every store of every task: open and restore them, pass tasks on when they are ready, make commits final, write to disk bit by bit.
+
+    A task is here while it restores, and at the task manager while it is processed, never at both. What blocks runs in threads.
+    """
+
+    def __init__(
+        self,
+        *,
+        make: Callable[[TaskId], tuple[TaskStores | None, Current]],
+        changelog: Callable[[str], str],
+        restorer: Callable[[], Ref[m.RestorerMessage]],
+        manager: Ref[m.TaskManagerMessage],
+        collector: Ref[m.CollectorMessage],
+        instance: Ref[m.InstanceMessage],
+        listener: RestoreListener,
+    ) -> None:
+        self._make = make
+        self._changelog = changelog
+        self._restorer = restorer
+        self._manager = manager
+        self._collector = collector
+        self._instance = instance
+        self._listener = listener
+        self._opening: dict[TaskId, _Opening] = {}
+        self._stores: dict[TaskId, TaskStores] = {}
+        self._by_changelog: dict[TopicPartition, tuple[TaskId, str]] = {}
+        self._steps: Iterator[None] | None = None
+        self._stepping: TaskId | None = None
+
+    async def receive(self, message: StateManagerMessage) -> None:
+        """Open, restore, keep, write, close."""
+        match message:
+            case m.OpenTask():
+                self._open(message, retried=False)
+            case m.Opened():
+                self._restore(message.task)
+            case m.OpenFailed():
+                self._open_failed(message)
+            case m.RestoredRecords():
+                self._apply(message.fetched)
+            case m.Restored():
+                self._hand_over(message.task)
+            case m.RestoreFailed():
+                self._instance.tell(m.Fatal(message.error, rolled_back=False))
+            case m.EncodeChangelog():
+                await self._encode(message)
+            case m.PersistUnlogged():
+                await self._persist(message)
+            case m.Keep():
+                self._keep(message)
+            case m.FlushStep():
+                self._step()
+            case m.CloseStores():
+                await self._close(message)
+            case _:
+                assert_never(message)
+
+    # --- a task is made -------------------------------------------------------------------------------------------------------
+
+    def _open(self, message: m.OpenTask, *, retried: bool) -> None:
+        stores, current = self._make(message.task)
+        opening = self._opening[message.task] = _Opening(message, stores, current)
+        opening.retried = retried
+        if stores is None:
+            self._hand_over(message.task)
+        else:
+            self.ctx.pipe(self.ctx.blocking(stores.open), partial(_opened, task=message.task), partial(m.OpenFailed, message.task))
+
+    def _open_failed(self, failed: m.OpenFailed) -> None:
+        opening = self._opening.pop(failed.task, None)
+        if opening is None:
+            return
+        if isinstance(failed.error, TaskCorrupted) and opening.stores is not None and not opening.retried:
+            # What is on disk is not to be trusted: the changelog has it all.
+            opening.stores.wipe()
+            self._open(opening.message, retried=True)
+        else:
+            self._instance.tell(m.Fatal(failed.error, rolled_back=False))
+
+    def _restore(self, task: TaskId) -> None:
+        opening = self._opening.get(task)
+        if opening is None or opening.stores is None:
+            return
+        stores = self._stores[task] = opening.stores
+        changelogs: dict[TopicPartition, int | None] = {}
+        for name in stores.logged:
+            partition = TopicPartition(self._changelog(name), task.partition)
+            self._by_changelog[partition] = (task, name)
+            changelogs[partition] = stores.next_offset(name)
+            self._listener.on_restore_start(partition, name, changelogs[partition])
+        if changelogs:
+            self._restorer().tell(m.Restore(task, changelogs))
+        else:
+            self._hand_over(task)
+
+    def _apply(self, fetched: Sequence[Fetched]) -> None:
+        for one in fetched:
+            found = self._by_changelog.get(one.partition)
+            if found is None or found[0] not in self._opening:
+                continue
+            task, name = found
+            self._stores[task].restore(name, one.batch, one.next_offset)
+            restored = self._opening[task].restored
+            restored[name] = restored.get(name, 0) + len(one.batch)
+            self._listener.on_batch_restored(one.partition, name, one.next_offset, len(one.batch))
+
+    def _hand_over(self, task: TaskId) -> None:
+        opening = self._opening.pop(task, None)
+        if opening is None:
+            return
+        for partition, (owner, name) in self._by_changelog.items():
+            if owner == task:
+                self._listener.on_restore_end(partition, name, opening.restored.get(name, 0))
+        self._manager.tell(m.AssignTask(task, opening.message.positions, opening.stores, opening.current))
+
+    # --- a commit -------------------------------------------------------------------------------------------------------------
+
+    async def _encode(self, message: m.EncodeChangelog) -> None:
+        records = 0
+        for task, token in message.frozen.tokens.items():
+            for name, batch in self._stores[task].changelog(token):
+                records += len(batch)
+                self._collector.tell(m.Output((Outgoing(TopicPartition(self._changelog(name), task.partition), batch),), message.epoch))
+                await asyncio.sleep(0)
+        message.reply.tell(records)
+
+    async def _persist(self, message: m.PersistUnlogged) -> None:
+        try:
+            for task, token in message.frozen.tokens.items():
+                self._stores[task].persist_unlogged(token)
+        except Exception as error:  # noqa: BLE001 - the committer decides what it means
+            message.reply.fail(error)
+        else:
+            message.reply.tell(None)
+
+    def _keep(self, message: m.Keep) -> None:
+        for task, token in message.frozen.tokens.items():
+            stores = self._stores.get(task)
+            if stores is None:
+                continue
+            ends = {
+                name: end for name in stores.logged if (end := message.ends.get(TopicPartition(self._changelog(name), task.partition))) is not None
+            }
+            stores.keep(token, ends)
+        self._begin_flush()
+
+    # --- to disk --------------------------------------------------------------------------------------------------------------
+
+    def _begin_flush(self, *, idle: bool = False) -> None:
+        if self._steps is not None:
+            return
+        for task, stores in self._stores.items():
+            if task not in self._opening and stores.wants_flush(idle):
+                self._steps, self._stepping = stores.flush_steps(), task
+                self.ctx.self_ref.tell(m.FlushStep())
+                return
+
+    def _step(self) -> None:
+        """Write a little; others have their turn before the next step."""
+        if self._steps is None:
+            return
+        try:
+            next(self._steps)
+        except StopIteration:
+            self._steps = self._stepping = None
+            self._begin_flush()
+        except Exception as error:  # noqa: BLE001 - a full disk, for one: nothing is lost, the changelog has it
+            self._steps = self._stepping = None
+            self._instance.tell(m.Fatal(error, rolled_back=False))
+        else:
+            self.ctx.self_ref.tell(m.FlushStep())
+
+    # --- the end --------------------------------------------------------------------------------------------------------------
+
+    async def _close(self, message: m.CloseStores) -> None:
+        wanted = self._all() if message.tasks is None else message.tasks
+        self._restorer().tell(m.StopRestoring(None if message.tasks is None else message.tasks))
+        if self._stepping in wanted:
+            self._steps = self._stepping = None
+        errors: list[Exception] = []
+        for task in sorted(wanted):
+            opening = self._opening.pop(task, None)
+            stores = self._stores.pop(task, None) or (opening.stores if opening is not None else None)
+            if stores is None:
+                continue
+            try:
+                await self.ctx.blocking(partial(stores.close, clean=message.clean))
+            except Exception as error:  # noqa: BLE001 - the others are closed all the same
+                errors.append(error)
+        self._by_changelog = {partition: owner for partition, owner in self._by_changelog.items() if owner[0] not in wanted}
+        if errors:
+            message.reply.fail(errors[0])
+        else:
+            message.reply.tell(None)
+
+    def _all(self) -> frozenset[TaskId]:
+        both: Iterable[TaskId] = (*self._stores, *self._opening)
+        return frozenset(both)
+
+
+def _opened(_: None, task: TaskId) -> StateManagerMessage:
+    return m.Opened(task)

@@ -1,0 +1,350 @@
+"""One partition of one subtopology at work: the unit that is scheduled, committed and moved."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+from ks_actors._errors import StreamsError
+from ks_actors.processors._operator import PunctuationType
+from ks_actors.runtime._async import AsyncNode
+from ks_actors.runtime._compile import Compiler
+from ks_actors.runtime._current import Current
+from ks_actors.runtime._faults import Faults
+from ks_actors.runtime._group import PartitionGroup
+from ks_actors.runtime._node import TaskServices
+from ks_actors.runtime._offsets import encode_position
+from ks_actors.runtime._output import OutputBuffer
+from ks_actors.runtime._punctuation import PunctuationQueue, Schedule
+from ks_actors.runtime._queue import RecordQueue
+from ks_actors.runtime._sink import Sink
+from ks_actors.runtime._source import TopicSource
+from ks_actors.runtime._states import TASK_TRANSITIONS, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ks_actors._batch import Batch
+    from ks_actors._task_id import TaskId
+    from ks_actors.log._types import OffsetAndMetadata, Outgoing, TopicPartition
+    from ks_actors.processors._operator import AsyncOperator
+    from ks_actors.runtime._compile import Plan
+    from ks_actors.runtime._node import NodeWork
+    from ks_actors.runtime._offsets import Position
+    from ks_actors.runtime._setup import Setup
+    from ks_actors.state import TaskStores
+    from ks_actors.topology import ProcessorNode, SinkNode
+
+_FIRST_RUN = 64
+_LONGEST_RUN = 1000
+_RUN_SECONDS = 0.001
+
+
+class Task:
+    """Process the records of one set of partitions, on whoever's turn it is: nothing here waits, and only one may be at it at a time.
+
+    `positions` tells for each partition the offset to begin at, and the partition's time (ms, -1 when it is not known).
+
+    A record goes from its queue through the compiled functions into the output buffer; stores are changed on the way. What becomes final of all
+    that, and when, is the committer's business: `positions` and the stores' tokens at one moment belong together.
+    """
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        setup: Setup,
+        positions: Mapping[TopicPartition, Position],
+        stores: TaskStores | None,
+        *,
+        wake: Callable[[], None],
+        current: Current | None = None,
+    ) -> None:
+        self.id: TaskId = task_id
+        self.life = TASK_TRANSITIONS.start(TaskState.CREATED)
+        self.stores: TaskStores | None = stores
+        self.commit_requested: bool = False
+        self.commit_needed: bool = False
+        self.broken: bool = False
+        self.processed: int = 0
+        self.dropped: int = 0
+        self._setup = setup
+        self._wake = wake
+        self._current = current if current is not None else Current()
+        self._output = OutputBuffer()
+        self._faults = Faults(task_id, setup, self._current, self._output, self._count_dropped)
+        self._stream_punctuation = PunctuationQueue()
+        self._wall_punctuation = PunctuationQueue()
+        self._run: int = _FIRST_RUN
+        self._plan: Plan | None = None
+        queues = [
+            RecordQueue(partition, self._source(partition.topic), positions[partition].offset, positions[partition].time)
+            for partition in sorted(positions)
+        ]
+        self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
+        self._current.stream_time = max((position.time for position in positions.values()), default=-1)
+        self._progress: dict[str, int] = _merged(positions.values())
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Make the processors; to be called when the stores are restored."""
+        self.life.to(TaskState.RESTORING)
+        self._plan = self._compile()
+        self.life.to(TaskState.RUNNING)
+
+    def rewind(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Forget everything since the last commit, and go on from there with new processors. The stores are dropped by their owner."""
+        self._close_plan()
+        self._output.drop()
+        for partition, position in positions.items():
+            self.group.queues[partition].clear(position.offset, position.time)
+        self._progress = _merged(positions.values())
+        self._current.stream_time = max((queue.partition_time for queue in self.group.queues.values()), default=-1)
+        self.commit_needed = self.commit_requested = self.broken = False
+        self._plan = self._compile()
+
+    def close(self) -> None:
+        """Close the processors; what is in flight is cancelled."""
+        if self.life.is_(TaskState.RUNNING):
+            self.life.to(TaskState.SUSPENDED)
+        self._close_plan()
+        self.life.to(TaskState.CLOSED)
+
+    # --- records --------------------------------------------------------------------------------------------------------------
+
+    def add(self, partition: TopicPartition, batch: Batch, next_offset: int, end_offset: int) -> int:
+        """Buffer records; return how many of the partition are buffered now."""
+        queue = self.group.queues[partition]
+        queue.add(batch, next_offset, end_offset)
+        return queue.buffered
+
+    def ready(self, now_ms: int) -> bool:
+        """Return whether `process` has something to do."""
+        assert self._plan is not None
+        return any(node.has_results for node in self._plan.asynchronous) or (self._room() > 0 and self.group.ready(now_ms))
+
+    def process(self, seconds: float) -> int:
+        """Process for about so long, or until nothing is left to do; return the number of records."""
+        done, began = 0, perf_counter()
+        deadline = began + seconds
+        wall_time = self._setup.wall_time
+        while True:
+            self._take_results()
+            limit = self._room()
+            if limit == 0 or not self.group.ready(wall_time()):
+                break
+            done += self._process_some(min(limit, self._run))
+            now = perf_counter()
+            self._adapt(now - began)
+            if now >= deadline:
+                break
+            began = now
+        return done
+
+    def process_one(self) -> bool:
+        """Process one record, as far as it goes; return whether there was one."""
+        self._take_results()
+        if self._room() == 0 or not self.group.ready(self._setup.wall_time()):
+            return False
+        return self._process_some(1) > 0
+
+    def punctuate(self, now_ms: int) -> bool:
+        """Call the wall-clock punctuators that are due."""
+        self._current.nowhere()
+        called = self._wall_punctuation.punctuate(now_ms)
+        self.commit_needed = self.commit_needed or called
+        return called
+
+    @property
+    def wakes_at(self) -> int | None:
+        """When (ms) there is something to do without new records: a punctuation, or the end of waiting for empty partitions."""
+        times = [time for time in (self._wall_punctuation.next_due, self.group.wakes_at()) if time is not None]
+        return min(times) if times else None
+
+    @property
+    def next_punctuation(self) -> int | None:
+        """When (ms) the next wall-clock punctuation is due."""
+        return self._wall_punctuation.next_due
+
+    @property
+    def in_flight(self) -> int:
+        """How many records are in the hands of asynchronous processors."""
+        return sum(node.in_flight for node in self._plan.asynchronous) if self._plan is not None else 0
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether there are asynchronous processors."""
+        return self._plan is not None and bool(self._plan.asynchronous)
+
+    @property
+    def has_results(self) -> bool:
+        """Whether asynchronous processors have finished something that was not handed on yet."""
+        return self._plan is not None and any(node.has_results for node in self._plan.asynchronous)
+
+    @property
+    def blocking(self) -> bool:
+        """Whether processing has to be done in a thread."""
+        return self._plan is not None and self._plan.blocking
+
+    @property
+    def stream_time(self) -> int:
+        """The highest timestamp of all records taken, -1 before the first."""
+        return self._current.stream_time
+
+    def take_results(self) -> bool:
+        """Hand on what asynchronous processors have finished; return whether that was anything."""
+        return self._take_results()
+
+    def take_output(self) -> list[Outgoing]:
+        """Return what was written since the last call."""
+        return self._output.take()
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what to commit: the next offset of each partition, with the partition's time."""
+        return {partition: encode_position(queue.position, queue.partition_time, self._progress) for partition, queue in self.group.queues.items()}
+
+    # --- inside ---------------------------------------------------------------------------------------------------------------
+
+    def _process_some(self, limit: int) -> int:
+        if self._stream_punctuation.next_due is not None:
+            limit = 1
+        try:
+            taken = self.group.take(limit)
+        finally:
+            # What was left out while looking for a record is done with as well.
+            self.commit_needed = True
+        if taken is None:
+            return 0
+        queue, batch = taken
+        assert self._plan is not None
+        entrance = self._plan.entrances[queue.source.name]
+        current = self._current
+        current.queue = queue
+        if entrance.batch is not None:
+            current.offset = batch.offsets[0]
+            current.stream_time = max(current.stream_time, max(batch.timestamps))
+            entrance.batch(batch)
+        else:
+            self._one_at_a_time(batch, entrance.process)
+        self.processed += len(batch)
+        if self._stream_punctuation.next_due is not None:
+            current.nowhere()
+            self._stream_punctuation.punctuate(current.stream_time)
+        return len(batch)
+
+    def _one_at_a_time(self, batch: Batch, process: Callable[[Any, Any, int, Any], None]) -> None:
+        current = self._current
+        headers = [()] * len(batch) if batch.headers is None else batch.headers
+        for key, value, timestamp, header, offset in zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=True):
+            current.offset, current.timestamp, current.headers = offset, timestamp, header
+            if timestamp > current.stream_time:
+                current.stream_time = timestamp
+            process(key, value, timestamp, header)
+
+    def _adapt(self, seconds: float) -> None:
+        """Take as many records at a time as keep a run near a millisecond."""
+        if seconds > 2 * _RUN_SECONDS:
+            self._run = max(1, self._run // 2)
+        elif seconds < _RUN_SECONDS:
+            self._run = min(_LONGEST_RUN, self._run * 2)
+
+    def _take_results(self) -> bool:
+        assert self._plan is not None
+        any_results = False
+        for node in self._plan.asynchronous:
+            any_results = node.emit() or any_results
+        return any_results
+
+    def _room(self) -> int:
+        assert self._plan is not None
+        nodes = self._plan.asynchronous
+        return min(node.room for node in nodes) if nodes else _LONGEST_RUN
+
+    def _source(self, topic: str) -> TopicSource:
+        setup = self._setup
+        node = setup.source_of(topic)
+        return TopicSource(node, topic, setup.serdes(node.key, node.value), node.timestamp_extractor or setup.timestamp_extractor, self._faults)
+
+    def _compile(self) -> Plan:
+        setup = self._setup
+        names = self.stores.names if self.stores is not None else ()
+        services = TaskServices(
+            application_id=setup.application_id,
+            task_id=self.id,
+            current=self._current,
+            faults=self._faults,
+            stores={} if self.stores is None else {name: self.stores.store(name) for name in names},
+            global_stores=setup.global_stores,
+            wall_time=setup.wall_time,
+            schedule=self._schedule,
+            dropped=self._count_dropped,
+            request_commit=self._request_commit,
+            progress=self._progress,
+        )
+
+        def sink(node: SinkNode) -> Sink:
+            return Sink(
+                node,
+                topic=setup.topic,
+                serdes=setup.serdes(node.key, node.value),
+                output=self._output,
+                partitions=setup.partitions,
+                current=self._current,
+                faults=self._faults,
+            )
+
+        def asynchronous(node: ProcessorNode, work: NodeWork) -> AsyncNode:
+            options = node.operator.asynchronous
+            assert options is not None
+            operator = cast("AsyncOperator", node.operator)
+            return AsyncNode(work, operator, options, current=self._current, wake=self._wake)
+
+        return Compiler(setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous).compile()
+
+    def _close_plan(self) -> None:
+        plan, self._plan = self._plan, None
+        self._stream_punctuation.clear()
+        self._wall_punctuation.clear()
+        if plan is None:
+            return
+        errors = []
+        for close in (*(node.close for node in plan.asynchronous), *plan.closers):
+            try:
+                close()
+            except Exception as error:  # noqa: BLE001 - a user's close; the others are closed all the same
+                errors.append(error)
+        if errors:
+            raise StreamsError(f"a processor failed to close: {errors[0]}", task=self.id) from errors[0]
+
+    def _schedule(self, node: str, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None) -> Schedule:
+        if interval_ms < 1:
+            raise StreamsError(f"a punctuation interval must be at least 1 ms, is {interval_ms}", task=self.id, node=node)
+
+        def call(now: int) -> None:
+            try:
+                callback(now)
+            except Exception as error:  # noqa: BLE001 - a user's code; the handler decides
+                self._faults.punctuation(node, error, now)
+
+        if punctuation == PunctuationType.STREAM_TIME:
+            now = self._current.stream_time
+            return self._stream_punctuation.schedule(interval_ms, call, start_ms or 0, anchored_at=None if start_ms is None else now)
+        now = self._setup.wall_time()
+        first = now + interval_ms if start_ms is None else start_ms
+        self._wake()
+        return self._wall_punctuation.schedule(interval_ms, call, first, anchored_at=None if start_ms is None else now)
+
+    def _count_dropped(self, number: int) -> None:
+        self.dropped += number
+
+    def _request_commit(self) -> None:
+        self.commit_requested = True
+
+
+def _merged(positions: Iterable[Position]) -> dict[str, int]:
+    """Return the progress that was committed: all partitions of a task have the same, unless some were committed without."""
+    progress: dict[str, int] = {}
+    for position in positions:
+        for name, value in position.progress.items():
+            progress[name] = max(value, progress.get(name, value))
+    return progress

@@ -1,0 +1,320 @@
+"""Who has the running tasks, and says which comes next."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, assert_never
+
+from actors import Actor, Mailbox
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._buffers import InputBudget
+from ks_actors.runtime._messages import TaskManagerMessage
+from ks_actors.runtime._offsets import Position, decode_position
+from ks_actors.runtime._task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from actors import Ref, Reply
+    from ks_actors._task_id import TaskId
+    from ks_actors.log._types import Fetched, OffsetAndMetadata, TopicPartition
+    from ks_actors.runtime._metrics import Metrics
+    from ks_actors.runtime._setup import Setup
+    from ks_actors.state import Token
+
+
+class TasksBroken(Exception):
+    """A worker died in the middle of a task: nothing can be committed before all is rolled back."""
+
+
+TASK_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Freeze, m.PauseProcessing))
+
+
+class TaskManager(Actor[TaskManagerMessage]):
+    """Own the tasks that are ready to be processed, their buffers and the schedule.
+
+    A worker that is free gets the task of the highest priority, of equal ones that with the most buffered records, and has it alone until
+    it gives it back. `priority` tells a task's priority, higher first.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        instance: Ref[m.InstanceMessage],
+        poller: Callable[[], Ref[m.PollerMessage]],
+        committer: Callable[[], Ref[m.CommitterMessage]],
+        metrics: Metrics,
+        priority: Callable[[TaskId], int] | None,
+    ) -> None:
+        self._setup = setup
+        self._instance = instance
+        self._poller = poller
+        self._committer = committer
+        self._metrics = metrics
+        self._priority = priority
+        self._tasks: dict[TaskId, Task] = {}
+        self._owner: dict[TopicPartition, Task] = {}
+        self._committed: dict[TopicPartition, Position] = {}
+        self._leased: dict[TaskId, Ref[m.WorkerMessage]] = {}
+        self._broken: set[TaskId] = set()
+        self._idle: deque[Ref[m.WorkerMessage]] = deque()
+        self._retiring: set[Ref[m.WorkerMessage]] = set()
+        self._held: dict[TaskId, list[Fetched]] = {}
+        self._stale_below: dict[TopicPartition, int] = {}
+        self._closing: list[m.CloseTasks] = []
+        self._draining: Reply[None] | None = None
+        self._drained: bool = False
+        self._paused: bool = False
+        self._pressed: bool = False
+        self._woken: bool = False
+        self._asked_commit: bool = False
+        self._budget = InputBudget(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes)
+
+    def receive(self, message: TaskManagerMessage) -> None:
+        """Keep the schedule."""
+        match message:
+            case m.Records():
+                self._add_records(message)
+            case m.TaskDone():
+                self._take_back(message)
+            case m.NextTask():
+                self._idle.append(message.worker)
+            case m.Wake():
+                self._woken = False
+            case m.AssignTask():
+                self._assign(message)
+            case m.CloseTasks():
+                self._closing.append(message)
+                self._close_what_is_free()
+            case m.Drain():
+                self._draining = message.reply
+            case m.Refed():
+                self._draining, self._drained = None, False
+            case m.Freeze():
+                self._freeze(message)
+                return
+            case m.Rewind():
+                message.reply.tell(self._rewind(message))
+            case m.CommittedTasks():
+                self._note_committed(message.positions)
+            case m.OutputPressure():
+                self._pressed = message.high
+            case m.PauseProcessing():
+                self._paused = message.paused
+            case m.RetireWorker():
+                self._retire(message.worker)
+            case m.WorkerLost():
+                self._lose(message.worker)
+            case _:
+                assert_never(message)
+        self._dispatch()
+
+    # --- the schedule ---------------------------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        """Give free workers something to do, as long as there is."""
+        if self._draining is not None and not self._drained:
+            self._finish_draining()
+        now = self._setup.wall_time()
+        while self._idle:
+            best = self._best(now)
+            if best is None:
+                self._sleep(now)
+                return
+            task, draining = best
+            worker = self._idle.popleft()
+            self._leased[task.id] = worker
+            worker.tell(m.Lease(task, draining))
+
+    def _best(self, now: int) -> tuple[Task, bool] | None:
+        best: tuple[Task, bool] | None = None
+        most: tuple[int, int] | None = None
+        for task in self._tasks.values():
+            if task.id in self._leased or task.id in self._broken or task.broken:
+                continue
+            draining = self._draining is not None and task.asynchronous
+            if draining:
+                fit = task.has_results
+            else:
+                due = task.next_punctuation
+                fit = not (self._pressed or self._paused) and ((due is not None and due <= now) or task.ready(now))
+            if fit:
+                rank = (self._priority(task.id) if self._priority is not None else 0, task.group.buffered)
+                if most is None or rank > most:
+                    best, most = (task, draining), rank
+        return best
+
+    def _sleep(self, now: int) -> None:
+        """Look again when time alone will have made a task ready."""
+        times = [wake for task in self._tasks.values() if (wake := task.wakes_at) is not None and task.id not in self._leased]
+        if times and not (self._pressed or self._paused):
+            self.ctx.timers.once("wake", max(0, min(times) - now) / 1000 + 0.0005, m.Wake())
+
+    def _wake(self) -> None:
+        if not self._woken:
+            self._woken = True
+            self.ctx.self_ref.tell(m.Wake())
+
+    def _take_back(self, done: m.TaskDone) -> None:
+        self._leased.pop(done.task, None)
+        self._idle.append(done.worker)
+        if done.worker in self._retiring:
+            self._retire(done.worker)
+        task = self._tasks[done.task]
+        for fetched in self._held.pop(done.task, ()):
+            task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
+        low = self._budget.consumed(task)
+        if low:
+            self._poller().tell(m.BufferLow(low))
+        self._metrics.processed(done.records)
+        self._ask_for_commit(task)
+        self._close_what_is_free()
+
+    def _ask_for_commit(self, task: Task) -> None:
+        if self._asked_commit:
+            return
+        limit = self._setup.config.statestore_uncommitted_max_bytes
+        reason = None
+        if task.commit_requested:
+            reason = f"task {task.id} requested it"
+        elif limit >= 0 and self._uncommitted_bytes() >= limit:
+            reason = "statestore_uncommitted_max_bytes is reached"
+        if reason is not None:
+            self._asked_commit = True
+            self._committer().tell(m.Commit(None, reason))
+
+    def _uncommitted_bytes(self) -> int:
+        return sum(task.stores.uncommitted_bytes for task in self._tasks.values() if task.stores is not None)
+
+    # --- records --------------------------------------------------------------------------------------------------------------
+
+    def _add_records(self, message: m.Records) -> None:
+        high: list[TopicPartition] = []
+        for fetched in message.fetched:
+            task = self._owner.get(fetched.partition)
+            if task is None or message.epoch < self._stale_below.get(fetched.partition, 0):
+                self._metrics.stale += 1
+                continue
+            if task.blocking and task.id in self._leased:
+                # Its worker's thread is at the queues right now.
+                self._held.setdefault(task.id, []).append(fetched)
+                buffered = len(fetched.batch) + task.group.queues[fetched.partition].buffered
+            else:
+                buffered = task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
+            if self._budget.added(fetched, buffered):
+                high.append(fetched.partition)
+        if high:
+            self._poller().tell(m.BufferHigh(tuple(high)))
+
+    # --- tasks come and go ----------------------------------------------------------------------------------------------------
+
+    def _assign(self, message: m.AssignTask) -> None:
+        task = Task(message.task, self._setup, message.positions, message.stores, wake=self._wake, current=message.current)
+        task.start()
+        self._tasks[task.id] = task
+        for partition in message.positions:
+            self._owner[partition] = task
+            self._stale_below.pop(partition, None)
+        self._committed.update(message.positions)
+        self._metrics.tasks[task.id] = task
+        self._poller().tell(m.TaskReady(task.id, {partition: position.offset for partition, position in message.positions.items()}))
+
+    def _close_what_is_free(self) -> None:
+        waiting, self._closing = self._closing, []
+        for request in waiting:
+            wanted = frozenset(self._tasks) if request.tasks is None else request.tasks & frozenset(self._tasks)
+            if wanted & self._leased.keys():
+                self._closing.append(request)
+                continue
+            errors = [error for task_id in wanted if (error := self._close(task_id)) is not None]
+            if errors:
+                request.reply.fail(errors[0])
+            else:
+                request.reply.tell(wanted)
+
+    def _close(self, task_id: TaskId) -> Exception | None:
+        task = self._tasks.pop(task_id)
+        self._broken.discard(task_id)
+        self._metrics.forget(task_id)
+        for partition in task.group.queues:
+            del self._owner[partition]
+            self._committed.pop(partition, None)
+        self._budget.forget(task)
+        try:
+            task.close()
+        except Exception as error:  # noqa: BLE001 - a user's close; told to whoever asked
+            return error
+        return None
+
+    # --- commit and rollback --------------------------------------------------------------------------------------------------
+
+    def _finish_draining(self) -> None:
+        if self._draining is not None and not any(task.in_flight and not task.broken for task in self._tasks.values()):
+            if any(task.id in self._leased and not task.broken for task in self._tasks.values() if task.asynchronous):
+                return
+            self._drained = True
+            self._draining.tell(None)
+
+    def _freeze(self, message: m.Freeze) -> None:
+        broken = [task.id for task in self._tasks.values() if task.broken]
+        if broken and message.transactional:
+            message.reply.fail(TasksBroken(frozenset(broken)))
+            return
+        positions: dict[TopicPartition, OffsetAndMetadata] = {}
+        tokens: dict[TaskId, Token] = {}
+        tasks: dict[TaskId, Task] = {}
+        for task in self._tasks.values():
+            if task.id in self._broken or task.broken or not task.commit_needed:
+                continue
+            tasks[task.id] = task
+            positions.update(task.positions())
+            if task.stores is not None:
+                tokens[task.id] = task.stores.freeze()
+            task.commit_needed = task.commit_requested = False
+        self._asked_commit = False
+        message.reply.tell(m.Frozen(positions, tokens, tasks))
+
+    def _note_committed(self, positions: Iterable[TopicPartition] | object) -> None:
+        assert isinstance(positions, dict)
+        for partition, committed in positions.items():
+            if partition in self._owner:
+                self._committed[partition] = decode_position(committed)
+
+    def _rewind(self, message: m.Rewind) -> dict[TopicPartition, int]:
+        again: dict[TopicPartition, int] = {}
+        for task in self._tasks.values():
+            if message.tasks is not None and task.id not in message.tasks:
+                continue
+            if task.stores is not None:
+                task.stores.drop()
+            positions = {partition: self._committed[partition] for partition in task.group.queues}
+            self._held.pop(task.id, None)
+            self._budget.forget(task)
+            task.rewind(positions)
+            self._broken.discard(task.id)
+            for partition, position in positions.items():
+                again[partition] = position.offset
+                self._stale_below[partition] = message.epoch
+        self._asked_commit = False
+        return again
+
+    # --- workers --------------------------------------------------------------------------------------------------------------
+
+    def _retire(self, worker: Ref[m.WorkerMessage]) -> None:
+        if worker in self._idle:
+            self._idle.remove(worker)
+            self._retiring.discard(worker)
+            worker.tell(m.CloseWorker())
+        else:
+            self._retiring.add(worker)
+
+    def _lose(self, worker: Ref[m.WorkerMessage]) -> None:
+        self._retiring.discard(worker)
+        if worker in self._idle:
+            self._idle.remove(worker)
+        for task_id, holder in list(self._leased.items()):
+            if holder is worker or holder == worker:
+                del self._leased[task_id]
+                self._broken.add(task_id)
+        self._close_what_is_free()

@@ -1,0 +1,110 @@
+"""Kafka's own serdes; what they write is equal to what the Java classes of the same names write.
+
+Each callable is the fastest that was found: a C function where there is one, else one Python frame. `bytes.decode` takes a third of the time of a
+`partial(str, encoding="utf-8")`, an unpacking frame half of that of `int.from_bytes`, and msgspec reads a UUID in a fifth of the time of `uuid.UUID`.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ks_actors._errors import SerializationError
+from ks_actors.serdes._serde import FunctionSerde, Serde
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UUID_LENGTH = 36
+
+
+def _wrong_length(name: str, size: int, data: bytes) -> SerializationError:
+    return SerializationError(f"{name} is {size} bytes, got {len(data)}: {bytes(data[:32])!r}")
+
+
+def _number(name: str, form: str, *, faithful: bool) -> Serde[Any]:
+    layout = struct.Struct(form)
+    unpack = layout.unpack
+
+    def deserialize(data: bytes) -> Any:
+        try:
+            (value,) = unpack(data)
+        except struct.error:
+            raise _wrong_length(name, layout.size, data) from None
+        return value
+
+    return FunctionSerde(layout.pack, deserialize, faithful=faithful, immutable=True, name=name)
+
+
+class _Booleans(dict[Any, Any]):
+    """One end of BOOLEAN as a table; what is not in it is bad data."""
+
+    def __missing__(self, key: object) -> Any:
+        raise SerializationError(f"BOOLEAN is True or False, in one byte 1 or 0; got {key!r}")
+
+
+def _uuid_serializer() -> Callable[[uuid.UUID], bytes]:
+    encode = msgspec.json.Encoder().encode
+
+    def serialize(value: uuid.UUID) -> bytes:
+        text = encode(value)
+        if len(text) != UUID_LENGTH + 2:  # quotes, that is; anything else was no UUID
+            raise SerializationError(f"UUID writes uuid.UUID, got {value!r}")
+        return text[1:-1]
+
+    return serialize
+
+
+def _uuid_deserializer() -> Callable[[bytes], uuid.UUID]:
+    decode = msgspec.json.Decoder(uuid.UUID).decode
+
+    def deserialize(data: bytes) -> uuid.UUID:
+        if len(data) != UUID_LENGTH:
+            raise _wrong_length("UUID", UUID_LENGTH, data)
+        return decode(b'"%b"' % data)
+
+    return deserialize
+
+
+def _not_void(value: object) -> Any:
+    raise SerializationError(f"VOID has null and nothing else, got {value!r}")
+
+
+STRING: Serde[str] = FunctionSerde(str.encode, bytes.decode, faithful=True, immutable=True, name="STRING")
+"""Text as UTF-8. Bytes that are no UTF-8 are bad data (Java would put U+FFFD in their place)."""
+
+BYTES: Serde[bytes] = FunctionSerde(bytes.__bytes__, bytes.__bytes__, faithful=True, immutable=True, name="BYTES")
+"""Bytes as they are; anything else, bytearray too, is refused."""
+
+SHORT: Serde[int] = _number("SHORT", ">h", faithful=True)
+"""An integer in 2 bytes, big-endian."""
+
+INTEGER: Serde[int] = _number("INTEGER", ">i", faithful=True)
+"""An integer in 4 bytes, big-endian."""
+
+LONG: Serde[int] = _number("LONG", ">q", faithful=True)
+"""An integer in 8 bytes, big-endian."""
+
+FLOAT: Serde[float] = _number("FLOAT", ">f", faithful=False)
+"""A number in 4 bytes, IEEE 754, big-endian: what is read back is the nearest that fits."""
+
+DOUBLE: Serde[float] = _number("DOUBLE", ">d", faithful=False)  # 0.0 == -0.0, and they have different bytes
+"""A number in 8 bytes, IEEE 754, big-endian."""
+
+BOOLEAN: Serde[bool] = FunctionSerde(
+    _Booleans({True: b"\x01", False: b"\x00"}).__getitem__,
+    _Booleans({b"\x01": True, b"\x00": False}).__getitem__,
+    faithful=True,
+    immutable=True,
+    name="BOOLEAN",
+)
+"""One byte, 1 or 0."""
+
+UUID: Serde[uuid.UUID] = FunctionSerde(_uuid_serializer(), _uuid_deserializer(), faithful=True, immutable=True, name="UUID")
+"""A UUID as its 36 characters, as Java writes it."""
+
+VOID: Serde[None] = FunctionSerde(_not_void, _not_void, faithful=True, immutable=True, name="VOID")
+"""Null and nothing else."""

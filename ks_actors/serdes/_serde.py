@@ -1,0 +1,80 @@
+"""What a serde is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, TypeVar, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+class Serde(ABC, Generic[T]):
+    """Make objects bytes, and bytes objects again.
+
+    `serializer` and `deserializer` are asked once per topic and use, and what they return is called once per key or value: whatever can be prepared
+    is prepared in them. Null is not theirs: None never reaches the callables, no bytes stay None. Any exception that comes out of them means that
+    the data is bad, and the app's exception handlers decide what becomes of it.
+
+    `faithful` promises that decoded objects can stand for their bytes: decoding what was encoded gives an equal object, objects are hashable, and
+    two of them are equal exactly when their bytes are. Stores keep such keys decoded. `immutable` promises that a decoded object cannot be changed
+    in place, so that it may be shared. Both may be left at False at the cost of some speed; a promise that is not kept corrupts state.
+    """
+
+    faithful: bool = False
+    immutable: bool = False
+
+    @abstractmethod
+    def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[T], bytes]:
+        """Return the function that makes a key or a value of `topic` bytes."""
+
+    @abstractmethod
+    def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], T]:
+        """Return the function that makes bytes of `topic` an object."""
+
+    @staticmethod
+    def of(
+        serialize: Callable[[T], bytes],
+        deserialize: Callable[[bytes], T],
+        *,
+        faithful: bool = False,
+        immutable: bool = False,
+        name: str = "of two functions",
+    ) -> Serde[T]:
+        """Return the serde that two functions make, the same for all topics; `name` is for its repr."""
+        return FunctionSerde(serialize, deserialize, faithful=faithful, immutable=immutable, name=name)
+
+
+@final
+class FunctionSerde(Serde[T]):
+    """Two functions that do not care for the topic. `serialize_key` is the one for keys where equal keys need more care to get equal bytes."""
+
+    def __init__(
+        self,
+        serialize: Callable[[T], bytes],
+        deserialize: Callable[[bytes], T],
+        *,
+        serialize_key: Callable[[T], bytes] | None = None,
+        faithful: bool,
+        immutable: bool,
+        name: str,
+    ) -> None:
+        self.faithful: bool = faithful
+        self.immutable: bool = immutable
+        self._serialize: Callable[[T], bytes] = serialize
+        self._serialize_key: Callable[[T], bytes] = serialize_key or serialize
+        self._deserialize: Callable[[bytes], T] = deserialize
+        self._name: str = name
+
+    def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[T], bytes]:  # noqa: ARG002 - the same for all topics
+        """Return the function, whatever the topic."""
+        return self._serialize_key if is_key else self._serialize
+
+    def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], T]:  # noqa: ARG002 - the same for all topics
+        """Return the function, whatever the topic."""
+        return self._deserialize
+
+    def __repr__(self) -> str:
+        return f"<Serde {self._name}>"

@@ -1,0 +1,65 @@
+"""The serde of keys of windowed aggregates."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, TypeVar, final
+
+from ks_actors._errors import SerializationError
+from ks_actors._windowed import Window, Windowed
+from ks_actors.serdes._serde import Serde
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+K = TypeVar("K")
+START = struct.Struct(">q")
+LAST_INSTANT = (1 << 63) - 1
+
+
+def windowed(inner: Serde[K], window_size_ms: int) -> Serde[Windowed[K]]:
+    """Return the serde of windowed keys: the key as `inner` writes it, then the window's start in ms (8 bytes, big-endian).
+
+    The window's end is not written: it is `window_size_ms` behind the start, and at most the last instant there is.
+    """
+    return _WindowedSerde(inner, window_size_ms)
+
+
+@final
+class _WindowedSerde(Serde[Windowed[K]]):
+    # Never faithful: windows of one start and different ends have the same bytes.
+
+    def __init__(self, inner: Serde[K], window_size_ms: int) -> None:
+        if window_size_ms <= 0:
+            raise ValueError(f"a window lasts at least 1 ms, window_size_ms is {window_size_ms}")
+        self.immutable: bool = inner.immutable
+        self._inner: Serde[K] = inner
+        self._size: int = window_size_ms
+
+    def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Windowed[K]], bytes]:
+        """Return the function for `topic`, around the inner serde's."""
+        key, start = self._inner.serializer(topic, is_key=is_key), START.pack
+
+        def serialize(value: Windowed[K]) -> bytes:
+            return key(value[0]) + start(value[1][0])
+
+        return serialize
+
+    def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
+        """Return the function for `topic`, around the inner serde's."""
+        key, size, unpack = self._inner.deserializer(topic, is_key=is_key), self._size, START.unpack
+        # Named tuples are made by tuple's own constructor: their own ones would take as long as all the rest.
+        new = tuple.__new__
+
+        def deserialize(data: bytes) -> Windowed[K]:
+            try:
+                (start,) = unpack(data[-8:])
+            except struct.error:
+                raise SerializationError(f"a windowed key ends with a time of 8 bytes, got {len(data)} in all: {data!r}") from None
+            end = start + size
+            return new(Windowed, (key(data[:-8]), new(Window, (start, min(end, LAST_INSTANT)))))
+
+        return deserialize
+
+    def __repr__(self) -> str:
+        return f"<Serde windowed({self._inner!r}, {self._size})>"

@@ -1,0 +1,25 @@
+"""Stores: what a task remembers between records."""
+
+from __future__ import annotations
+
+from ks_actors.state._checkpoint import read_checkpoint, write_checkpoint
+from ks_actors.state._engine import SharedResources
+from ks_actors.state._iterators import StoreIterator
+from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, ValueAndTimestamp
+from ks_actors.state._task_stores import AnyStore, TaskStores, Token
+from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
+
+__all__ = [
+    "AnyStore",
+    "KeyValueStore",
+    "SharedResources",
+    "StoreIterator",
+    "TaskStores",
+    "TimestampedKeyValueStore",
+    "TimestampedWindowStore",
+    "Token",
+    "ValueAndTimestamp",
+    "WindowStore",
+    "read_checkpoint",
+    "write_checkpoint",
+]

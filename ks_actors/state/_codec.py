@@ -1,0 +1,90 @@
+"""How the keys and values of one store become bytes, and objects again."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+
+from ks_actors import serdes
+from ks_actors._errors import SerializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.topology._stores import StoreSpec
+
+Entry: TypeAlias = tuple[Any, int]
+"""A value and its timestamp (ms)."""
+
+pack_time: Final = struct.Struct(">q").pack
+unpack_time: Final = struct.Struct(">q").unpack_from
+NO_TIME: Final = pack_time(0)
+TIME_BYTES: Final = len(NO_TIME)
+
+FIXED: Final = (serdes.SHORT, serdes.INTEGER, serdes.LONG, serdes.FLOAT, serdes.DOUBLE, serdes.BOOLEAN, serdes.UUID, serdes.VOID)
+"""Serdes whose objects are all about as large as each other."""
+
+TEXT: Final = (serdes.STRING, serdes.BYTES)
+"""Serdes whose objects have a length that says how large they are."""
+
+
+class Codec:
+    """The serdes of one store, bound to its changelog topic.
+
+    In memory the bytes of an entry are always the timestamp (int64, big-endian) and the value's bytes; `timestamped` says whether the engine holds
+    the timestamp too.
+    """
+
+    def __init__(self, spec: StoreSpec, topic: str, *, timestamped: bool) -> None:
+        self.name: str = spec.name
+        self.timestamped: bool = timestamped
+        self.faithful: bool = spec.key.faithful
+        self.mutable: bool = not spec.value.immutable
+        self.fixed: bool = any(spec.value is serde for serde in FIXED)
+        self.text: bool = any(spec.value is serde for serde in TEXT)
+        self.sized_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)
+        self.key: Callable[[Any], bytes] = spec.key.serializer(topic, is_key=True)
+        self.read_key: Callable[[bytes], Any] = spec.key.deserializer(topic, is_key=True)
+        self.value: Callable[[Any], bytes] = spec.value.serializer(topic)
+        self.read_value: Callable[[bytes], Any] = spec.value.deserializer(topic)
+
+    def raw(self, entry: Entry) -> bytes:
+        """Return the bytes of an entry."""
+        return pack_time(entry[1]) + self.value(entry[0])
+
+    def entry(self, raw: bytes) -> Entry:
+        """Return the entry that `raw` holds, a new object each time; raises SerializationError."""
+        try:
+            return (self.read_value(raw[TIME_BYTES:]), unpack_time(raw)[0])
+        except Exception as error:
+            raise SerializationError(f"store {self.name} holds a value that its serde cannot read: {error!r}; has the serde been changed?") from error
+
+    def object_key(self, encoded: bytes) -> Any:
+        """Return the key whose bytes are `encoded`; raises SerializationError."""
+        try:
+            return self.read_key(encoded)
+        except Exception as error:
+            raise SerializationError(f"store {self.name} holds a key that its serde cannot read: {error!r}; has the serde been changed?") from error
+
+    def index_key(self, encoded: bytes) -> Any:
+        """Return what stands for a key in dicts: the key itself when its serde is faithful, else its bytes."""
+        return self.object_key(encoded) if self.faithful else encoded
+
+    def index_bytes(self, index: Any) -> bytes:
+        """Return the bytes of what stands for a key in dicts."""
+        encoded: bytes = self.key(index) if self.faithful else index
+        return encoded
+
+    def to_engine(self, raw: bytes) -> bytes:
+        """Return what the engine holds of `raw`."""
+        return raw if self.timestamped else raw[TIME_BYTES:]
+
+    def from_engine(self, data: bytes) -> bytes:
+        """Return the bytes of the entry that the engine holds as `data`."""
+        return data if self.timestamped else NO_TIME + data
+
+    def refuse(self, index: Any, value: Any, error: Exception) -> NoReturn:
+        """Say that an object that was put cannot be written."""
+        raise SerializationError(
+            f"store {self.name}: what was put under key {index!r} cannot be written by its serde: {error!r}; value: {value!r:.200}"
+        ) from error

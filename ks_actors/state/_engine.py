@@ -1,0 +1,223 @@
+"""RocksDB below the stores: one database per task, resources that all of them share."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, final
+
+import rocksdict
+
+from ks_actors._errors import StateError, StateFull, StateLocked, TaskCorrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+    from pathlib import Path
+
+Row = tuple[bytes, bytes | None]
+"""A key and its value; no value deletes."""
+
+FULL: Final = ("No space left", "File too large", "Disk quota exceeded")
+LOCKED: Final = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")
+
+
+class Engine(Protocol):
+    """What stores need of the place below memory: a sorted map of bytes. Nothing is durable before a `flush` has come to its end."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return a value; raises TaskCorrupted when it cannot be read."""
+        ...
+
+    def scan(self, low: bytes, high: bytes, *, reverse: bool = False) -> Generator[tuple[bytes, bytes], None, None]:
+        """Iterate over `low` to before `high` as they are now, in byte order or against it."""
+        ...
+
+    def write(self, rows: Iterable[Row], ranges: Sequence[tuple[bytes, bytes]] = (), *, durable: bool = False) -> None:
+        """Delete ranges (the end does not belong to them), then write rows, all or nothing; `durable` survives the process at once. Raises StateFull."""
+        ...
+
+    def flush(self, *, wait: bool) -> None:
+        """Bring to disk what was written; with `wait` False it happens in the background."""
+        ...
+
+    def estimated_keys(self) -> int:
+        """Return about how many keys there are."""
+        ...
+
+    def close(self) -> None:
+        """Bring to disk what was written, and let go of the directory."""
+        ...
+
+
+class SharedResources:
+    """What all databases of one app share: a block cache, and a budget for what is not yet on disk.
+
+    `resident_bytes` is about how much all stores of a task may keep of their committed state in memory to read it fast. A task writes to disk when
+    the changelogs' tails behind the offsets on disk pass `tail_records` or `tail_bytes`: that much is replayed after a crash.
+    """
+
+    def __init__(
+        self,
+        *,
+        block_cache_bytes: int = 64 << 20,
+        write_buffer_bytes: int = 64 << 20,
+        memtable_bytes: int = 16 << 20,
+        resident_bytes: int = 256 << 20,
+        tail_records: int = 500_000,
+        tail_bytes: int = 64 << 20,
+    ) -> None:
+        self.resident_bytes: int = resident_bytes
+        self.tail_records: int = tail_records
+        self.tail_bytes: int = tail_bytes
+        self._memtable_bytes: int = memtable_bytes
+        self._cache: Any = rocksdict.Cache(block_cache_bytes)
+        self._buffers: Any = rocksdict.WriteBufferManager.new_write_buffer_manager_with_cache(write_buffer_bytes, False, self._cache)
+
+    def options(self) -> Any:
+        """Return the options of one more database."""
+        options = rocksdict.Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_write_buffer_size(self._memtable_bytes)
+        options.set_max_write_buffer_number(3)
+        options.set_arena_block_size(64 << 10)  # the default, 1 MiB, makes many small stores cost three times the budget
+        options.set_compression_type(rocksdict.DBCompressionType.lz4())
+        options.set_max_background_jobs(2)
+        options.set_keep_log_file_num(2)
+        options.set_max_open_files(-1)
+        options.set_allow_concurrent_memtable_write(False)
+        options.set_enable_write_thread_adaptive_yield(False)
+        options.set_write_buffer_manager(self._buffers)
+        table = rocksdict.BlockBasedOptions()
+        table.set_block_cache(self._cache)
+        table.set_bloom_filter(10, False)
+        table.set_cache_index_and_filter_blocks(True)
+        table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        table.set_format_version(5)
+        options.set_block_based_table_factory(table)
+        return options
+
+    def close(self) -> None:
+        """Let go of the memory, once every database is closed."""
+        self._cache = self._buffers = None
+
+
+def _write_options(*, log: bool) -> Any:
+    options: Any = rocksdict.WriteOptions()  # its stub takes properties for methods
+    options.disable_wal = not log
+    options.memtable_insert_hint_per_batch = True
+    return options
+
+
+@final
+class RocksEngine:
+    """One RocksDB. Open and close block; nothing may be in use in another thread when it is closed.
+
+    Everything is in one column family, so that what was written last is never on disk without what was written before.
+    """
+
+    def __init__(self, task: str, directory: Path, shared: SharedResources) -> None:
+        self._task: str = task
+        self._directory: Path = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._database: Any = rocksdict.Rdict(str(directory), shared.options())
+        except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
+            self._refuse(error)
+        self._database.set_write_options(_write_options(log=False))
+        self._logged: Any = _write_options(log=True)
+        self._data: Any = self._database.get_column_family("default")  # asking the database itself looks the family up by name each time
+        self._get: Any = self._data.get
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return a value; raises TaskCorrupted when it cannot be read."""
+        try:
+            value: bytes | None = self._get(key)
+        except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
+            self._refuse(error)
+        return value
+
+    def scan(self, low: bytes, high: bytes, *, reverse: bool = False) -> Generator[tuple[bytes, bytes], None, None]:
+        """Iterate over `low` to before `high` as they are now, in byte order or against it."""
+        options = rocksdict.ReadOptions()
+        options.set_iterate_upper_bound(high)
+        rows = self._data.iter(options)
+        if reverse:
+            rows.seek_to_last()
+        else:
+            rows.seek(low)
+        return self._rows(rows, low, reverse=reverse, keep=(options, high))
+
+    def _rows(self, rows: Any, low: bytes, *, reverse: bool, keep: object) -> Generator[tuple[bytes, bytes], None, None]:
+        # RocksDB reads the upper bound where Python has it: `keep` holds it for as long as the iterator lives. To move an invalid one is fatal.
+        valid, key, value, move = rows.valid, rows.key, rows.value, rows.prev if reverse else rows.next
+        while valid():
+            found = key()
+            if reverse and found < low:
+                break
+            yield found, value()
+            move()
+        try:
+            rows.status()  # an iterator ends silently at a block that cannot be read
+        except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
+            self._refuse(error)
+        del keep
+
+    def write(self, rows: Iterable[Row], ranges: Sequence[tuple[bytes, bytes]] = (), *, durable: bool = False) -> None:
+        """Delete ranges, then write rows, all or nothing; raises StateFull."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for low, high in ranges:
+            batch.delete_range(low, high)
+        for key, value in rows:
+            if value is None:
+                del batch[key]
+            else:
+                batch[key] = value
+        try:
+            if durable:
+                self._database.write(batch, self._logged)
+            else:
+                self._database.write(batch)
+        except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
+            self._refuse(error)
+
+    def flush(self, *, wait: bool) -> None:
+        """Bring to disk what was written; with `wait` False it happens in the background."""
+        try:
+            self._database.flush(wait=wait)
+        except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
+            self._refuse(error)
+
+    def estimated_keys(self) -> int:
+        """Return about how many keys there are."""
+        return int(self._data.property_int_value("rocksdb.estimate-num-keys") or 0)
+
+    def close(self) -> None:
+        """Bring to disk what was written, and let go of the directory."""
+        self._get = None
+        try:
+            self._data.close()
+            self._database.close()
+        except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
+            self._refuse(error)
+        finally:
+            self._data = self._database = None
+
+    def _refuse(self, error: Exception) -> NoReturn:
+        text = str(error)
+        where = f"task {self._task}: the state in {self._directory}"
+        if any(sign in text for sign in FULL):
+            raise StateFull(f"{where} cannot be written, there is no room: free some; what was committed is in the changelog ({text})") from error
+        if any(sign in text for sign in LOCKED):
+            raise StateLocked(
+                f"{where} is in use by another process, or by another app in this one: stop it, or choose another directory ({text})"
+            ) from error
+        if text.startswith("Corruption"):
+            raise TaskCorrupted(f"{where} cannot be trusted: it is to be wiped and restored ({text})") from error
+        raise StateError(f"{where} cannot be used: {text}") from error
+
+
+def after(prefix: bytes) -> bytes:
+    """Return the first key, in byte order, behind all that begin with `prefix`; a prefix of nothing but 0xff has none behind it."""
+    stripped = prefix.rstrip(b"\xff")
+    with contextlib.suppress(IndexError):
+        return stripped[:-1] + bytes((stripped[-1] + 1,))
+    return b""

@@ -1,0 +1,93 @@
+"""What a task's database says about itself: its stores, and what is remembered of each."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ks_actors._errors import TaskCorrupted
+
+if TYPE_CHECKING:
+    from ks_actors.state._engine import Engine, Row
+
+FORMAT: Final = 1
+META: Final = b"\0"
+STORES: Final = META + b"stores"
+OFFSET: Final = META + b"offset:"
+FACTS: Final = META + b"facts:"
+LAST_ID: Final = 254
+_offset: Final = struct.Struct(">q")
+
+
+class StoreFacts(msgspec.Struct, frozen=True):
+    """What must not change about a store as long as its data is used."""
+
+    id: int
+    kind: str
+    segment_ms: int = 0
+    duplicates: bool = False
+
+
+class Manifest(msgspec.Struct):
+    """The stores that a database has data of; those that the topology has no more are kept."""
+
+    stores: dict[str, StoreFacts] = {}
+    format: int = FORMAT
+
+    @classmethod
+    def read(cls, engine: Engine, task: str) -> Manifest:
+        """Return the manifest, an empty one of a new database; raises TaskCorrupted."""
+        data = engine.get(STORES)
+        if data is None:
+            return cls()
+        try:
+            manifest = msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError as error:
+            raise TaskCorrupted(f"task {task}: the list of stores cannot be read: {error}; it is to be wiped and restored") from error
+        if manifest.format != FORMAT:
+            raise TaskCorrupted(f"task {task}: state of format {manifest.format}, expected {FORMAT}; it is to be wiped and restored")
+        return manifest
+
+    def admit(self, name: str, kind: str, segment_ms: int, task: str, *, duplicates: bool) -> int:
+        """Return the id of a store, a new one of a new store; raises TaskCorrupted when it was another kind of store."""
+        known = self.stores.get(name)
+        if known is None:
+            used = {facts.id for facts in self.stores.values()}
+            free = next((number for number in range(1, LAST_ID + 1) if number not in used), None)
+            if free is None:
+                raise TaskCorrupted(f"task {task}: no more than {LAST_ID} stores fit into one state directory; it is to be wiped and restored")
+            self.stores[name] = StoreFacts(free, kind, segment_ms, duplicates)
+            return free
+        if (known.kind, known.segment_ms, known.duplicates) != (kind, segment_ms, duplicates):
+            raise TaskCorrupted(
+                f"task {task}: store {name} was {known.kind} with segments of {known.segment_ms} ms, duplicates {known.duplicates}; "
+                f"it is {kind} with segments of {segment_ms} ms, duplicates {duplicates} now: the task is to be wiped and restored"
+            )
+        return known.id
+
+    def row(self) -> Row:
+        """Return the manifest as it is written."""
+        return (STORES, msgspec.json.encode(self))
+
+
+def offset_row(store: str, offset: int) -> Row:
+    """Return the next offset of a store's changelog as it is written."""
+    return (OFFSET + store.encode(), _offset.pack(offset))
+
+
+def read_offset(engine: Engine, store: str) -> int | None:
+    """Return the next offset of a store's changelog, or None."""
+    data = engine.get(OFFSET + store.encode())
+    return None if data is None else int(_offset.unpack(data)[0])
+
+
+def facts_row(store: str, facts: bytes) -> Row:
+    """Return what a store wants to be remembered as it is written."""
+    return (FACTS + store.encode(), facts)
+
+
+def read_facts(engine: Engine, store: str) -> bytes | None:
+    """Return what a store wanted to be remembered, or None."""
+    return engine.get(FACTS + store.encode())

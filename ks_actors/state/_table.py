@@ -1,0 +1,318 @@
+"""The data of a key-value store: the view of it, its order, and what was restored."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ks_actors.state._codec import Codec, Entry, pack_time
+from ks_actors.state._engine import after
+from ks_actors.state._iterators import StoreIterator
+from ks_actors.state._transaction import MISSING, ROWS, SHARDS, SLICE, Closed, Transactional
+from ks_actors.state._weight import TEXTS, weigh
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from ks_actors._batch import Batch
+    from ks_actors.state._engine import Engine
+
+K = TypeVar("K")
+Found = tuple[bytes, Any, Any]
+"""A key's bytes, the key or MISSING when it is still to be read, and its entry, or the bytes of that."""
+
+
+class View(dict[Any, Any]):
+    """Values by key; what is not here is asked for below. So a read of what is here stays in C from beginning to end."""
+
+    __slots__ = ("below",)
+
+    def __init__(self, below: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.below: Callable[[Any], Any] = below
+
+    def __missing__(self, key: Any) -> Any:
+        return self.below(key)
+
+
+class Table(Transactional[Any], Generic[K]):
+    """Entries by key. `get_entry` and `put_entry` are for operators; an entry is a plain tuple of value and timestamp (ms), None deletes.
+
+    The view holds entries (None: deleted) of immutable values, so that reading one is `dict.__getitem__`. Mutable values are held as bytes, except
+    for those that were put in this transaction: an object never gets from one transaction into another. What was restored waits as bytes, by the
+    bytes of its key, until it is asked for or written.
+    """
+
+    get_entry: Callable[[K], Entry | None]
+    put_entry: Callable[[K, Entry | None], None]
+
+    def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
+        super().__init__(codec, engine, prefix, record_time, logged=logged)
+        self.resident_records: int = 1 << 30
+        self._view: dict[Any, Any] = View(self._load)
+        self._sized_keys: bool = codec.sized_keys
+        self._restored: dict[bytes, bytes | None] = {}
+        self._restored_writing: dict[bytes, bytes | None] = {}
+        self._order: list[tuple[bytes, Any]] | None = None  # of the keys in the view, kept from the first scan on; some may have left the view
+        self._fresh: list[Any] = []
+        self._stale: int = 0
+        self._ticks: int = 0
+        get = self._get_mutable if codec.mutable else self._view.__getitem__
+        put = self._put_fixed if codec.fixed else self._put_text if codec.text else self._put_any
+        if codec.faithful:
+            self.get_entry = get
+            self.put_entry = put
+        else:
+            encode = codec.key
+            self.get_entry = lambda key: get(encode(key))
+            self.put_entry = lambda key, entry: put(encode(key), entry)
+
+    # One key.
+
+    def _load(self, key: Any) -> Any:
+        engine = self.engine
+        raw: bytes | None
+        encoded = None
+        if self._restored or self._restored_writing:
+            encoded = self._codec.index_bytes(key)
+            raw = self._restored.get(encoded, MISSING)
+            if raw is MISSING:
+                raw = self._restored_writing.get(encoded, MISSING)
+            if raw is not MISSING:
+                if engine is None:
+                    del self._restored[encoded]
+                return None if raw is None else self._remember(key, raw)
+        if engine is None:
+            return None
+        raw = engine.get(self.prefix + (encoded or self._codec.index_bytes(key)))
+        return None if raw is None else self._remember(key, self._codec.from_engine(raw))
+
+    def _remember(self, key: Any, raw: bytes) -> Any:
+        value = self._view[key] = raw if self._mutable else self._codec.entry(raw)
+        if self._order is not None:
+            self._fresh.append(key)
+        return value
+
+    def _get_mutable(self, key: Any) -> Entry | None:
+        value = self._view[key]
+        if value is None or key in self._dirty:
+            entry: Entry | None = value
+            return entry
+        if type(value) is tuple:
+            value = self._view[key] = self._raw(key, value)
+        return self._codec.entry(value)
+
+    def _first(self, key: Any) -> None:
+        """Note what a key was before the first put of this transaction."""
+        value = self._dirty[key] = self._view.get(key, MISSING)
+        if self._sized_keys:
+            self._size += len(key)
+        if value is MISSING and self._order is not None:
+            self._fresh.append(key)
+
+    def _put_fixed(self, key: Any, entry: Entry | None) -> None:
+        if key not in self._dirty:
+            self._first(key)
+        self._view[key] = entry
+        if entry is None:
+            self._deleted[key] = self._time()
+
+    def _put_text(self, key: Any, entry: Entry | None) -> None:
+        view = self._view
+        if key in self._dirty:
+            old = view[key]
+            size = self._size if old is None else self._size - len(old[0])
+        else:
+            self._first(key)
+            size = self._size
+        view[key] = entry
+        if entry is None:
+            self._size = size
+            self._deleted[key] = self._time()
+        else:
+            self._size = size + len(entry[0])
+
+    def _put_any(self, key: Any, entry: Entry | None) -> None:
+        size = 0
+        if key in self._dirty:
+            old = self._view[key]
+            if old is not None and type(old[0]) in TEXTS:
+                size = -len(old[0])
+        self._put_fixed(key, entry)
+        if entry is not None:
+            value = entry[0]
+            if type(value) in TEXTS:
+                size += len(value)
+            self._ticks += 1
+            if not self._ticks & 15:
+                self._typical += (weigh(value) - self._typical) // 4
+        self._size += size
+
+    # What a transaction needs.
+
+    def _now(self, handle: Any) -> Any:
+        return self._view.get(handle, MISSING)
+
+    def _put_back(self, handle: Any, value: Any) -> None:
+        if value is not MISSING:
+            self._view[handle] = value
+        elif handle in self._view:
+            del self._view[handle]
+            self._stale += 1
+
+    def _log_key(self, handle: Any) -> bytes:
+        return self._codec.index_bytes(handle)
+
+    def _engine_key(self, handle: Any) -> bytes:
+        return self.prefix + self._codec.index_bytes(handle)
+
+    def _settled(self, handle: Any) -> None:
+        if self.engine is None and self._restored:
+            self._restored.pop(self._codec.index_bytes(handle), None)
+        if self._view.get(handle, MISSING) is None and handle not in self._dirty and handle not in self._frozen:
+            del self._view[handle]
+            self._stale += 1
+
+    def restore(self, batch: Batch) -> None:
+        """Take in records of the changelog, as committed; the last one of a key counts."""
+        keys = batch.keys
+        restored = self._restored
+        times = map(pack_time, batch.timestamps)
+        restored.update(zip(keys, [None if value is None else time + value for time, value in zip(times, batch.values, strict=True)], strict=True))
+        if self.engine is None and None in batch.values:
+            for key in keys:
+                if restored.get(key, MISSING) is None:
+                    del restored[key]
+        if self._view:
+            for key in keys:
+                self._put_back(self._codec.index_key(key), MISSING)
+
+    def has_unwritten(self) -> bool:
+        """Return whether something is committed that the engine does not have."""
+        return super().has_unwritten() or (self.engine is not None and bool(self._restored or self._restored_writing))
+
+    def begin_write(self) -> None:
+        """Take what is settled or restored as what is to be written."""
+        super().begin_write()
+        if self._restored_writing:
+            self._restored_writing.update(self._restored)
+        else:
+            self._restored_writing = self._restored
+        self._restored = {}
+
+    def write_slices(self) -> Iterator[None]:
+        """Write it, what was restored first: what was put since is newer."""
+        assert self.engine is not None
+        writing = self._restored_writing
+        prefix, convert = self.prefix, self._codec.to_engine
+        while writing:
+            pairs = [writing.popitem() for _ in range(min(ROWS, len(writing)))]
+            pairs.sort()
+            try:
+                self.engine.write([(prefix + key, None if raw is None else convert(raw)) for key, raw in pairs])
+            except BaseException:
+                writing.update(pairs)
+                raise
+            yield
+        yield from super().write_slices()
+
+    def tidy(self) -> Iterator[None]:
+        """Let go of what was put or read first, when more is in memory than may be."""
+        excess = len(self._view) - self.resident_records
+        if excess <= 0:
+            return
+        keys = list(islice(self._view, excess + self.resident_records // 8))
+        for start in range(0, len(keys), SLICE):
+            while not self.settle(SLICE):
+                yield
+            dirty, frozen, view, unwritten = self._dirty, self._frozen, self._view, self._unwritten
+            for key in keys[start : start + SLICE]:
+                if not (key in dirty or key in frozen or key in unwritten[hash(key) % SHARDS] or any(key in shard for shard in self._writing)):
+                    view.pop(key, None)
+                    self._stale += 1
+            yield
+
+    def close(self) -> None:
+        """Let go of the memory; every later use raises StoreClosed."""
+        super().close()
+        closed = Closed(self.name)
+        if isinstance(self._view, View):
+            self._view.below = closed.get
+            self._view.clear()
+        self._view = closed
+
+    # Ranges.
+
+    def _arranged(self) -> list[tuple[bytes, Any]]:
+        encode = self._codec.index_bytes
+        order, fresh = self._order, self._fresh
+        if order is None or self._stale > len(order) // 4 + 64:
+            order = self._order = sorted((encode(key), key) for key in self._view)
+            self._stale = 0
+        elif len(fresh) <= 8:  # noqa: PLR2004 - from there on sorting is faster: it finds the runs
+            for key in fresh:
+                insort(order, (encode(key), key))
+        else:
+            order.extend([(encode(key), key) for key in fresh])
+            order.sort()
+        self._fresh = []
+        return order
+
+    def _promote(self) -> None:
+        """Bring into the view what was restored, so that it is in the order too."""
+        view, codec = self._view, self._codec
+        for source in (self._restored, self._restored_writing):
+            for encoded, raw in source.items():
+                key = codec.index_key(encoded)
+                if key not in view:
+                    view[key] = raw if raw is None or self._mutable else codec.entry(raw)
+                    if self._order is not None:
+                        self._fresh.append(key)
+        if self.engine is None:
+            self._restored.clear()
+
+    def _in_memory(self, low: bytes, high: bytes) -> list[Found]:
+        if self._restored or self._restored_writing:
+            self._promote()
+        order, view = self._arranged(), self._view
+        found: list[Found] = []
+        last = None
+        for encoded, key in order[bisect_left(order, (low,)) : bisect_left(order, (high,)) if high else None]:
+            value = view.get(key, MISSING)
+            if value is not MISSING and encoded != last:
+                if self._mutable and type(value) is tuple and key not in self._dirty:
+                    value = self._raw(key, value)
+                found.append((encoded, key, value))
+                last = encoded
+        return found
+
+    def scan(self, low: bytes, high: bytes, show: Callable[[Entry], Any], *, reverse: bool = False) -> StoreIterator[Any]:
+        """Iterate over the keys whose bytes are from `low` to before `high` (nothing: the end)."""
+        memory = self._in_memory(low, high)
+        known = {found[0] for found in memory}
+        live = [found for found in memory if found[2] is not None]
+        if reverse:
+            live.reverse()
+        rows: Iterable[Found] = live
+        if self.engine is not None:
+            prefix, cut, convert = self.prefix, len(self.prefix), self._codec.from_engine
+            stored = self.engine.scan(prefix + low, prefix + high if high else after(prefix), reverse=reverse)
+            below = ((key[cut:], MISSING, convert(value)) for key, value in stored if key[cut:] not in known)
+            rows = heapq.merge(live, below, key=itemgetter(0), reverse=reverse) if live else below
+        return StoreIterator(self._shown(rows, show), self._iterators)
+
+    def _shown(self, rows: Iterable[Found], show: Callable[[Entry], Any]) -> Generator[Any, None, None]:
+        read_key, read_entry, faithful = self._codec.object_key, self._codec.entry, self._codec.faithful
+        for encoded, index, value in rows:
+            key = index if faithful and index is not MISSING else read_key(encoded)
+            yield key, show(read_entry(value) if type(value) is bytes else value)
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many keys there are: exactly in memory, with an engine as it estimates, for all stores of the task."""
+        view = self._view
+        deleted = {key for keys in (self._deleted, self._frozen_deleted) for key in keys if view.get(key, MISSING) is None}
+        here = len(view) - len(deleted) + len(self._restored) + len(self._restored_writing)
+        return here if self.engine is None else max(here, self.engine.estimated_keys())

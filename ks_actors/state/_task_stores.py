@@ -1,0 +1,317 @@
+"""All stores of one task: they are committed together, and share one database."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+from ks_actors._errors import IllegalTransition, StateError
+from ks_actors.state._checkpoint import read_checkpoint, write_checkpoint
+from ks_actors.state._codec import Codec
+from ks_actors.state._engine import RocksEngine, SharedResources, after
+from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore
+from ks_actors.state._manifest import Manifest, facts_row, offset_row, read_facts, read_offset
+from ks_actors.state._transaction import RECORD_BYTES, SLICE
+from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
+from ks_actors.topology._stores import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from ks_actors._batch import Batch
+    from ks_actors.state._engine import Engine
+    from ks_actors.topology._stores import StoreSpec
+
+AnyStore: TypeAlias = KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any] | WindowStore[Any, Any] | TimestampedWindowStore[Any, Any]
+
+TABLES: Final = {StoreKind.KEY_VALUE: KeyValueStore, StoreKind.TIMESTAMPED_KEY_VALUE: TimestampedKeyValueStore}
+WINDOWS: Final = {StoreKind.WINDOW: WindowStore, StoreKind.TIMESTAMPED_WINDOW: TimestampedWindowStore}
+TIMESTAMPED: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
+DATABASE: Final = "rocksdb"
+BACKLOG: Final = 50_000
+"""Kept changes that have not been looked at, from which on somebody should."""
+
+
+@final
+class Token:
+    """What was frozen at one moment. `persisted` says that stores without changelog have written theirs."""
+
+    __slots__ = ("number", "persisted")
+
+    def __init__(self, number: int) -> None:
+        self.number: int = number
+        self.persisted: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Token {self.number}>"
+
+
+@final
+class TaskStores:
+    """The stores of one task, each to be had from `store` by the topology's names once `open` was called.
+
+    `directory` is the task's own; without one, and for stores of type in_memory, nothing is on disk and all comes from the changelogs. `record_time`
+    returns the timestamp (ms) of the record that is being processed. `expired` is called with the number of puts that came too late for a window
+    store. `topics` are the names of the changelog topics by store, which serdes are told and the checkpoint file holds; a store's name by default.
+    `open`, `close` and `wipe` block; nothing else does. All of it belongs to one thread at a time.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        specs: Sequence[StoreSpec],
+        *,
+        directory: Path | None,
+        shared: SharedResources | None,
+        record_time: Callable[[], int],
+        expired: Callable[[int], None],
+        topics: Mapping[str, str] | None = None,
+    ) -> None:
+        self.task: str = task
+        self.logged: tuple[str, ...] = tuple(spec.name for spec in specs if spec.logging)
+        self._specs: tuple[StoreSpec, ...] = tuple(specs)
+        self._directory: Path | None = directory
+        self._shared: SharedResources | None = shared
+        self._record_time: Callable[[], int] = record_time
+        self._expired: Callable[[int], None] = expired
+        self._topics: Mapping[str, str] = topics or {}
+        self._engine: Engine | None = None
+        self._stores: dict[str, AnyStore] = {}
+        self._offsets: dict[str, int] = {}
+        self._written: dict[str, int] = {}
+        self._unlogged_records: int = 0
+        self._tokens: int = 0
+        self._frozen: Token | None = None
+        self._write: bool = True
+        self._steps: Generator[None, None, None] | None = None
+
+    # Opening and closing.
+
+    def open(self) -> None:
+        """Make the stores, with what is on disk. Blocks. Raises StateLocked, TaskCorrupted and StateFull; the directory is free again then."""
+        persistent = [spec for spec in self._specs if spec.type != "in_memory"]
+        if persistent and self._directory is not None:
+            self._shared = self._shared or SharedResources()
+            self._engine = self._open_engine(self._directory, self._shared)
+        try:
+            self._open_stores(len(persistent))
+        except BaseException:
+            self._release()
+            raise
+
+    def _open_engine(self, directory: Path, shared: SharedResources) -> Engine:
+        return RocksEngine(self.task, directory / DATABASE, shared)
+
+    def _open_stores(self, persistent: int) -> None:
+        engine, shared = self._engine, self._shared
+        manifest = None if engine is None else Manifest.read(engine, self.task)
+        known = set() if manifest is None else set(manifest.stores)
+        for spec in self._specs:
+            if engine is None or manifest is None or spec.type == "in_memory":
+                self._stores[spec.name] = self._make(spec, None, b"")
+                continue
+            store = self._stores[spec.name] = self._make(spec, engine, b"")
+            segment_ms = 0 if isinstance(store, KeyValueStore | TimestampedKeyValueStore) else store.segment_ms
+            number = manifest.admit(spec.name, spec.kind.value, segment_ms, self.task, duplicates=spec.retain_duplicates)
+            store.prefix = bytes((number,))
+            if shared is not None:
+                store.resident_records = shared.resident_bytes // (RECORD_BYTES * persistent)
+            if spec.name in known:
+                self._recall(store, engine)
+        if engine is not None and manifest is not None and set(manifest.stores) != known:
+            engine.write([manifest.row()])
+
+    def _recall(self, store: AnyStore, engine: Engine) -> None:
+        if store.logged:
+            offset = read_offset(engine, store.name)
+            if offset is None:
+                offset = self._checkpoint().get(self._partition(store.name))
+            if offset is None:
+                engine.write((), [(store.prefix, after(store.prefix))])  # a write that has never come to its end: all of it comes again
+                return
+            self._offsets[store.name] = self._written[store.name] = offset
+        facts = read_facts(engine, store.name)
+        if facts is not None:
+            store.recall(facts)
+
+    def _make(self, spec: StoreSpec, engine: Engine | None, prefix: bytes) -> AnyStore:
+        codec = Codec(spec, self._topics.get(spec.name, spec.name), timestamped=spec.kind in TIMESTAMPED)
+        table = TABLES.get(spec.kind)
+        if table is not None:
+            return table(codec, engine, prefix, self._record_time, logged=spec.logging)
+        return WINDOWS[spec.kind](codec, engine, prefix, self._record_time, spec, self._expired)
+
+    def _partition(self, store: str) -> tuple[str, int]:
+        number = self.task.rpartition("_")[2]
+        return (self._topics.get(store, store), int(number) if number.isdecimal() else 0)
+
+    def _checkpoint(self) -> dict[tuple[str, int], int]:
+        return {} if self._directory is None else read_checkpoint(self._directory)
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of everything; with `clean`, write first what is committed. Blocks. What is not committed is lost either way."""
+        if self._steps is not None:
+            self._steps.close()
+        try:
+            if clean and self._engine is not None and self._directory is not None:
+                for _ in self.flush_steps():
+                    pass
+                self._engine.flush(wait=True)
+                write_checkpoint(self._directory, {self._partition(name): offset for name, offset in self._written.items()})
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        for store in self._stores.values():
+            store.close()
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+    def wipe(self) -> None:
+        """Delete the directory, after `close`. Blocks."""
+        if self._engine is not None:
+            raise IllegalTransition(f"task {self.task}: its state is to be closed before it is wiped")
+        if self._directory is not None and self._directory.exists():
+            shutil.rmtree(self._directory)
+
+    # The stores.
+
+    def store(self, name: str) -> AnyStore:
+        """Return a store; raises StateError when the task has none of that name, or is not open."""
+        try:
+            return self._stores[name]
+        except KeyError:
+            raise StateError(f"task {self.task} has no store {name!r}; it has {', '.join(self._stores) or 'none, it is not open'}") from None
+
+    def next_offset(self, store: str) -> int | None:
+        """Return where a store's changelog is to be read from; None is its beginning."""
+        return self._offsets.get(store)
+
+    def restore(self, store: str, batch: Batch, next_offset: int) -> None:
+        """Take in records of a store's changelog as committed: columns of bytes, None deletes, the last record of a key counts.
+
+        Call `wants_flush` now and then while restoring: what is restored waits in memory.
+        """
+        self.store(store).restore(batch)
+        self._offsets[store] = next_offset
+
+    # Commit.
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """About how much memory the puts since the last freeze take."""
+        return sum(store.uncommitted_bytes() for store in self._stores.values())
+
+    def freeze(self) -> Token:
+        """Begin a new transaction, the open one is to be committed; O(number of stores). One token is under way at a time."""
+        if self._frozen is not None:
+            raise IllegalTransition(f"task {self.task}: {self._frozen} is still being committed; keep or drop it first")
+        for store in self._stores.values():
+            store.freeze()
+        self._tokens += 1
+        self._frozen = Token(self._tokens)
+        return self._frozen
+
+    def _check(self, token: Token) -> None:
+        if token is not self._frozen:
+            raise IllegalTransition(f"task {self.task}: {token} is not being committed, {self._frozen or 'nothing'} is")
+
+    def changelog(self, token: Token) -> Iterator[tuple[str, Batch]]:
+        """Return store name and records of what is frozen, the last value of each key, in slices; stores may be used between the slices.
+
+        Raises SerializationError when something that was put cannot be written.
+        """
+        self._check(token)
+        for name in self.logged:
+            for batch in self._stores[name].changelog():
+                yield name, batch
+
+    def persist_unlogged(self, token: Token) -> None:
+        """Write what is frozen of stores without changelog, all or nothing: it survives a crash. To be called before `keep`; raises StateFull."""
+        self._check(token)
+        stores = [store for store in self._stores.values() if not store.logged and store.engine is not None]
+        rows = [row for store in stores for row in store.frozen_rows()]
+        if self._engine is not None and rows:
+            facts = [facts_row(store.name, facts) for store in stores if (facts := store.facts(frozen=True)) is not None]
+            self._engine.write([*sorted(rows), *facts], durable=True)
+        token.persisted = True
+
+    def keep(self, token: Token, offsets: Mapping[str, int]) -> None:
+        """Take what is frozen as committed; `offsets` are the ends of the stores' changelogs, those that are not named stay as they were."""
+        self._check(token)
+        for store in self._stores.values():
+            count = store.keep(written=token.persisted and not store.logged)
+            if not store.logged and store.engine is not None and not token.persisted:
+                self._unlogged_records += count
+            store.settle(SLICE)
+        self._offsets.update(offsets)
+        self._frozen = None
+
+    def drop(self) -> None:
+        """Go back to what is committed: what is frozen, and what was put since, is void."""
+        for store in self._stores.values():
+            store.drop()
+        self._frozen = None
+
+    # To disk.
+
+    def _tail(self) -> int:
+        logged = sum(offset - self._written.get(name, 0) for name, offset in self._offsets.items() if self._stores[name].engine is not None)
+        return logged + self._unlogged_records
+
+    def wants_flush(self, idle: bool) -> bool:
+        """Return whether `flush_steps` should be run: much is to be replayed after a crash, or something at all while the task is `idle`."""
+        if self._steps is not None:
+            return False
+        stores, shared = self._stores.values(), self._shared
+        if self._engine is not None and shared is not None:
+            self._write = (
+                self._tail() >= shared.tail_records
+                or sum(store.unwritten_bytes for store in stores) >= shared.tail_bytes
+                or (idle and (self._offsets != self._written or any(store.has_unwritten() for store in stores)))
+            )
+            if self._write:
+                return True
+        return any(store.unsettled() >= (1 if idle else BACKLOG) for store in stores)
+
+    def flush_steps(self) -> Iterator[None]:
+        """Write what is committed, each step about half a millisecond, the offsets last; let others run between the steps.
+
+        May be left at any step, and be begun again. Does only what memory needs when that is all that `wants_flush` was true for. Raises StateFull:
+        what was not written stays in memory then, to be tried again.
+        """
+        if self._steps is not None:
+            return iter(())
+        self._steps = self._flush()
+        return self._steps
+
+    def _flush(self) -> Generator[None, None, None]:
+        write, self._write = self._write, True
+        stores = list(self._stores.values())
+        try:
+            while any(store.unsettled() for store in stores):
+                for store in stores:
+                    store.settle(SLICE)
+                yield
+            if write and self._engine is not None:
+                yield from self._write_all(self._engine, [store for store in stores if store.engine is not None])
+            for store in stores:
+                yield from store.tidy()
+        finally:
+            self._steps = None
+
+    def _write_all(self, engine: Engine, stores: list[AnyStore]) -> Iterator[None]:
+        # Nothing may be kept between the last change that was settled and this line: the offsets would be ahead of the data.
+        offsets = {store.name: self._offsets[store.name] for store in stores if store.name in self._offsets}
+        self._unlogged_records = 0
+        for store in stores:
+            store.begin_write()
+        for store in stores:
+            yield from store.write_slices()
+        rows = [offset_row(name, offset) for name, offset in offsets.items()]
+        engine.write([*rows, *(facts_row(store.name, facts) for store in stores if (facts := store.facts()) is not None)])
+        self._written.update(offsets)
+        engine.flush(wait=False)
+        yield

@@ -1,0 +1,292 @@
+"""What a store has changed since the last commit, and how that becomes committed, and reaches the disk.
+
+A store keeps one view of what is in memory, the latest, uncommitted puts included: so a read is one look-up. What undoes the puts is noted beside it:
+
+    _dirty    by key, the value before the first put of this transaction      put: note it, change the view
+    _frozen   the same of the transaction that is being committed             freeze: dirty becomes frozen, O(1)
+                                                                               keep: frozen is forgotten, O(1)
+                                                                               drop: the view goes back, the newer notes first
+
+So what is committed under a key is what the older notes say: frozen, else dirty, else the view; and what was frozen is what dirty says, else the view.
+A commit moves no data. Keys that are committed and not yet written are collected in slices, into several small sets: one large one would stall when
+it grows. They are written in slices too, with the value that is committed at that moment; offsets follow when all is written, so on disk they are
+never ahead of data, and data that is ahead of them comes again with the changelog.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from weakref import WeakSet
+
+from ks_actors._batch import Batch
+from ks_actors._errors import StoreClosed
+from ks_actors.state._codec import TIME_BYTES, Codec, unpack_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ks_actors.state._engine import Engine, Row
+    from ks_actors.state._iterators import StoreIterator
+
+MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
+"""Nothing is known in memory: not even that there is nothing."""
+
+SLICE: Final = 1000
+"""Records of the changelog that are made in one go."""
+
+ROWS: Final = 200
+"""Rows that are written in one go, about half a millisecond."""
+
+RECORD_BYTES: Final = 300
+"""Heap that an uncommitted record takes besides the bytes of key and value: measured, the value that it replaces included."""
+
+SHARDS: Final = 16
+
+Handle = TypeVar("Handle")
+"""What a change is noted under: a key, or a key and a window."""
+
+
+class Closed(dict[Any, Any]):
+    """In the place of a closed store's dicts: every use raises StoreClosed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name: str = name
+
+    def _raise(self, *_: object) -> Any:
+        raise StoreClosed(f"store {self._name} is closed, as its task is")
+
+    __contains__ = __getitem__ = __setitem__ = __iter__ = get = keys = values = items = _raise
+
+
+class Transactional(ABC, Generic[Handle]):
+    """The life of one store's data. What is public here is for TaskStores alone."""
+
+    def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
+        self.name: str = codec.name
+        self.logged: bool = logged
+        self.engine: Engine | None = engine
+        self.prefix: bytes = prefix
+        self.unwritten_bytes: int = 0
+        self._codec: Codec = codec
+        self._time: Callable[[], int] = record_time
+        self._mutable: bool = codec.mutable
+        self._dirty: dict[Handle, Any] = {}
+        self._frozen: dict[Handle, Any] = {}
+        self._deleted: dict[Handle, int] = {}
+        self._frozen_deleted: dict[Handle, int] = {}
+        self._typical: int = 0  # bytes of a key and a value, where they are not counted one by one
+        self._size: int = 0  # of those that are
+        self._frozen_size: int = 0
+        self._kept: deque[tuple[dict[Handle, Any], bool]] = deque()
+        self._unwritten: list[set[Handle]] = [set() for _ in range(SHARDS)]
+        self._writing: list[set[Handle]] = []
+        self._iterators: WeakSet[StoreIterator[Any]] = WeakSet()
+
+    # What the kinds of stores differ in.
+
+    @abstractmethod
+    def _now(self, handle: Handle) -> Any:
+        """Return the view's value: an entry, its bytes, None, or MISSING."""
+
+    @abstractmethod
+    def _put_back(self, handle: Handle, value: Any) -> None:
+        """Set the view to a value that `_now` returned once."""
+
+    @abstractmethod
+    def _log_key(self, handle: Handle) -> bytes:
+        """Return the key of the change's record in the changelog."""
+
+    @abstractmethod
+    def _engine_key(self, handle: Handle) -> bytes:
+        """Return the key of the value in the engine."""
+
+    @abstractmethod
+    def _settled(self, handle: Handle) -> None:
+        """Take note that nothing of this key is left to write: a deletion need not be remembered any more."""
+
+    @abstractmethod
+    def restore(self, batch: Batch) -> None:
+        """Take in records of the changelog, as committed."""
+
+    def uncommitted_bytes(self) -> int:
+        """Return about how much memory the open transaction takes, in O(1)."""
+        return len(self._dirty) * (RECORD_BYTES + self._typical) + self._size
+
+    def freeze(self) -> None:
+        """Begin a new transaction; the one that was open is being committed."""
+        self._frozen_size, self._size = self.uncommitted_bytes(), 0
+        self._frozen, self._dirty = self._dirty, {}
+        self._frozen_deleted, self._deleted = self._deleted, {}
+
+    def keep(self, *, written: bool) -> int:
+        """Take what is frozen as committed, `written` when it is in the engine already; return how many records that are."""
+        frozen = self._frozen
+        if not frozen:
+            return 0
+        self._kept.append((frozen, written))
+        if self.engine is not None and not written:
+            self.unwritten_bytes += self._frozen_size
+        self._frozen, self._frozen_deleted = {}, {}
+        return len(frozen)
+
+    def drop(self) -> None:
+        """Go back to what is committed."""
+        for changes in (self._dirty, self._frozen):
+            for handle, value in changes.items():
+                self._put_back(handle, value)
+        self._dirty, self._frozen = {}, {}
+        self._deleted, self._frozen_deleted = {}, {}
+        self._size = 0
+
+    def _frozen_value(self, handle: Handle) -> Any:
+        dirty = self._dirty
+        return dirty[handle] if handle in dirty else self._now(handle)
+
+    def _committed_value(self, handle: Handle) -> Any:
+        frozen = self._frozen
+        return frozen[handle] if handle in frozen else self._frozen_value(handle)
+
+    def _raw(self, handle: Handle, value: Any) -> bytes:
+        """Return the bytes of an entry that may be encoded already; raises SerializationError."""
+        if type(value) is bytes:
+            return value
+        try:
+            return self._codec.raw(value)
+        except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
+            self._codec.refuse(handle, value[0], error)
+
+    def _encoded(self, handle: Handle, value: Any) -> bytes:
+        """Return the bytes of a value of what is frozen; a mutable one is bytes from now on."""
+        raw = self._raw(handle, value)
+        if self._mutable and raw is not value:
+            if handle in self._dirty:
+                self._dirty[handle] = raw
+            else:
+                self._put_back(handle, raw)
+        return raw
+
+    # The changelog.
+
+    def changelog(self) -> Iterator[Batch]:
+        """Return what is frozen, the last value of each key, in slices."""
+        handles = list(self._frozen)
+        for start in range(0, len(handles), SLICE):
+            part = handles[start : start + SLICE]
+            values = [self._frozen_value(handle) for handle in part]
+            keys = [self._log_key(handle) for handle in part]
+            if self._mutable or set(map(type, values)) != {tuple}:
+                yield self._slow_slice(part, keys, values)
+                continue
+            write = self._codec.value
+            try:
+                contents = [write(value[0]) for value in values]
+            except Exception:
+                self._slow_slice(part, keys, values)  # raises too, and says which one it was
+                raise
+            yield Batch(keys, contents, [value[1] for value in values])
+
+    def _slow_slice(self, handles: list[Handle], keys: list[bytes], values: list[Any]) -> Batch:
+        contents: list[bytes | None] = []
+        timestamps: list[int] = []
+        for handle, value in zip(handles, values, strict=True):
+            if value is None or value is MISSING:
+                contents.append(None)
+                timestamps.append(self._frozen_deleted[handle])
+            else:
+                raw = self._encoded(handle, value)
+                contents.append(raw[TIME_BYTES:])
+                timestamps.append(unpack_time(raw)[0])
+        return Batch(keys, contents, timestamps)
+
+    # The way to the engine.
+
+    def frozen_rows(self) -> list[Row]:
+        """Return all that is frozen as rows of the engine."""
+        return [self._row(handle, self._frozen_value(handle)) for handle in self._frozen]
+
+    def _row(self, handle: Handle, value: Any) -> Row:
+        data = None if value is None or value is MISSING else self._codec.to_engine(self._raw(handle, value))
+        return (self._engine_key(handle), data)
+
+    def unsettled(self) -> int:
+        """Return how many changes were kept and not looked at since."""
+        return sum(len(changes) for changes, _ in self._kept)
+
+    def settle(self, count: int) -> bool:
+        """Look at about `count` changes that were kept: they are to be written, or done with; return whether that was all."""
+        kept, shards, in_memory = self._kept, self._unwritten, self.engine is None
+        while kept and count > 0:
+            changes, written = kept[0]
+            pop = changes.popitem
+            todo = min(count, len(changes))
+            count -= todo
+            if in_memory or written:
+                for _ in range(todo):
+                    self._settled(pop()[0])
+            else:
+                for _ in range(todo):
+                    handle = pop()[0]
+                    shards[hash(handle) % SHARDS].add(handle)
+            if not changes:
+                kept.popleft()
+        return not kept
+
+    def has_unwritten(self) -> bool:
+        """Return whether something is committed that the engine does not have."""
+        return self.engine is not None and (bool(self._kept or self._writing) or any(self._unwritten))
+
+    def begin_write(self) -> None:
+        """Take what is settled as what is to be written; what a write before this one has left joins it."""
+        self._writing.extend(shard for shard in self._unwritten if shard)
+        self._unwritten = [set() for _ in range(SHARDS)]
+        self.unwritten_bytes = 0
+
+    def write_slices(self, engine: Engine) -> Iterator[None]:
+        """Write it, a slice per step; what a failing step would have written stays to be written."""
+        writing = self._writing
+        while writing:
+            shard = writing[-1]
+            handles = [shard.pop() for _ in range(min(ROWS, len(shard)))]
+            try:
+                self._write(engine, handles)
+            except BaseException:
+                shard.update(handles)
+                raise
+            if not shard:
+                writing.pop()
+            yield
+
+    def _write(self, engine: Engine, handles: list[Handle]) -> None:
+        rows = []
+        for handle in handles:
+            value = self._committed_value(handle)
+            if value is not MISSING:  # else a newer record was restored meanwhile, or it has expired
+                rows.append(self._row(handle, value))
+        rows.sort()
+        engine.write(rows)
+        for handle in handles:
+            self._settled(handle)
+
+    def tidy(self) -> Iterator[None]:
+        """Make room in memory, a slice per step, after all is written."""
+        return iter(())
+
+    def facts(self, *, frozen: bool = False) -> bytes | None:  # noqa: ARG002 - windows have such facts
+        """Return what is to be remembered on disk besides entries and offset, with or without what is frozen."""
+        return None
+
+    def recall(self, facts: bytes) -> None:
+        """Take up what `facts` returned before the store was closed."""
+
+    def close(self) -> None:
+        """Let go of the memory; every later use raises StoreClosed."""
+        for iterator in list(self._iterators):
+            iterator.close()
+        self._dirty = self._frozen = Closed(self.name)
+        self._kept.clear()
+        self._unwritten = []
+        self._writing = []
+        self.engine = None

@@ -1,0 +1,335 @@
+"""Drive a topology record by record, with no log and no runtime around it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from actors.testing import VirtualLoop
+from ks_actors._batch import Batch
+from ks_actors._config import StreamsConfig
+from ks_actors._errors import NotRunning, TaskTimeout, UnknownTopicOrPartition
+from ks_actors._task_id import TaskId
+from ks_actors.log._types import TopicPartition
+from ks_actors.runtime._current import Current
+from ks_actors.runtime._making import GLOBAL, make_stores
+from ks_actors.runtime._offsets import Position
+from ks_actors.runtime._setup import Setup
+from ks_actors.runtime._task import Task
+from ks_actors.testing._topics import TestInputTopic, TestOutputTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Mapping
+    from types import TracebackType
+
+    from ks_actors._batch import Headers
+    from ks_actors.log._types import Outgoing
+    from ks_actors.serdes import Serde
+    from ks_actors.state import TaskStores
+    from ks_actors.topology import StoreSpec, Topology
+
+K = TypeVar("K")
+V = TypeVar("V")
+_IN_FLIGHT_SECONDS = 60.0
+
+
+class _Driver:
+    """What both drivers are: one task for the whole topology, and one partition per topic."""
+
+    def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any] | None = None, *, initial_wall_clock_ms: int = 0) -> None:
+        if not isinstance(config, StreamsConfig):
+            config = StreamsConfig.of({"application_id": "test", **(config or {})})
+        self._topology = topology
+        self._now: int = initial_wall_clock_ms
+        self._setup = Setup(topology, config, wall_time=lambda: self._now, partitions=lambda _: 1, nodes=self._nodes)
+        self._records: dict[str, deque[tuple[bytes | None, bytes | None, int, Headers]]] = {}
+        self._ends: dict[str, int] = {}
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._open: list[TaskStores] = []
+        self._woken: asyncio.Event | None = None
+        self._task: Task | None = None
+        self._globals: Task | None = None
+        self._closed: bool = False
+
+    # --- what goes in and out -------------------------------------------------------------------------------------------------
+
+    def advance(self, ms: int) -> None:
+        """Move the wall clock without calling punctuators."""
+        self._now += ms
+
+    @property
+    def wall_clock_ms(self) -> int:
+        """The wall clock, which only the test moves."""
+        return self._now
+
+    def metrics(self) -> dict[str, int]:
+        """Return the counts of the task: `process-total`, `dropped-records-total`."""
+        tasks = [task for task in (self._task, self._globals) if task is not None]
+        return {
+            "process-total": sum(task.processed for task in tasks),
+            "dropped-records-total": sum(task.dropped for task in tasks),
+        }
+
+    def produced_topics(self) -> frozenset[str]:
+        """Return the topics that were written to."""
+        return frozenset(self._records)
+
+    def get_state_store(self, name: str) -> Any:
+        """Return a store by name. Raises KeyError when the topology has none of that name."""
+        for stores in self._open:
+            if name in stores.names:
+                return stores.store(name)
+        known = ", ".join(sorted(name for stores in self._open for name in stores.names)) or "none"
+        raise KeyError(f"the topology has no store {name!r}; it has {known}")
+
+    get_key_value_store = get_state_store
+    get_timestamped_key_value_store = get_state_store
+    get_window_store = get_state_store
+    get_timestamped_window_store = get_state_store
+
+    def take(self, topic: str) -> tuple[bytes | None, bytes | None, int, Headers] | None:
+        """Return the oldest record written to a topic that was not taken yet, serialized: key, value, timestamp, headers."""
+        records = self._records.get(self._setup.topic(topic))
+        return records.popleft() if records else None
+
+    def count(self, topic: str) -> int:
+        """Return how many records of a topic were not taken yet."""
+        return len(self._records.get(self._setup.topic(topic), ()))
+
+    # --- inside ---------------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="ks-actors-test-", ignore_cleanup_errors=True)
+        topology, setup = self._topology, self._setup
+        if topology.global_topics:
+            current, stores = self._stores(GLOBAL, topology.global_stores)
+            partitions = {TopicPartition(topic, 0): Position(0) for topic in topology.global_topics}
+            self._globals = Task(TaskId(-1, 0), setup, partitions, stores, wake=self._wake, current=current)
+            self._globals.start()
+            if stores is not None:
+                setup.global_stores = {name: stores.store(name) for name in stores.names}
+        current, stores = self._stores("0_0", topology.stores)
+        partitions = {TopicPartition(topic, 0): Position(0) for topic in setup.source_topics}
+        self._task = Task(TaskId(0, 0), setup, partitions, stores, wake=self._wake, current=current)
+        self._task.start()
+
+    def _stores(self, name: str, specs: Mapping[str, StoreSpec]) -> tuple[Current, TaskStores | None]:
+        assert self._directory is not None
+        current = Current()
+        stores = make_stores(
+            name, self._setup.store_specs(specs), directory=Path(self._directory.name), shared=None, current=current, expired=self._expired
+        )
+        if stores is not None:
+            stores.open()
+            self._open.append(stores)
+        return current, stores
+
+    def _expired(self, count: int) -> None:
+        if self._task is not None:
+            self._task.dropped += count
+
+    def _nodes(self, task: TaskId) -> Iterable[str]:
+        topology = self._topology
+        if task.subtopology < 0:
+            return [name for store in topology.global_topics.values() for name in (store.source, store.processor)]
+        return [name for subtopology in topology.subtopologies() for name in subtopology.nodes]
+
+    def _wake(self) -> None:
+        if self._woken is not None:
+            self._woken.set()
+
+    async def _pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        self._add(self._setup.topic(topic), key, value, timestamp, headers)
+        await self._complete()
+
+    def _add(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        task = self._running()
+        partition = TopicPartition(topic, 0)
+        offset = self._ends.get(topic, 0)
+        self._ends[topic] = offset + 1
+        batch = Batch([key], [value], [timestamp], [headers] if headers else None, (offset,))
+        if partition in task.group.queues:
+            task.add(partition, batch, offset + 1, offset + 1)
+        elif self._globals is not None and partition in self._globals.group.queues:
+            self._globals.add(partition, batch, offset + 1, offset + 1)
+        else:
+            topics = ", ".join(sorted({*self._setup.source_topics, *self._topology.global_topics}))
+            raise UnknownTopicOrPartition(f"the topology does not read topic {topic!r}; it reads {topics}")
+
+    async def _complete(self) -> None:
+        """Process everything, and what comes of it; then commit."""
+        task = self._running()
+        for each in (self._globals, task):
+            if each is None:
+                continue
+            while True:
+                while each.process_one():
+                    self._route(each.take_output())
+                self._route(each.take_output())
+                if not each.in_flight:
+                    break
+                await self._result(each)
+        self._commit()
+
+    async def _result(self, task: Task) -> None:
+        """Wait for an asynchronous processor to finish with a record."""
+        if self._woken is None:
+            self._woken = asyncio.Event()
+        self._woken.clear()
+        if not task.has_results:
+            try:
+                async with asyncio.timeout(_IN_FLIGHT_SECONDS):
+                    await self._woken.wait()
+            except TimeoutError as late:
+                raise TaskTimeout(f"{task.in_flight} records are in the hands of asynchronous processors for {_IN_FLIGHT_SECONDS:g} s") from late
+
+    async def _punctuate(self) -> None:
+        task = self._running()
+        task.punctuate(self._now)
+        self._route(task.take_output())
+        await self._complete()
+
+    def _route(self, written: Iterable[Outgoing]) -> None:
+        """Keep what was written, and feed it back where the topology reads it."""
+        task = self._running()
+        for outgoing in written:
+            topic, batch = outgoing.partition.topic, outgoing.batch
+            headers = batch.headers or [()] * len(batch)
+            kept = self._records.setdefault(topic, deque())
+            fed = TopicPartition(topic, 0) in task.group.queues or topic in self._topology.global_topics
+            for key, value, timestamp, header in zip(batch.keys, batch.values, batch.timestamps, headers, strict=True):
+                kept.append((key, value, timestamp, header))
+                if fed:
+                    self._add(topic, key, value, timestamp, header)
+
+    def _commit(self) -> None:
+        for stores in self._open:
+            token = stores.freeze()
+            for name, batch in stores.changelog(token):
+                topic = self._setup.changelog(name)
+                headers = batch.headers or [()] * len(batch)
+                self._records.setdefault(topic, deque()).extend(zip(batch.keys, batch.values, batch.timestamps, headers, strict=True))
+            stores.keep(token, {})
+
+    def _running(self) -> Task:
+        if self._task is None:
+            raise NotRunning(
+                "the driver is closed" if self._closed else "the driver is not entered: use it as `with TopologyTestDriver(...) as driver:`"
+            )
+        return self._task
+
+    def _stop(self) -> None:
+        self._closed = True
+        task, self._task = self._task, None
+        globals_, self._globals = self._globals, None
+        try:
+            for each in (task, globals_):
+                if each is not None:
+                    each.close()
+        finally:
+            for stores in self._open:
+                stores.close(clean=False)
+            self._open.clear()
+            if self._directory is not None:
+                self._directory.cleanup()
+
+
+class TopologyTestDriver(_Driver):
+    """Drive a topology from a test, synchronously: pipe a record in, and everything it causes has happened.
+
+    There is one task for the whole topology and one partition per topic. Repartition topics, and all others that the topology both writes and
+    reads, are fed back; of several records that wait the one with the smallest timestamp comes first. The wall clock stands still unless it is
+    advanced; stream time comes from the records. The code that processes is that of the runtime. Asynchronous processors run on a loop of the
+    driver's own, on which time does not pass by itself but jumps; where a loop runs already use `AsyncTopologyTestDriver`.
+
+    `config` is a StreamsConfig or its settings by name; `application_id` is "test" unless given. Stores are real ones, in a temporary directory.
+    Closing it removes everything. After an error that came out of a call the driver is good for nothing but to be closed.
+    """
+
+    def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any] | None = None, *, initial_wall_clock_ms: int = 0) -> None:
+        super().__init__(topology, config, initial_wall_clock_ms=initial_wall_clock_ms)
+        self._loop: VirtualLoop | None = None
+
+    def __enter__(self) -> Self:
+        self._run(self._enter())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def create_input_topic(
+        self, name: str, key: Serde[K], value: Serde[V], *, start_timestamp_ms: int | None = None, auto_advance_ms: int = 0
+    ) -> TestInputTopic[K, V]:
+        """Return a topic to pipe records into. Records without a timestamp get the start (default: the wall clock), then advance."""
+        start = self._now if start_timestamp_ms is None else start_timestamp_ms
+        return TestInputTopic(name, key, value, self._pipe_now, start, auto_advance_ms)
+
+    def create_output_topic(self, name: str, key: Serde[K], value: Serde[V]) -> TestOutputTopic[K, V]:
+        """Return a topic to read records from, each once; a changelog or repartition topic may be read, too."""
+        return TestOutputTopic(name, key, value, self)
+
+    def advance_wall_clock_time(self, ms: int) -> None:
+        """Move the wall clock, and call the punctuators that are due by then, each once."""
+        self.advance(ms)
+        self._run(self._punctuate())
+
+    def close(self) -> None:
+        """Close processors and stores; may be called twice."""
+        if not self._closed:
+            self._run(self._exit())
+            if self._loop is not None:
+                self._loop.close()
+
+    async def _enter(self) -> None:
+        self._start()
+
+    async def _exit(self) -> None:
+        self._stop()
+
+    def _pipe_now(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        self._run(self._pipe(topic, key, value, timestamp, headers))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what never waits right here; only where asynchronous processors are, on a loop."""
+        if any(getattr(node, "operator", None) is not None and node.operator.asynchronous for node in self._topology.nodes.values()):  # type: ignore[union-attr]  # sinks and sources have none
+            if self._loop is None:
+                self._loop = VirtualLoop()
+            self._loop.run_until_complete(work)
+            return
+        try:
+            work.send(None)
+        except StopIteration:
+            return
+        raise AssertionError("a driver without asynchronous processors waits for nothing")
+
+
+class AsyncTopologyTestDriver(_Driver):
+    """Do what `TopologyTestDriver` does from a coroutine: the calls that process are awaited, and asynchronous processors run on the loop there is."""
+
+    async def __aenter__(self) -> Self:
+        self._start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def pipe_input(self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None, headers: Headers = ()) -> None:
+        """Process one serialized record, and everything that it causes; the timestamp is the wall clock unless given."""
+        await self._pipe(topic, key, value, self._now if timestamp_ms is None else timestamp_ms, headers)
+
+    def create_output_topic(self, name: str, key: Serde[K], value: Serde[V]) -> TestOutputTopic[K, V]:
+        """Return a topic to read records from, each once."""
+        return TestOutputTopic(name, key, value, self)
+
+    async def advance_wall_clock_time(self, ms: int) -> None:
+        """Move the wall clock, and call the punctuators that are due by then, each once."""
+        self.advance(ms)
+        await self._punctuate()
+
+    async def aclose(self) -> None:
+        """Close processors and stores; may be called twice."""
+        if not self._closed:
+            self._stop()

@@ -1,0 +1,126 @@
+"""The ends of a topology in a test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ks_actors._batch import Headers
+    from ks_actors.serdes import Serde
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TestRecord(NamedTuple, Generic[K, V]):
+    """A record as a test sees it."""
+
+    key: K | None
+    value: V | None
+    timestamp: int
+    headers: Headers = ()
+
+
+TestRecord.__test__ = False  # type: ignore[attr-defined]  # no test case, whatever its name says
+
+
+class _Written(Protocol):
+    def take(self, topic: str) -> tuple[bytes | None, bytes | None, int, Headers] | None: ...
+
+    def count(self, topic: str) -> int: ...
+
+
+class TestInputTopic(Generic[K, V]):
+    """A topic that a test pipes records into."""
+
+    __test__ = False
+
+    def __init__(
+        self,
+        name: str,
+        key: Serde[K],
+        value: Serde[V],
+        pipe: Callable[[str, bytes | None, bytes | None, int, Headers], None],
+        start: int,
+        advance: int,
+    ) -> None:
+        self.name: str = name
+        self._key = key.serializer(name, is_key=True)
+        self._value = value.serializer(name)
+        self._pipe = pipe
+        self._time: int = start
+        self._advance: int = advance
+
+    def pipe_input(self, key: K | None, value: V | None, timestamp_ms: int | None = None, headers: Headers = ()) -> None:
+        """Process one record, and everything that it causes. Without a timestamp it gets the topic's own, which then advances."""
+        if timestamp_ms is None:
+            timestamp_ms = self._time
+            self._time += self._advance
+        key_bytes = None if key is None else self._key(key)
+        self._pipe(self.name, key_bytes, None if value is None else self._value(value), timestamp_ms, headers)
+
+    def pipe_raw(self, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers = ()) -> None:
+        """Process one record as it would come from the log: any bytes."""
+        self._pipe(self.name, key, value, timestamp_ms, headers)
+
+    def pipe_key_value_list(self, pairs: Iterable[tuple[K | None, V | None]]) -> None:
+        """Process records one after the other."""
+        for key, value in pairs:
+            self.pipe_input(key, value)
+
+    def advance_time(self, ms: int) -> None:
+        """Move the time that records get which are piped without one."""
+        self._time += ms
+
+
+class TestOutputTopic(Generic[K, V]):
+    """A topic that a test reads records from, each once, in order."""
+
+    __test__ = False
+
+    def __init__(self, name: str, key: Serde[K], value: Serde[V], written: _Written) -> None:
+        self.name: str = name
+        self._key = key.deserializer(name, is_key=True)
+        self._value = value.deserializer(name)
+        self._written = written
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read."""
+        return self._written.count(self.name) == 0
+
+    @property
+    def queue_size(self) -> int:
+        """How many records there are to read."""
+        return self._written.count(self.name)
+
+    def read_record(self) -> TestRecord[K, V]:
+        """Return the next record. Raises LookupError when there is none."""
+        record = self._written.take(self.name)
+        if record is None:
+            raise LookupError(f"nothing more was written to topic {self.name!r}")
+        key, value, timestamp, headers = record
+        return TestRecord(None if key is None else self._key(key), None if value is None else self._value(value), timestamp, headers)
+
+    def read_key_value(self) -> tuple[K | None, V | None]:
+        """Return key and value of the next record. Raises LookupError when there is none."""
+        record = self.read_record()
+        return record.key, record.value
+
+    def read_value(self) -> V | None:
+        """Return the value of the next record. Raises LookupError when there is none."""
+        return self.read_record().value
+
+    def read_records_to_list(self) -> list[TestRecord[K, V]]:
+        """Return all records that there are to read."""
+        return [self.read_record() for _ in range(self.queue_size)]
+
+    def read_key_values_to_list(self) -> list[tuple[K | None, V | None]]:
+        """Return keys and values of all records that there are to read."""
+        return [(record.key, record.value) for record in self.read_records_to_list()]
+
+    def read_key_values_to_map(self) -> dict[K | None, V | None]:
+        """Return the last value of each key of all records that there are to read."""
+        return dict(self.read_key_values_to_list())

@@ -1,0 +1,140 @@
+"""A topology as text, equal to what Kafka Streams prints, as JSON and as a Mermaid diagram."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ks_actors.topology._java_order import TreeSet, copied_order, hash_order
+from ks_actors.topology._mermaid import mermaid
+from ks_actors.topology._nodes import ProcessorNode, SinkNode, SourceNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ks_actors.topology._nodes import GlobalStore, Node
+
+
+class _Described:
+    """A node with what Kafka's text is ordered by: the size of what hangs below it, at the moment of asking."""
+
+    __slots__ = ("node", "predecessors", "size", "successors")
+
+    def __init__(self, node: Node) -> None:
+        self.node: Node = node
+        self.size: int = 1
+        self.predecessors: TreeSet[_Described] = TreeSet(_before)
+        self.successors: TreeSet[_Described] = TreeSet(_before)
+
+    def grow(self, delta: int) -> None:
+        """Add to the size, and to those of all above: once for every path that leads there."""
+        gains = {self: delta}
+        for described in _upwards(self):
+            gain = gains[described]
+            described.size += gain
+            for predecessor in described.predecessors:
+                gains[predecessor] = gains.get(predecessor, 0) + gain
+
+
+def _upwards(start: _Described) -> list[_Described]:
+    """Return a node and all above it, each before those above it."""
+    found: dict[_Described, None] = {}
+    stack = [(start, iter(start.predecessors))]
+    while stack:
+        described, rest = stack[-1]
+        above = next(rest, None)
+        if above is None:
+            stack.pop()
+            found[described] = None
+        elif above not in found:
+            stack.append((above, iter(above.predecessors)))
+    return list(found)[::-1]
+
+
+def _before(first: _Described, second: _Described) -> bool:
+    if first.size != second.size:
+        return first.size > second.size
+    return first.node.name < second.node.name
+
+
+class TopologyDescription:
+    """What a topology is made of. `str()` gives Kafka Streams' text, line for line."""
+
+    def __init__(self, nodes: Mapping[str, Node], groups: Iterable[tuple[int, list[str], GlobalStore | None]]) -> None:
+        self._groups: list[tuple[int, list[_Described], GlobalStore | None]] = [
+            (number, _described([nodes[name] for name in names]), keeper) for number, names, keeper in groups
+        ]
+
+    def __str__(self) -> str:
+        text = ["Topologies:\n "]
+        for number, nodes, keeper in self._groups:
+            if keeper is not None:
+                text.append(f"  Sub-topology: {number} for global store (will not generate tasks)\n")
+                text.extend(f"    {_text(node)}\n" for node in nodes)
+            else:
+                text.append(f"  Sub-topology: {number}\n")
+                text.extend(f"    {_text(node)}\n" for node in nodes)
+                text.append("\n")
+        return "".join(text)
+
+    def to_json(self) -> str:
+        """Return a JSON object: `subtopologies`, each with `id`, `global` (fills a global store) and its `nodes`."""
+        told = [{"id": number, "global": keeper is not None, "nodes": [_plain(node) for node in nodes]} for number, nodes, keeper in self._groups]
+        return json.dumps({"subtopologies": told})
+
+    def mermaid(self) -> str:
+        """Return a Mermaid flowchart: a box per subtopology, topics and stores between them."""
+        return mermaid([(number, [node.node for node in nodes], keeper) for number, nodes, keeper in self._groups])
+
+
+def _described(nodes: list[Node]) -> list[_Described]:
+    by_name = {node.name: _Described(node) for node in nodes}
+    for name in hash_order(by_name):
+        described = by_name[name]
+        for parent in () if isinstance(described.node, SourceNode) else described.node.parents:
+            predecessor = by_name[parent]
+            described.predecessors.add(predecessor)
+            predecessor.successors.add(described)
+            predecessor.grow(described.size)
+    return sorted(by_name.values(), key=lambda described: (-described.size, described.node.name))
+
+
+def _text(described: _Described) -> str:
+    node = described.node
+    down = f"\n      --> {_names(described.successors)}"
+    up = f"\n      <-- {_names(described.predecessors)}"
+    if isinstance(node, SourceNode):
+        topics = f"[{', '.join(copied_order(node.topics))}]" if node.pattern is None else node.pattern.pattern
+        return f"Source: {node.name} (topics: {topics}){down}"
+    if isinstance(node, ProcessorNode):
+        return f"Processor: {node.name} (stores: [{', '.join(copied_order(hash_order(node.stores)))}]){down}{up}"
+    if isinstance(node.topic, str):
+        return f"Sink: {node.name} (topic: {node.topic}){up}"
+    return f"Sink: {node.name} (extractor class: {function_name(node.topic)}){up}"
+
+
+def _names(nodes: Iterable[_Described]) -> str:
+    return ", ".join(described.node.name for described in nodes) or "none"
+
+
+def _plain(described: _Described) -> dict[str, Any]:
+    node = described.node
+    if isinstance(node, SourceNode):
+        reads = {"topics": list(node.topics)} if node.pattern is None else {"pattern": node.pattern.pattern}
+        return {"type": "source", "name": node.name, **reads, "children": list(node.children)}
+    if isinstance(node, SinkNode):
+        writes = {"topic": node.topic} if isinstance(node.topic, str) else {"extractor": function_name(node.topic)}
+        return {"type": "sink", "name": node.name, **writes, "parents": list(node.parents)}
+    return {
+        "type": "processor",
+        "name": node.name,
+        "stores": list(node.stores),
+        "parents": list(node.parents),
+        "children": list(node.children),
+    }
+
+
+def function_name(function: Any) -> str:
+    """Return a name for a function or callable object that says where it comes from and is the same in every run."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"

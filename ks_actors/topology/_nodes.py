@@ -1,0 +1,106 @@
+"""The nodes of a topology, as the runtime reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Mapping
+
+    from ks_actors._batch import Headers
+    from ks_actors.processors._operator import Operator
+
+OffsetReset = Literal["earliest", "latest"]
+
+
+class InputRecord(NamedTuple):
+    """A record as a timestamp extractor sees it: deserialized, with the timestamp (ms) that it has in the log."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers
+    topic: str
+    partition: int
+    offset: int
+
+
+class RecordContext(NamedTuple):
+    """Where a record that is written comes from: topic, partition and offset of the input record that caused it; empty and -1 for a punctuation."""
+
+    timestamp: int
+    headers: Headers
+    topic: str
+    partition: int
+    offset: int
+
+
+TimestampExtractor: TypeAlias = Callable[[InputRecord, int], int]
+"""Tell the time (ms) of a record, given it and the highest time seen so far in its partition (-1 if none); a negative result is invalid."""
+
+TopicExtractor: TypeAlias = Callable[[Any, Any, RecordContext], str]
+"""Tell the topic that a record goes to, from its key, its value and where it comes from. The topic has to exist."""
+
+Partitioner: TypeAlias = Callable[[str, Any, Any, int], "int | None"]
+"""Tell the partition of a record from topic, key, value and the number of partitions; None leaves it to the default: by the hash of the key."""
+
+
+class SourceNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Reads topics, or all topics that match `pattern` in full. `key` and `value` are serdes, None is the app's default."""
+
+    name: str
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    key: Any = None
+    value: Any = None
+    timestamp_extractor: TimestampExtractor | None = None
+    offset_reset: OffsetReset | None = None
+    children: tuple[str, ...] = ()
+
+
+class ProcessorNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs an operator. `stores` are those it is connected to, `children` in the order in which they were added: that of forwarding."""
+
+    name: str
+    operator: Operator
+    stores: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+
+
+class SinkNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Writes to a topic, or to the one that a function tells. `key` and `value` are serdes, None is the app's default."""
+
+    name: str
+    topic: str | TopicExtractor
+    key: Any = None
+    value: Any = None
+    partitioner: Partitioner | None = None
+    parents: tuple[str, ...] = ()
+
+
+Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
+
+
+class InternalTopic(msgspec.Struct, frozen=True):
+    """A topic that the app makes for itself: `<application id>-<name>` in the log.
+
+    `partitions` None: as many as the topics that it is copartitioned with, or else those upstream, have.
+    """
+
+    name: str
+    partitions: int | None = None
+    configs: Mapping[str, str] = {}
+
+
+class GlobalStore(msgspec.Struct, frozen=True):
+    """A store that every instance fills with the whole of one topic: the source reads it, the processor's operator maintains the store."""
+
+    source: str
+    topic: str
+    store: str
+    processor: str

@@ -1,0 +1,72 @@
+"""Stores to add to a topology by hand: `stores.key_value(…)`, `stores.window(…)`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._errors import TopologyError
+from ks_actors.topology._names import valid_name
+from ks_actors.topology._stores import StoreKind, StoreSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ks_actors.serdes import Serde
+    from ks_actors.topology._stores import StoreType
+
+
+def key_value(
+    name: str,
+    key: Serde[Any] | None = None,
+    value: Serde[Any] | None = None,
+    *,
+    type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
+    timestamped: bool = False,
+    logging: bool = True,
+    changelog_configs: Mapping[str, str] | None = None,
+) -> StoreSpec:
+    """Describe a store of one value per key; a `timestamped` one keeps the time (ms) of each value too. Serdes not given are the app's defaults."""
+    return StoreSpec(
+        name=valid_name(name),
+        kind=StoreKind.TIMESTAMPED_KEY_VALUE if timestamped else StoreKind.KEY_VALUE,
+        key=key,
+        value=value,
+        type=type,
+        logging=logging,
+        changelog_configs=dict(changelog_configs or {}),
+    )
+
+
+def window(
+    name: str,
+    key: Serde[Any] | None = None,
+    value: Serde[Any] | None = None,
+    *,
+    retention_ms: int,
+    window_size_ms: int,
+    retain_duplicates: bool = False,
+    type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
+    timestamped: bool = False,
+    logging: bool = True,
+    changelog_configs: Mapping[str, str] | None = None,
+) -> StoreSpec:
+    """Describe a store of a value per key and window start, kept for `retention_ms` behind the latest start put into it.
+
+    `retain_duplicates` keeps every value that is put for the same key and start, and ignores deletes.
+    """
+    if not 0 <= window_size_ms <= retention_ms:
+        raise TopologyError(
+            f"window store {name} cannot keep windows of {window_size_ms} ms for {retention_ms} ms: retention_ms has to be window_size_ms at least"
+        )
+    return StoreSpec(
+        name=valid_name(name),
+        kind=StoreKind.TIMESTAMPED_WINDOW if timestamped else StoreKind.WINDOW,
+        key=key,
+        value=value,
+        type=type,
+        logging=logging,
+        changelog_configs=dict(changelog_configs or {}),
+        retention_ms=retention_ms,
+        window_size_ms=window_size_ms,
+        retain_duplicates=retain_duplicates,
+    )

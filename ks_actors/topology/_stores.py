@@ -1,0 +1,42 @@
+"""What a state store is to be; the state package makes it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+StoreType = Literal["rocksdb", "in_memory"]
+
+
+class StoreKind(Enum):
+    """What a store can be asked for. Versioned and session stores join them later."""
+
+    KEY_VALUE = "key_value"
+    TIMESTAMPED_KEY_VALUE = "timestamped_key_value"
+    WINDOW = "window"
+    TIMESTAMPED_WINDOW = "timestamped_window"
+
+
+class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One state store of a topology; every task of its subtopology has one such store.
+
+    `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` None is the app's default. `logging` keeps a changelog topic with
+    `changelog_configs` on top of what the kind demands. Times are ms; a window store drops what is older than `retention_ms` behind the latest record
+    put into it.
+    """
+
+    name: str
+    kind: StoreKind
+    key: Any
+    value: Any
+    type: StoreType | None = None
+    logging: bool = True
+    changelog_configs: Mapping[str, str] = {}
+    retention_ms: int = 0
+    window_size_ms: int = 0
+    retain_duplicates: bool = False

@@ -1,0 +1,101 @@
+"""Which nodes make up one task: subtopologies and copartition groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from ks_actors.topology._nodes import SinkNode, SourceNode
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Hashable, Iterable, Iterator, Mapping
+
+    from ks_actors.topology._nodes import InternalTopic, Node
+    from ks_actors.topology._stores import StoreSpec
+
+T = TypeVar("T", bound="Hashable")
+
+
+class Subtopology(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that are connected by records or by stores: one task each for every partition of their source topics.
+
+    Topics that the app makes for itself go by their bare names: `repartition_topics` are those among `source_topics`. Topics of a copartition
+    group have to have the same number of partitions. `source_patterns` match further source topics.
+    """
+
+    id: int
+    nodes: tuple[str, ...]
+    source_topics: tuple[str, ...]
+    source_patterns: tuple[re.Pattern[str], ...]
+    sink_topics: tuple[str, ...]
+    repartition_topics: tuple[str, ...]
+    stores: Mapping[str, StoreSpec]
+    copartition_groups: tuple[frozenset[str], ...]
+
+
+class Groups(Generic[T]):
+    """Things of which some belong together."""
+
+    def __init__(self) -> None:
+        self._above: dict[T, T] = {}
+
+    def add(self, thing: T) -> None:
+        """Add a thing that is alone for now."""
+        self._above.setdefault(thing, thing)
+
+    def unite(self, first: T, *others: T) -> None:
+        """Say that things belong together; those unknown are added."""
+        self.add(first)
+        for other in others:
+            self.add(other)
+            self._above[self._find(other)] = self._find(first)
+
+    def _find(self, thing: T) -> T:
+        above = self._above
+        while above[thing] != thing:
+            above[thing] = above[above[thing]]
+            thing = above[thing]
+        return thing
+
+    def __iter__(self) -> Iterator[list[T]]:
+        groups: dict[T, list[T]] = {}
+        for thing in self._above:
+            groups.setdefault(self._find(thing), []).append(thing)
+        return iter(groups.values())
+
+
+def copartition_groups(groups: Iterable[frozenset[str]], nodes: Mapping[str, Node]) -> tuple[frozenset[str], ...]:
+    """Return the topics that have to have as many partitions as each other, given groups of source nodes; groups that share a topic are one."""
+    together: Groups[str] = Groups()
+    for group in groups:
+        topics = [topic for name in sorted(group) if isinstance(node := nodes.get(name), SourceNode) for topic in node.topics]
+        if topics:
+            together.unite(*topics)
+    return tuple(frozenset(topics) for topics in together if len(topics) > 1)
+
+
+def subtopology(
+    number: int,
+    names: Iterable[str],
+    nodes: Mapping[str, Node],
+    stores: Mapping[str, StoreSpec],
+    internal: Mapping[str, InternalTopic],
+    copartitioned: Iterable[frozenset[str]],
+) -> Subtopology:
+    """Return the subtopology of these nodes."""
+    members = [nodes[name] for name in names]
+    sources = [node for node in members if isinstance(node, SourceNode)]
+    source_topics = tuple(topic for node in sources for topic in node.topics)
+    connected = (store for node in members if not isinstance(node, SourceNode | SinkNode) for store in node.stores)
+    return Subtopology(
+        id=number,
+        nodes=tuple(node.name for node in members),
+        source_topics=source_topics,
+        source_patterns=tuple(node.pattern for node in sources if node.pattern is not None),
+        sink_topics=tuple(dict.fromkeys(node.topic for node in members if isinstance(node, SinkNode) and isinstance(node.topic, str))),
+        repartition_topics=tuple(topic for topic in source_topics if topic in internal),
+        stores={store: stores[store] for store in connected},
+        copartition_groups=tuple(group for group in copartitioned if not group.isdisjoint(source_topics)),
+    )

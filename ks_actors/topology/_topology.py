@@ -1,0 +1,308 @@
+"""The graph that an app runs: sources, processors, sinks and the stores between them."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from ks_actors._errors import TopologyError
+from ks_actors.processors._adapter import ProcessorOperator
+from ks_actors.topology._description import TopologyDescription
+from ks_actors.topology._nodes import GlobalStore, InternalTopic, ProcessorNode, SinkNode, SourceNode
+from ks_actors.topology._subtopologies import Groups, copartition_groups, subtopology
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Self
+
+    from ks_actors.processors._adapter import AnySupplier
+    from ks_actors.processors._async_options import AsyncOptions
+    from ks_actors.processors._operator import Operator
+    from ks_actors.topology._nodes import Node, OffsetReset, Partitioner, TimestampExtractor, TopicExtractor
+    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.topology._subtopologies import Subtopology
+
+
+class Topology:
+    """Sources, processors and sinks, added one by one, parents first. The DSL makes one; by hand it is the way to full control.
+
+    Every `add_…` checks at once and raises TopologyError, which names the node and says what to do; a failed call changes nothing. Records are
+    forwarded to children in the order in which these were added.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._stores: dict[str, StoreSpec] = {}
+        self._users: dict[str, list[str]] = {}
+        self._global_stores: dict[str, StoreSpec] = {}
+        self._global_topics: dict[str, GlobalStore] = {}
+        self._internal: dict[str, InternalTopic] = {}
+        self._copartitioned: list[frozenset[str]] = []
+        self._groups: Groups[str] = Groups()
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """All nodes by name, in the order in which they were added; those of global stores too, which are in no subtopology."""
+        return MappingProxyType(self._nodes)
+
+    @property
+    def stores(self) -> Mapping[str, StoreSpec]:
+        """The stores that tasks have, by name."""
+        return MappingProxyType(self._stores)
+
+    @property
+    def global_stores(self) -> Mapping[str, StoreSpec]:
+        """The stores that every instance fills with all of a topic, by name. They have no changelog: their topic is it."""
+        return MappingProxyType(self._global_stores)
+
+    @property
+    def global_topics(self) -> Mapping[str, GlobalStore]:
+        """What keeps a global store, by topic."""
+        return MappingProxyType(self._global_topics)
+
+    @property
+    def internal_topics(self) -> Mapping[str, InternalTopic]:
+        """The topics that the app has to make before it runs, by bare name; changelogs are not among them."""
+        return MappingProxyType(self._internal)
+
+    def add_source(
+        self,
+        name: str,
+        topics: str | Sequence[str] | re.Pattern[str],
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: OffsetReset | None = None,
+    ) -> Self:
+        """Add a node that reads topics, or all topics that a pattern matches in full. Serdes not given are the app's defaults."""
+        self._check_new(name)
+        if isinstance(topics, re.Pattern):
+            self._check_pattern(name, topics)
+            node = SourceNode(name=name, pattern=topics, key=key, value=value, timestamp_extractor=timestamp_extractor, offset_reset=offset_reset)
+        else:
+            listed = (topics,) if isinstance(topics, str) else tuple(topics)
+            if not listed:
+                raise TopologyError(f"source {name} reads no topic: name one at least")
+            if len(set(listed)) < len(listed):
+                raise TopologyError(f"source {name} reads a topic twice: {', '.join(listed)}; name every topic once")
+            for topic in listed:
+                self._check_topic(name, topic)
+            node = SourceNode(name=name, topics=listed, key=key, value=value, timestamp_extractor=timestamp_extractor, offset_reset=offset_reset)
+        self._nodes[name] = node
+        self._groups.add(name)
+        return self
+
+    def add_processor(self, name: str, supplier: AnySupplier, *parents: str, options: AsyncOptions | None = None) -> Self:
+        """Add a node that runs a processor; the supplier makes a new one for every task and is called once or twice right here to look at it.
+
+        Stores that the supplier has in an attribute `stores` are added and connected. `options` are for a processor with `async def process`.
+        """
+        operator = ProcessorOperator(name, supplier, options)
+        return self.add_operator(name, operator, *parents, stores=operator.stores)
+
+    def add_operator(
+        self,
+        name: str,
+        operator: Operator,
+        *parents: str,
+        stores: Iterable[StoreSpec] = (),
+        connected: Iterable[str] = (),
+    ) -> Self:
+        """Add a node that runs an operator, with stores of its own and those `connected` by name. This is what all processors are below."""
+        self._check_new(name)
+        self._check_parents(name, parents)
+        own = tuple(stores)
+        for spec in own:
+            self._check_store(spec)
+        others = tuple(connected)
+        for store in others:
+            self._check_connectable(name, store, own)
+        self._nodes[name] = ProcessorNode(name=name, operator=operator, parents=parents)
+        self._link(name, parents)
+        for spec in own:
+            self._stores[spec.name] = spec
+            self._connect(name, spec.name)
+        for store in others:
+            self._connect(name, store)
+        return self
+
+    def add_sink(
+        self,
+        name: str,
+        topic: str | TopicExtractor,
+        *parents: str,
+        key: Any = None,
+        value: Any = None,
+        partitioner: Partitioner | None = None,
+    ) -> Self:
+        """Add a node that writes to a topic, or to the existing topic that a function tells for each record."""
+        self._check_new(name)
+        self._check_parents(name, parents)
+        self._nodes[name] = SinkNode(name=name, topic=topic, key=key, value=value, partitioner=partitioner, parents=parents)
+        self._link(name, parents)
+        return self
+
+    def add_state_store(self, spec: StoreSpec, *processors: str) -> Self:
+        """Add a store and connect it to processors; one that has been added before has to be the same."""
+        self._check_store(spec)
+        for processor in processors:
+            self._check_processor(processor, spec.name)
+        self._stores[spec.name] = spec
+        for processor in processors:
+            self._connect(processor, spec.name)
+        return self
+
+    def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Self:
+        """Let a processor use stores that have been added. Processors that share a store are in one subtopology."""
+        if not stores:
+            raise TopologyError(f"processor {processor} is to be connected to no store: name one at least")
+        for store in stores:
+            self._check_connectable(processor, store)
+            self._check_processor(processor, store)
+        for store in stores:
+            self._connect(processor, store)
+        return self
+
+    def add_global_store(
+        self,
+        spec: StoreSpec,
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: AnySupplier | Operator,
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+    ) -> Self:
+        """Add a store that every instance fills with all of a topic. All processors can read it unconnected, only the one given here writes to it."""
+        self._check_new(source)
+        self._check_new(processor)
+        self._check_topic(source, topic)
+        if source == processor:
+            raise TopologyError(f"source and processor of global store {spec.name} are both named {source}: give them different names")
+        if spec.name in self._stores or spec.name in self._global_stores:
+            raise TopologyError(f"a store {spec.name} has been added already: give the global one another name")
+        operator = cast("Operator", supplier) if hasattr(supplier, "bind") else ProcessorOperator(processor, supplier)
+        self._nodes[source] = SourceNode(
+            name=source, topics=(topic,), key=key, value=value, timestamp_extractor=timestamp_extractor, children=(processor,)
+        )
+        self._nodes[processor] = ProcessorNode(name=processor, operator=operator, stores=(spec.name,), parents=(source,))
+        self._groups.unite(source, processor)
+        self._global_stores[spec.name] = msgspec.structs.replace(spec, logging=False)
+        self._global_topics[topic] = GlobalStore(source, topic, spec.name, processor)
+        return self
+
+    def add_internal_topic(self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> Self:
+        """Say that a topic, read and written by nodes of this topology, is the app's own: it is made as `<application id>-<name>`."""
+        if name in self._internal:
+            raise TopologyError(f"internal topic {name} has been added already: name the operations that make it differently")
+        if partitions is not None and partitions < 1:
+            raise TopologyError(f"internal topic {name} cannot have {partitions} partitions: give 1 or more, or None for as many as upstream")
+        self._internal[name] = InternalTopic(name, partitions, dict(configs or {}))
+        return self
+
+    def copartition(self, sources: Collection[str]) -> Self:
+        """Demand that the topics of these sources have the same number of partitions, so that equal keys meet in one task."""
+        group = frozenset(sources)
+        counts = {
+            topic: self._internal[topic].partitions if topic in self._internal else None
+            for name in group
+            if isinstance(node := self._nodes.get(name), SourceNode)
+            for topic in node.topics
+        }
+        if None not in counts.values() and len(set(counts.values())) > 1:
+            told = ", ".join(f"{topic} ({count})" for topic, count in sorted(counts.items()))
+            raise TopologyError(f"topics that are joined have different numbers of partitions: {told}; repartition them to the same number")
+        self._copartitioned.append(group)
+        return self
+
+    def subtopologies(self) -> tuple[Subtopology, ...]:
+        """Return the subtopologies, numbered as Kafka Streams does; global stores take numbers too."""
+        copartitioned = copartition_groups(self._copartitioned, self._nodes)
+        return tuple(
+            subtopology(number, names, self._nodes, self._stores, self._internal, copartitioned)
+            for number, names, keeper in self._numbered()
+            if keeper is None
+        )
+
+    def describe(self) -> TopologyDescription:
+        """Return what there is as text (`str()`, Kafka's format), `.to_json()` and `.mermaid()`."""
+        return TopologyDescription(self._nodes, self._numbered())
+
+    def _numbered(self) -> list[tuple[int, list[str], GlobalStore | None]]:
+        keepers = {keeper.source: keeper for keeper in self._global_topics.values()}
+        return [(number, names, keepers.get(names[0])) for number, names in enumerate(self._groups)]
+
+    def _check_new(self, name: str) -> None:
+        if name in self._nodes:
+            raise TopologyError(f"a node {name} has been added already: give every node a name of its own")
+
+    def _check_parents(self, name: str, parents: tuple[str, ...]) -> None:
+        if not parents:
+            raise TopologyError(f"node {name} has no parent: name the nodes it gets its records from")
+        if len(set(parents)) < len(parents):
+            raise TopologyError(f"node {name} has a parent twice: {', '.join(parents)}; name every parent once")
+        for parent in parents:
+            node = self._nodes.get(parent)
+            if node is None:
+                hint = "a node cannot be its own parent" if parent == name else "add parents before their children"
+                raise TopologyError(f"parent {parent} of node {name} is unknown: {hint}")
+            if isinstance(node, SinkNode):
+                raise TopologyError(f"parent {parent} of node {name} is a sink, which forwards nothing: read its topic with a source instead")
+            if any(parent in (keeper.source, keeper.processor) for keeper in self._global_topics.values()):
+                raise TopologyError(f"parent {parent} of node {name} belongs to a global store, which forwards nothing: read the topic as a stream")
+
+    def _check_topic(self, name: str, topic: str) -> None:
+        if topic in self._global_topics:
+            raise TopologyError(f"topic {topic} of source {name} fills global store {self._global_topics[topic].store}: a topic has one source")
+        for node in self._nodes.values():
+            if isinstance(node, SourceNode):
+                if topic in node.topics:
+                    raise TopologyError(f"topic {topic} of source {name} is read by source {node.name} already: give that one another child")
+                if node.pattern is not None and node.pattern.fullmatch(topic):
+                    raise TopologyError(
+                        f"topic {topic} of source {name} matches the pattern {node.pattern.pattern} of source {node.name}: a topic has one source"
+                    )
+
+    def _check_pattern(self, name: str, pattern: re.Pattern[str]) -> None:
+        for node in self._nodes.values():
+            for topic in node.topics if isinstance(node, SourceNode) else ():
+                if pattern.fullmatch(topic):
+                    raise TopologyError(f"pattern {pattern.pattern} of source {name} matches topic {topic} of source {node.name}: narrow it")
+
+    def _check_store(self, spec: StoreSpec) -> None:
+        if spec.name in self._global_stores or self._stores.get(spec.name, spec) != spec:
+            raise TopologyError(f"a different store {spec.name} has been added already: give every store a name of its own")
+
+    def _check_connectable(self, processor: str, store: str, own: tuple[StoreSpec, ...] = ()) -> None:
+        if store in self._global_stores:
+            raise TopologyError(f"store {store} is global: processor {processor} can read it without being connected; leave the name out")
+        if store not in self._stores and all(store != spec.name for spec in own):
+            raise TopologyError(f"store {store} of processor {processor} is unknown: add it with add_state_store before")
+
+    def _check_processor(self, processor: str, store: str) -> None:
+        node = self._nodes.get(processor)
+        if node is None:
+            raise TopologyError(f"processor {processor}, to be connected to store {store}, is unknown: add it before")
+        if not isinstance(node, ProcessorNode):
+            raise TopologyError(f"node {processor} is no processor: store {store} cannot be connected to a source or a sink")
+
+    def _link(self, name: str, parents: tuple[str, ...]) -> None:
+        self._groups.unite(name, *parents)
+        for parent in parents:
+            node = cast("SourceNode | ProcessorNode", self._nodes[parent])
+            self._nodes[parent] = msgspec.structs.replace(node, children=(*node.children, name))
+
+    def _connect(self, processor: str, store: str) -> None:
+        users = self._users.setdefault(store, [])
+        if users:
+            self._groups.unite(users[0], processor)
+        users.append(processor)
+        node = cast("ProcessorNode", self._nodes[processor])
+        if store not in node.stores:
+            self._nodes[processor] = msgspec.structs.replace(node, stores=(*node.stores, store))

@@ -1,0 +1,212 @@
+"""The leader's part in a rebalance, and what members tell each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ks_actors import TaskId
+from ks_actors._errors import KsActorsError, MissingSourceTopics, SerializationError, StreamsError, TopologyError
+from ks_actors.assignment import MemberState, TaskAssignor, decode_member, decode_tasks, encode_member, encode_problem, encode_tasks
+from ks_actors.log import MemberAssignment, MemberInfo, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TASK_IDS = st.builds(TaskId, st.integers(0, 9), st.integers(0, 99))
+PARTITIONS = st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 99))
+
+
+def member(name: str, *owned: TaskId, generation: int = 1) -> MemberInfo:
+    return MemberInfo(name, frozenset({"t"}), encode_member(owned, process_id=name, generation=generation))
+
+
+def tasks(*ids: str) -> set[TaskId]:
+    return {TaskId.parse(each) for each in ids}
+
+
+def given_to(assignments: Mapping[str, MemberAssignment]) -> dict[str, set[TaskId]]:
+    return {name: set(decode_tasks(each)) for name, each in assignments.items()}
+
+
+# --- what is told ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.sets(TASK_IDS), st.text(), st.integers(0, 1000), st.integers(-1, 1 << 31))
+def test_what_a_member_tells_is_understood(owned: set[TaskId], process_id: str, counter: int, generation: int) -> None:
+    """Tasks in order, the counter as a byte."""
+    data = encode_member(owned, process_id=process_id, counter=counter, generation=generation)
+    told = tuple((task.subtopology, task.partition) for task in sorted(owned))
+    assert decode_member(data) == MemberState(1, process_id, counter % 256, generation, told)
+    assert encode_member(owned, process_id=process_id, counter=counter + 1, generation=generation) != data
+
+
+@given(st.dictionaries(TASK_IDS, st.lists(PARTITIONS).map(tuple)))
+def test_what_the_leader_tells_is_understood(given_tasks: dict[TaskId, tuple[TopicPartition, ...]]) -> None:
+    """Each task with its partitions, whatever they are."""
+    assignment = encode_tasks(given_tasks)
+    assert decode_tasks(assignment) == given_tasks
+    assert list(decode_tasks(assignment)) == sorted(given_tasks)
+    assert sorted(assignment.partitions) == sorted(partition for each in given_tasks.values() for partition in each)
+
+
+def test_who_says_nothing_has_nothing() -> None:
+    """No user data, no tasks."""
+    assert decode_member(b"").tasks == ()
+    assert decode_tasks(MemberAssignment(())) == {}
+
+
+def test_what_a_later_version_adds_is_not_looked_at() -> None:
+    """Members of several versions can be in one group."""
+    later = msgspec.msgpack.encode([2, "process", 0, 5, [[0, 1]], "more"])
+    assert decode_member(later) == MemberState(2, "process", 0, 5, ((0, 1),))
+
+
+@pytest.mark.parametrize("data", [b"\xc1", b"{}", msgspec.msgpack.encode([1, "p", 0, 0, "tasks"])])
+def test_what_is_not_ours_is_an_error(data: bytes) -> None:
+    """The group's name is probably taken."""
+    with pytest.raises(SerializationError, match="in use elsewhere"):
+        decode_member(data)
+    with pytest.raises(SerializationError, match="in use elsewhere"):
+        decode_tasks(MemberAssignment((), data))
+
+
+@pytest.mark.parametrize("error", [MissingSourceTopics("no t"), TopologyError("no good"), StreamsError("no way"), SerializationError("no sense")])
+def test_a_problem_is_told_as_what_it_is(error: KsActorsError) -> None:
+    """Any other error of ours is a StreamsError to members."""
+    expected = StreamsError if isinstance(error, SerializationError) else type(error)
+    with pytest.raises(expected, match=f"^{error}$") as caught:
+        decode_tasks(encode_problem(error))
+    assert type(caught.value) is expected
+
+
+# --- what is assigned -----------------------------------------------------------------------------------------------------
+
+
+def test_a_first_member_gets_everything() -> None:
+    """With the partitions of each task."""
+    assignor = TaskAssignor({0: ["a", "b"], 1: ["c"]})
+    assignments = assignor([MemberInfo("m", frozenset(), b"")], {"a": 1, "b": 1, "c": 1})
+    assert decode_tasks(assignments["m"]) == {
+        TaskId(0, 0): (TopicPartition("a", 0), TopicPartition("b", 0)),
+        TaskId(1, 0): (TopicPartition("c", 0),),
+    }
+
+
+def test_what_is_still_owned_is_given_to_nobody() -> None:
+    """Its owner has to let go first; the next rebalance gives it to whom it was meant for."""
+    assignor, counts = TaskAssignor({0: ["t"]}), {"t": 4}
+    first = given_to(assignor([member("a", *tasks("0_0", "0_1", "0_2", "0_3")), member("b")], counts))
+    assert first == {"a": tasks("0_0", "0_1"), "b": set()}
+    second = given_to(assignor([member("a", *first["a"]), member("b")], counts))
+    assert second == {"a": tasks("0_0", "0_1"), "b": tasks("0_2", "0_3")}
+
+
+def test_tasks_of_the_dead_are_given_at_once() -> None:
+    """Nobody has to let go of them."""
+    assert given_to(TaskAssignor({0: ["t"]})([member("b", *tasks("0_0"))], {"t": 3})) == {"b": tasks("0_0", "0_1", "0_2")}
+
+
+def test_of_two_who_claim_a_task_the_newer_one_has_it() -> None:
+    """The other one has missed a rebalance."""
+    members = [member("a", *tasks("0_0"), generation=3), member("b", *tasks("0_0", "0_1"), generation=4)]
+    assert given_to(TaskAssignor({0: ["t"]})(members, {"t": 2})) == {"a": set(), "b": tasks("0_0")}
+
+
+def test_tasks_that_there_are_no_more_are_forgotten() -> None:
+    """A member may have read another topology before."""
+    assert given_to(TaskAssignor({0: ["t"]})([member("a", *tasks("5_5"))], {"t": 1})) == {"a": tasks("0_0")}
+
+
+@pytest.mark.parametrize(
+    ("members", "counts", "error", "message"),
+    [
+        ([member("a")], {"t": 1}, MissingSourceTopics, "do not exist: u"),
+        ([member("a")], {"t": 1, "u": 2}, TopologyError, "t has 1, u has 2"),
+        ([member("a"), MemberInfo("b", frozenset(), b"?")], {"t": 1, "u": 1}, StreamsError, "in use elsewhere"),
+    ],
+)
+def test_every_member_is_told_what_keeps_tasks_from_being_assigned(
+    members: list[MemberInfo], counts: dict[str, int], error: type[Exception], message: str
+) -> None:
+    """Not the leader alone."""
+    assignments = TaskAssignor({0: ["t", "u"]}, [{"t", "u"}])(members, counts)
+    assert assignments.keys() == {each.member_id for each in members}
+    for assignment in assignments.values():
+        assert assignment.partitions == ()
+        with pytest.raises(error, match=message):
+            decode_tasks(assignment)
+
+
+def test_grouper_and_assignment_can_be_replaced() -> None:
+    """By functions of the same form."""
+
+    def pairs(subtopologies: Any, partitions: Any) -> Any:
+        return {TaskId(0, 0): (TopicPartition("t", 0), TopicPartition("t", 1))}
+
+    def to_the_last(owned: Any, all_tasks: Any) -> Any:
+        return {max(owned): all_tasks}
+
+    assignments = TaskAssignor({0: ["t"]}, grouper=pairs, assign=to_the_last)([member("a"), member("b")], {"t": 2})
+    assert decode_tasks(assignments["b"]) == {TaskId(0, 0): (TopicPartition("t", 0), TopicPartition("t", 1))}
+    assert decode_tasks(assignments["a"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"a": tasks("0_0")}, "0_1 goes to 0 members"),
+        ({"a": tasks("0_0", "0_1"), "b": tasks("0_1")}, "0_1 goes to 2 members"),
+        ({"a": tasks("0_0", "0_1", "0_7")}, "0_7 is no task"),
+        ({"c": tasks("0_0", "0_1")}, "c is no member"),
+    ],
+)
+def test_an_assignment_that_is_wrong_is_refused(wanted: Any, message: str) -> None:
+    """Each task has to go to exactly one of the members."""
+    assignments = TaskAssignor({0: ["t"]}, assign=lambda owned, all_tasks: wanted)([member("a"), member("b")], {"t": 2})
+    with pytest.raises(StreamsError, match=message):
+        decode_tasks(assignments["a"])
+
+
+class Group:
+    """Members that do what members do: they hold what they were given until they see that it is gone."""
+
+    def __init__(self, counts: dict[str, int]) -> None:
+        self.assignor = TaskAssignor({0: ["t"], 1: ["u"]})
+        self.counts = counts
+        self.held: dict[str, set[TaskId]] = {}
+        self.generation = 0
+
+    def rebalance(self) -> bool:
+        """Return whether another rebalance has to follow, since somebody had to let go."""
+        self.generation += 1
+        infos = [member(name, *held, generation=self.generation - 1) for name, held in self.held.items()]
+        after = given_to(self.assignor(infos, self.counts))
+        for name, mine in after.items():
+            others = set[TaskId]().union(*(held for other, held in self.held.items() if other != name))
+            assert not mine & others, "what another member held was given away"
+        lost = any(self.held[name] - after[name] for name in after)
+        self.held = after
+        return lost
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=12), st.integers(1, 7), st.integers(1, 4))
+def test_a_group_settles_and_nothing_is_ever_owned_twice(changes: list[tuple[bool, int]], first: int, second: int) -> None:
+    """Members come and go: after at most one more rebalance every task has one owner and sizes are even."""
+    group = Group({"t": first, "u": second})
+    for comes, number in changes:
+        if comes:
+            group.held.setdefault(f"m{number}", set())
+        else:
+            group.held.pop(f"m{number}", None)
+        if not group.held:
+            continue
+        if group.rebalance():
+            assert not group.rebalance()
+        sizes = [len(held) for held in group.held.values()]
+        assert sum(sizes) == first + second
+        assert max(sizes) - min(sizes) <= 1

@@ -1,0 +1,276 @@
+"""Settings: what they may be, and what is wrong with others."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ks_actors import serdes
+from ks_actors._config import ProcessingGuarantee, StreamsConfig
+from ks_actors._config_names import ALIASES, NOT_YET
+from ks_actors._config_settings import SETTINGS
+from ks_actors._errors import ConfigError
+from ks_actors._handlers import HandlerResponse, log_and_continue, log_and_fail
+from ks_actors._timestamps import FailOnInvalidTimestamp, WallclockTimestampExtractor
+
+SOME_SERDE = serdes.json(dict[str, int])
+NOT_A_SERDE = 5
+
+
+class TextSerde(serdes.Serde[str]):
+    def serializer(self, topic: str, *, is_key: bool = False) -> Any:
+        return str.encode
+
+    def deserializer(self, topic: str, *, is_key: bool = False) -> Any:
+        return bytes.decode
+
+
+class Demanding:
+    def __init__(self, needed: int) -> None: ...
+
+
+def resume(context: object, record: object, error: Exception) -> HandlerResponse:
+    return HandlerResponse.RESUME
+
+
+def config(**settings: Any) -> StreamsConfig:
+    return StreamsConfig(**{"application_id": "app", **settings})
+
+
+def test_what_is_not_said_has_a_default() -> None:
+    """Kafka Streams' own, unless the documentation says why not."""
+    made = StreamsConfig(application_id="app")
+    assert {name: getattr(made, name) for name in SETTINGS} == {
+        "application_id": "app",
+        "client_id": "app",
+        "log": "memory://",
+        "state_dir": Path(tempfile.gettempdir()) / "ks-actors",
+        "num_stream_threads": 1,
+        "processing_guarantee": ProcessingGuarantee.AT_LEAST_ONCE,
+        "commit_interval_ms": 30_000,
+        "max_task_idle_ms": 0,
+        "buffered_records_per_partition": 20_000,
+        "input_buffer_max_bytes": 536_870_912,
+        "statestore_uncommitted_max_bytes": 67_108_864,
+        "default_key_serde": None,
+        "default_value_serde": None,
+        "default_timestamp_extractor": made.default_timestamp_extractor,
+        "deserialization_exception_handler": log_and_fail,
+        "processing_exception_handler": log_and_fail,
+        "production_exception_handler": log_and_fail,
+        "errors_dead_letter_queue_topic_name": None,
+        "topology_optimization": "none",
+        "default_dsl_store": "rocksdb",
+        "auto_offset_reset": "earliest",
+        "task_timeout_ms": 300_000,
+        "poll_ms": 100,
+        "max_poll_interval_ms": 300_000,
+        "session_timeout_ms": 45_000,
+        "transaction_timeout_ms": 10_000,
+        "repartition_purge_interval_ms": 30_000,
+        "windowstore_changelog_additional_retention_ms": 86_400_000,
+        "max_drain_ms": 60_000,
+        "worker_slice_ms": 5,
+    }
+    assert isinstance(made.default_timestamp_extractor, FailOnInvalidTimestamp)
+    assert set(made.origins.values()) == {"keyword", "default"}
+
+
+def test_every_setting_is_a_field_and_has_a_line_of_documentation() -> None:
+    """The table, the class and the keywords know the same names."""
+    fields = {each.name for each in dataclasses.fields(StreamsConfig)}
+    assert fields == {*SETTINGS, "origins", "_given"}
+    assert not {*SETTINGS, *ALIASES} & set(NOT_YET)
+
+
+@pytest.mark.parametrize(
+    ("settings", "commit", "drain"),
+    [
+        ({}, 100, 5_000),
+        ({"transaction_timeout_ms": 200_000}, 100, 60_000),
+        ({"transaction_timeout_ms": 600}, 100, 300),
+        ({"commit_interval_ms": 7, "max_drain_ms": 8}, 7, 8),
+    ],
+)
+def test_exactly_once_has_defaults_of_its_own(settings: dict[str, int], commit: int, drain: int) -> None:
+    """A commit must end within the transaction's timeout."""
+    made = config(processing_guarantee="exactly_once_v2", **settings)
+    assert (made.processing_guarantee, made.commit_interval_ms, made.max_drain_ms) == (ProcessingGuarantee.EXACTLY_ONCE_V2, commit, drain)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("processing.guarantee", ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.EXACTLY_ONCE_V2),
+        ("processing.guarantee", "EXACTLY_ONCE_V2", ProcessingGuarantee.EXACTLY_ONCE_V2),
+        ("default.dsl.store", "rocksDB", "rocksdb"),
+        ("default.dsl.store", "in_memory", "in_memory"),
+        ("auto.offset.reset", "Latest", "latest"),
+        ("topology.optimization", "none", "none"),
+        ("commit.interval.ms", " 250 ", 250),
+        ("max.task.idle.ms", -1, -1),
+        ("statestore.uncommitted.max.bytes", "-1", -1),
+        ("state.dir", "/var/lib/app", Path("/var/lib/app")),
+        ("state.dir", "~/app", Path.home() / "app"),
+        ("state.dir", Path("here"), Path("here")),
+        ("log", "memory://shared", "memory://shared"),
+        ("log", "embedded:///data", "embedded:///data"),
+        ("default.key.serde", SOME_SERDE, SOME_SERDE),
+        ("default.key.serde", "ks_actors.serdes.LONG", serdes.LONG),
+        ("default.key.serde", "ks_actors.serdes:LONG", serdes.LONG),
+        ("default.value.serde", f"{__name__}.SOME_SERDE", SOME_SERDE),
+        ("default.value.serde", "org.apache.kafka.common.serialization.Serdes$StringSerde", serdes.STRING),
+        ("processing.exception.handler", resume, resume),
+        ("processing.exception.handler", f"{__name__}.resume", resume),
+        ("processing.exception.handler", "continue", log_and_continue),
+        ("processing.exception.handler", "FAIL", log_and_fail),
+        (
+            "deserialization.exception.handler",
+            "org.apache.kafka.streams.errors.LogAndContinueExceptionHandler",
+            log_and_continue,
+        ),
+        ("errors.dead.letter.queue.topic.name", "app.dead", "app.dead"),
+    ],
+)
+def test_values_are_what_the_runtime_wants(name: str, value: Any, expected: Any) -> None:
+    """Whatever form they were given in."""
+    made = StreamsConfig.of({"application.id": "app", name: value})
+    assert getattr(made, name.replace(".", "_")) == expected
+    assert made.origins[name.replace(".", "_")] == "mapping"
+
+
+@pytest.mark.parametrize("value", [WallclockTimestampExtractor, "org.apache.kafka.streams.processor.WallclockTimestampExtractor"])
+def test_a_class_is_called_for_its_object(value: Any) -> None:
+    """As Kafka does with the names of classes."""
+    assert isinstance(config(default_timestamp_extractor=value).default_timestamp_extractor, WallclockTimestampExtractor)
+    assert isinstance(config(default_key_serde=TextSerde).default_key_serde, TextSerde)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("commit_interval_ms", "fast", "'fast' is no whole number"),
+        ("commit_interval_ms", 1.5, "1.5 is no whole number"),
+        ("commit_interval_ms", True, "True is no whole number"),
+        ("commit_interval_ms", -1, "-1 is less than 0"),
+        ("commit_interval_ms", 1 << 63, "9223372036854775808 is more than 9223372036854775807"),
+        ("input_buffer_max_bytes", 0, r"0 is less than 1 \(and not -1, no limit\)"),
+        ("num_stream_threads", 0, "0 is less than 1"),
+        ("processing_guarantee", "exactly_once", "'exactly_once' is none of at_least_once, exactly_once_v2"),
+        ("topology_optimization", "all", "'all' is none of none"),
+        ("auto_offset_reset", None, "None is none of earliest, latest, none"),
+        ("client_id", " ", "' ' is no text"),
+        ("state_dir", 5, "5 is no text"),
+        ("application_id", "a b", "'a b' is no name for a topic"),
+        ("application_id", "..", "'..' is no name for a topic"),
+        ("application_id", "x" * 250, "is no name for a topic"),
+        ("log", "embedded://", "'embedded://' is no log: expected memory:// or embedded:///path"),
+        ("log", "localhost:9092", "'localhost:9092' is no log"),
+        ("log", "kafka://localhost", "names a log of Kafka, which comes in a later version"),
+        ("default_key_serde", str, "is no serde"),
+        ("default_key_serde", "STRING", "'STRING' names nothing: expected package.module.name"),
+        ("default_key_serde", "ks_actors.serdes.SPRING", "names nothing: ks_actors.serdes has no SPRING"),
+        ("default_key_serde", "no.such.module.SERDE", "cannot be imported: No module named 'no'"),
+        ("default_key_serde", f"{__name__}.NOT_A_SERDE", "is no serde"),
+        ("default_key_serde", Demanding, "cannot be made without arguments"),
+        ("processing_exception_handler", 5, "5 cannot be called"),
+    ],
+)
+def test_a_wrong_value_is_refused(name: str, value: Any, message: str) -> None:
+    """The error names the setting, where it is from, the value and what is wrong with it."""
+    with pytest.raises(ConfigError, match=rf"a setting is wrong:\n  {name} \(keyword\): .*{message}"):
+        config(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("comit_interval_ms", r"comit_interval_ms \(keyword\): is unknown; did you mean commit_interval_ms\?"),
+        ("number_of_workers", r"did you mean num_workers\?"),
+        ("zzz", r"zzz \(keyword\): is unknown$"),
+        ("num_standby_replicas", r"num_standby_replicas \(keyword\): not supported by this version$"),
+        ("bootstrap_servers", r"not supported by this version; Kafka comes in a later version; set log to memory:// or embedded:///path"),
+        ("statestore_cache_max_bytes", r"not supported by this version; updates are not cached, each goes downstream"),
+        ("producer_linger_ms", r"producer_linger_ms \(keyword\): not supported by this version$"),
+    ],
+)
+def test_a_name_that_is_not_honoured_is_refused(name: str, message: str) -> None:
+    """Whether Kafka Streams knows it or not."""
+    with pytest.raises(ConfigError, match=message):
+        config(**{name: 1})
+
+
+def test_all_problems_are_told_at_once() -> None:
+    """One line each."""
+    with pytest.raises(ConfigError) as caught:
+        StreamsConfig.of({"commit.interval.ms": "x", "pol.ms": 1, "group.protocol": "streams"})
+    assert str(caught.value).splitlines() == [
+        "4 settings are wrong:",
+        "  pol_ms (mapping): is unknown; did you mean poll_ms?",
+        "  group_protocol (mapping): not supported by this version",
+        "  commit_interval_ms (mapping): 'x' is no whole number",
+        "  application_id: is required",
+    ]
+
+
+def test_the_application_id_is_required() -> None:
+    """It names the group and the topics."""
+    with pytest.raises(ConfigError, match="application_id: is required"):
+        StreamsConfig()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", ["commit_interval_ms", "max_drain_ms"])
+def test_a_transaction_must_outlive_its_commit(name: str) -> None:
+    """Exactly once only."""
+    assert getattr(config(**{name: 20_000}), name) == 20_000
+    with pytest.raises(ConfigError, match=f"{name}: 20000 is more than transaction_timeout_ms, 10000"):
+        config(processing_guarantee="exactly_once_v2", **{name: 20_000})
+
+
+def test_some_settings_have_two_names() -> None:
+    """But not at the same time."""
+    assert config(num_workers=3).num_stream_threads == 3
+    assert config(dsl_store="in_memory").default_dsl_store == "in_memory"
+    with pytest.raises(ConfigError, match=r"num_stream_threads \(keyword\): is another name of num_workers, which is given too"):
+        config(num_workers=3, num_stream_threads=3)
+
+
+def test_replace_makes_another_config() -> None:
+    """What was given stays, defaults are found anew, the first one does not change."""
+    first = config(num_workers=3, poll_ms=7)
+    second = first.replace(num_stream_threads=4, processing_guarantee="exactly_once_v2")
+    assert (first.num_stream_threads, first.poll_ms, first.commit_interval_ms) == (3, 7, 30_000)
+    assert (second.num_stream_threads, second.poll_ms, second.commit_interval_ms) == (4, 7, 100)
+    assert (second == first, second.replace() == second, hash(config()) == hash(config())) == (False, True, True)
+
+
+def test_a_config_does_not_change() -> None:
+    """Neither by assignment nor by deletion."""
+    made = config()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.poll_ms = 5  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del made.poll_ms
+    with pytest.raises(TypeError):
+        made.origins["poll_ms"] = "me"  # type: ignore[index]
+
+
+def test_the_repr_tells_what_was_said() -> None:
+    """And no defaults."""
+    assert repr(config(poll_ms=5)) == "StreamsConfig(application_id='app', poll_ms=5)"
+
+
+def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in errors nor in a repr, whatever comes to be a setting."""
+    with pytest.raises(ConfigError) as caught:
+        StreamsConfig.of({"ssl.key.password": "hunter2", "sasl.jaas.config": "hunter2", "my.token": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+    monkeypatch.setitem(SETTINGS, "registry_password", SETTINGS["client_id"])
+    made = config(registry_password="hunter2")  # noqa: S106 - nobody's
+    assert repr(made) == "StreamsConfig(application_id='app', registry_password=***)"
+    with pytest.raises(ConfigError, match=r"registry_password \(keyword\): \*\*\* is no text"):
+        config(registry_password="")

@@ -1,0 +1,130 @@
+"""Where settings come from, and which of them count."""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ks_actors import serdes
+from ks_actors._config import StreamsConfig
+from ks_actors._config_sources import parse_properties
+from ks_actors._errors import ConfigError
+from ks_actors._handlers import log_and_continue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOML = """
+application.id = "from-file"
+commit.interval.ms = 1
+poll_ms = 1
+max-task-idle-ms = 1
+default_key_serde = "ks_actors.serdes.STRING"
+"""
+
+PROPERTIES = r"""
+# a comment
+! another
+application.id = from-file
+commit.interval.ms=1
+poll.ms:1
+max.task.idle.ms 1
+   default.key.serde = \
+      org.apache.kafka.common.serialization.\
+      Serdes$StringSerde
+processing.exception.handler=org.apache.kafka.streams.errors.LogAndContinueProcessingExceptionHandler
+"""
+
+
+@pytest.mark.parametrize(("name", "content"), [("app.toml", TOML), ("table.toml", f"other = 1\n[ks-actors]\n{TOML}"), ("app.properties", PROPERTIES)])
+def test_later_sources_override_earlier_ones(tmp_path: Path, name: str, content: str) -> None:
+    """The file, then the environment, then keywords."""
+    file = tmp_path / name
+    file.write_text(content, encoding="utf-8")
+    environ = {"KS_ACTORS_POLL_MS": "2", "KS_ACTORS_MAX_TASK_IDLE_MS": "2", "OTHER": "x"}
+    config = StreamsConfig.load(file, environ=environ, max_task_idle_ms=3)
+    assert (config.application_id, config.commit_interval_ms, config.poll_ms, config.max_task_idle_ms) == ("from-file", 1, 2, 3)
+    assert config.default_key_serde is serdes.STRING
+    names = ("commit_interval_ms", "poll_ms", "max_task_idle_ms", "log")
+    assert [config.origins[each] for each in names] == [name, "environment KS_ACTORS_POLL_MS", "keyword", "default"]
+
+
+def test_a_java_apps_properties_can_be_read(tmp_path: Path) -> None:
+    """Classes that have an equal here are known by their names."""
+    file = tmp_path / "streams.properties"
+    file.write_text(PROPERTIES)
+    assert StreamsConfig.load(str(file), environ={}).processing_exception_handler is log_and_continue
+
+
+def test_the_environment_is_the_processs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless another one is given; the prefix can be chosen."""
+    monkeypatch.setenv("KS_ACTORS_APPLICATION_ID", "mine")
+    monkeypatch.setenv("MY_APP_APPLICATION_ID", "other")
+    assert StreamsConfig.load().application_id == "mine"
+    assert StreamsConfig.load(prefix="MY_APP_").application_id == "other"
+    assert StreamsConfig.load(environ={}, application_id="third").application_id == "third"
+
+
+def test_a_misspelt_variable_is_an_error() -> None:
+    """It names the variable."""
+    with pytest.raises(ConfigError, match=r"pol_ms \(environment KS_ACTORS_POL_MS\): is unknown; did you mean poll_ms\?"):
+        StreamsConfig.load(environ={"KS_ACTORS_POL_MS": "1", "KS_ACTORS_APPLICATION_ID": "app"})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("app.yaml", b"", "settings are read from .toml and .properties files"),
+        ("app.toml", b"x = ", "cannot be read: Invalid value"),
+        ("app.toml", b"\xff", "cannot be read: .*utf-8"),
+        ("app.properties", b"\xff", "cannot be read: .*utf-8"),
+        ("app.properties", None, "cannot be read: .*No such file"),
+        ("app.properties", b"a = \\u12", "cannot be read: .*u12"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    """It names the file."""
+    file = tmp_path / name
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigError, match=f"{name}: {message}"):
+        StreamsConfig.load(file, environ={})
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("", []),
+        ("a", [("a", "")]),
+        ("a b c", [("a", "b c")]),
+        ("a = b = c", [("a", "b = c")]),
+        (r"a\ b\=c = d\te\\f", [("a b=c", "d\te\\f")]),
+        (r"a = \u00e9\!", [("a", "\u00e9!")]),
+        ("a = b\\\\\nc = d", [("a", "b\\"), ("c", "d")]),
+        ("a = b\\\n  c", [("a", "bc")]),
+        ("a = b\\", [("a", "b")]),
+        ("a = #1", [("a", "#1")]),
+        ("a = b\\\n# no comment", [("a", "b# no comment")]),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(text: str, pairs: list[tuple[str, str]]) -> None:
+    """Separators, escapes, lines that go on."""
+    assert list(parse_properties(text)) == pairs
+
+
+WORDS = st.text(string.ascii_letters + string.digits + " =:#!\\\t\n\u00e9", min_size=1)
+
+
+@given(st.lists(st.tuples(WORDS, WORDS)))
+def test_what_was_escaped_is_read_back(pairs: list[tuple[str, str]]) -> None:
+    """Any character may be written as its code."""
+    text = "\n".join(f"{escaped(name)}={escaped(value)}" for name, value in pairs)
+    assert list(parse_properties(text)) == pairs
+
+
+def escaped(text: str) -> str:
+    return "".join(f"\\u{ord(character):04x}" for character in text)

@@ -1,0 +1,179 @@
+"""The topology of each conformance case, and those that cannot be built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from ks_actors.dsl import Consumed, EmitStrategy, Grouped, Joined, Materialized, Produced, StreamsBuilder, TimeWindows
+from ks_actors.processors import Processor, PunctuationType, Record
+from ks_actors.serdes import LONG, STRING, Serde
+
+# Null is a value like any other here: the functions below say where they expect one.
+TEXT: Serde[Any] = STRING
+NUMBER: Serde[Any] = LONG
+CONSUMED = Consumed(TEXT, TEXT)
+PRODUCED = Produced(TEXT, TEXT)
+GROUPED = Grouped(TEXT, TEXT)
+BY_NUMBER = Consumed(NUMBER, TEXT)
+TO_NUMBER = Produced(NUMBER, TEXT)
+
+Build: TypeAlias = Callable[[StreamsBuilder], None]
+
+
+class Rebuilt(NamedTuple):
+    """What builds a case's topology, the topics it writes, and the serde of the keys of all its topics."""
+
+    build: Build
+    outputs: tuple[str, ...]
+    key: Serde[Any] = TEXT
+
+
+def _dashed(left: str | None, right: str | None) -> str:
+    return f"{_text(left)}-{_text(right)}"
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def _plus(_: str, value: str, aggregate: str) -> str:
+    return f"{aggregate}+{value}"
+
+
+def _windowed_key(windowed: Any, _: Any) -> str:
+    return f"{windowed.key}@{windowed.window.start}/{windowed.window.end}"
+
+
+# ---- joins
+
+
+def _stream_table(method: str) -> Build:
+    def build(builder: StreamsBuilder) -> None:
+        left = builder.stream("inputTopicLeft", BY_NUMBER)
+        right = builder.table("inputTopicRight", BY_NUMBER, Materialized("table", NUMBER, TEXT))
+        getattr(left, method)(right, _dashed, Joined(NUMBER, TEXT, TEXT)).to("outputTopic", TO_NUMBER)
+
+    return build
+
+
+def _table_table(method: str) -> Build:
+    def build(builder: StreamsBuilder) -> None:
+        left = builder.table("inputTopicLeft", BY_NUMBER, Materialized("left", NUMBER, TEXT))
+        right = builder.table("inputTopicRight", BY_NUMBER, Materialized("right", NUMBER, TEXT))
+        rows = getattr(left, method)(right, _dashed, Materialized("store", NUMBER, TEXT, logging=False))
+        rows.to_stream().to("outputTopic", TO_NUMBER)
+
+    return build
+
+
+def _stream_global_table(builder: StreamsBuilder) -> None:
+    stream = builder.stream("s", CONSUMED)
+    rows = builder.global_table("g", CONSUMED, Materialized("rows", TEXT, TEXT))
+
+    def key(_: str | None, value: str | None) -> str | None:
+        return None if value == "nil" else value
+
+    def joined(value: str, found: str | None) -> str:
+        return f"{value}+{_text(found)}"
+
+    stream.join(rows, key, joined).to("out-inner", PRODUCED)
+    stream.left_join(rows, key, joined).to("out-left", PRODUCED)
+
+
+# ---- windows
+
+
+def _windows(windows: TimeWindows, first: str, topic: str = "topic1", *, final: bool = False, retention_ms: int | None = None) -> Build:
+    def build(builder: StreamsBuilder) -> None:
+        windowed = builder.stream(topic, CONSUMED).group_by_key(GROUPED).windowed_by(windows)
+        if final:
+            windowed = windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+        rows = windowed.aggregate(lambda: first, _plus, Materialized("agg", TEXT, TEXT, retention_ms=retention_ms))
+        rows.to_stream(_windowed_key).to("out", PRODUCED)
+
+    return build
+
+
+# ---- tables
+
+
+def _regrouped(builder: StreamsBuilder) -> None:
+    def pair(key: str, value: str) -> tuple[str | None, str] | None:
+        if key == "null":
+            return (None, value)
+        return None if key == "NULL" else (value, value)
+
+    rows = builder.table("topic1", CONSUMED, Materialized("rows", TEXT, TEXT))
+    aggregates = rows.group_by(pair, GROUPED).aggregate(
+        lambda: "0", _plus, lambda _, value, aggregate: f"{aggregate}-{value}", Materialized("agg", TEXT, TEXT)
+    )
+    aggregates.to_stream().to("out", PRODUCED)
+
+
+def _filtered(builder: StreamsBuilder) -> None:
+    rows = builder.table("t", CONSUMED)  # a stored table would send old values, and then deletes of what is not there go no further
+    rows.filter(lambda _, value: len(value) > 2, Materialized("long", TEXT, TEXT)).to_stream().to("out-mat", PRODUCED)
+    rows.filter(lambda _, value: len(value) > 2).to_stream().to("out-virt", PRODUCED)
+
+
+# ---- processors
+
+
+class _Punctual(Processor[Any, Any, Any, Any]):
+    """Tell the time, and let nothing through."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        context.schedule(10, PunctuationType.STREAM_TIME, self.tick)
+
+    def tick(self, now: int) -> None:
+        self.context.forward(Record("punct", str(now), now))
+
+    def process(self, record: Record[Any, Any]) -> None: ...
+
+
+def _punctuated(builder: StreamsBuilder) -> None:
+    builder.stream("in", CONSUMED).process(_Punctual).to("out", PRODUCED)
+
+
+FIVE_MS_GRACE = TimeWindows.of_size_and_grace(10, 5).advance_by(5)
+
+REBUILT: dict[str, Rebuilt] = {
+    "04_stream_table_inner_join": Rebuilt(_stream_table("join"), ("outputTopic",), NUMBER),
+    "04b_stream_table_left_join": Rebuilt(_stream_table("left_join"), ("outputTopic",), NUMBER),
+    "05_table_table_inner_join": Rebuilt(_table_table("join"), ("outputTopic",), NUMBER),
+    "05b_table_table_left_join": Rebuilt(_table_table("left_join"), ("outputTopic",), NUMBER),
+    "09_hopping_window_aggregate": Rebuilt(_windows(TimeWindows.of_size_and_grace(10, 100).advance_by(5), "0"), ("out",)),
+    "09b_window_grace_late_drop": Rebuilt(_windows(TimeWindows.of_size_and_grace(10, 90).advance_by(10), "", "topic"), ("out",)),
+    "09c_window_emit_final": Rebuilt(_windows(FIVE_MS_GRACE, "0", final=True), ("out",)),
+    "09d_window_emit_final_long_retention": Rebuilt(_windows(FIVE_MS_GRACE, "0", final=True, retention_ms=3_600_000), ("out",)),
+    "13_table_groupby_aggregate_repartition": Rebuilt(_regrouped, ("out",)),
+    "14_ktable_filter_tombstones": Rebuilt(_filtered, ("out-mat", "out-virt")),
+    "15_stream_global_table_join": Rebuilt(_stream_global_table, ("out-inner", "out-left")),
+    "16_punctuator_stream_time": Rebuilt(_punctuated, ("out",)),
+}
+
+_STREAM_JOINS = "there are no joins of two streams yet"
+_FOREIGN_KEYS = "there are no foreign-key joins yet"
+_SESSIONS = "there are no session windows yet"
+_SUPPRESS = "there is no suppression yet"
+_VERSIONED = "there are no versioned stores yet"
+
+OUT_OF_REACH: dict[str, str] = {
+    "01_stream_stream_inner_join": _STREAM_JOINS,
+    "02_stream_stream_left_join": _STREAM_JOINS,
+    "03_stream_stream_outer_join": _STREAM_JOINS,
+    "03c_stream_stream_left_join_ordering": _STREAM_JOINS,
+    "06_fk_inner_join_left_changes": _FOREIGN_KEYS,
+    "06b_fk_inner_join_right_changes": _FOREIGN_KEYS,
+    "06b_fk_left_join_right_changes": _FOREIGN_KEYS,
+    "07_session_window_merge": _SESSIONS,
+    "07b_session_window_close_and_late": _SESSIONS,
+    "08_sliding_window_small": "there are no sliding windows yet",
+    "10_suppress_until_window_closes": _SUPPRESS,
+    "11_suppress_until_time_limit": _SUPPRESS,
+    "12_versioned_stream_table_join": _VERSIONED,
+    "12e_versioned_table_table_inner_join": _VERSIONED,
+}
+"""Cases that cannot be built, and why."""

@@ -1,0 +1,136 @@
+"""Where the cases are, and how a case is run with our own driver."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from ks_actors._batch import Batch
+from ks_actors.log._types import TopicPartition
+from ks_actors.serdes import STRING
+from ks_actors.testing import TopologyTestDriver
+
+from .topologies import REBUILT
+
+Case: TypeAlias = Mapping[str, Any]
+
+HERE = Path(__file__).parent / "cases"
+SEED_1 = HERE / "seed-1"
+DESCRIPTIONS = HERE / "describe.txt"
+
+
+class Ran(NamedTuple):
+    """What a case gave: rows as the oracle writes them, and the records that were dropped."""
+
+    rows: list[dict[str, Any]]
+    dropped: int
+
+
+class Mismatch(NamedTuple):
+    """The first step at which a case goes another way."""
+
+    case: str
+    params: Mapping[str, Any]
+    step: int | None
+    input: Mapping[str, Any] | None
+    expected: Any
+    got: Any
+
+    def __str__(self) -> str:
+        where = "at the end" if self.step is None else f"at step {self.step}, {json.dumps(self.input)}"
+        return f"{self.case} {json.dumps(dict(self.params))}\n  {where}\n    Kafka Streams: {self.expected}\n    ks-actors:     {self.got}"
+
+
+def read_cases(directory: Path, topology: str) -> list[Case]:
+    with lzma.open(directory / f"{topology}.jsonl.xz", "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def config_of(case: Case) -> dict[str, Any]:
+    return {"application_id": "oracle", "default_dsl_store": case["params"].get("store", "in_memory"), "max_task_idle_ms": -1}
+
+
+def run(case: Case, directory: Path) -> Ran:
+    """Pipe a case's steps one by one and collect what comes after each, topic by topic. `directory` is for stores on disk, and not there yet."""
+    rebuilt = REBUILT[case["topology"]]
+    rows: list[dict[str, Any]] = []
+    with TopologyTestDriver(rebuilt.build(case["params"]), config=config_of(case), initial_wall_clock_ms=0) as driver:
+        inputs: dict[str, Any] = {}
+        outputs = [(topic, driver.create_output_topic(topic, STRING, STRING)) for topic in rebuilt.outputs]
+        for number, step in enumerate(case["steps"]):
+            if "advance_wall_ms" in step:
+                driver.advance_wall_clock_time(step["advance_wall_ms"])
+            else:
+                topic = step["topic"]
+                if topic not in inputs:
+                    inputs[topic] = driver.create_input_topic(topic, STRING, STRING)
+                inputs[topic].pipe_input(step["key"], step["value"], timestamp_ms=step["timestamp"])
+            for topic, output in outputs:
+                for record in output.read_records_to_list():
+                    row = {"after_step": number, "key": record.key, "value": record.value, "timestamp": record.timestamp}
+                    rows.append(row if len(outputs) == 1 else {**row, "topic": topic})
+        return Ran(rows, int(driver.metrics()["dropped-records-total"]))
+
+
+def run_whole(case: Case, *, one_by_one: bool) -> dict[str, list[tuple[Any, ...]]]:
+    """Give the task all of a case's records at once and return what comes out per topic; `one_by_one` takes no batches."""
+    rebuilt = REBUILT[case["topology"]]
+    with TopologyTestDriver(rebuilt.build(case["params"]), config=config_of(case)) as driver:
+        task, globals_ = driver._task, driver._globals
+        assert task is not None
+        topics = {step["topic"] for step in case["steps"]}
+        inputs = {topic: [step for step in case["steps"] if step["topic"] == topic] for topic in topics}
+        for topic, steps in inputs.items():
+            keys, values = ([None if step[column] is None else step[column].encode() for step in steps] for column in ("key", "value"))
+            batch = Batch(keys, values, [step["timestamp"] for step in steps], None, range(len(steps)))
+            partition = TopicPartition(topic, 0)
+            reader = task if partition in task.group.queues else globals_
+            assert reader is not None
+            reader.add(partition, batch, len(steps), len(steps))
+        ends: dict[TopicPartition, int] = {}
+        outputs: dict[str, list[tuple[Any, ...]]] = {topic: [] for topic in rebuilt.outputs}
+        for each in (globals_, task):
+            while each is not None and (each.process_one() if one_by_one else each.process(1.0)):
+                for written in each.take_output():
+                    batch = written.batch
+                    if written.partition in task.group.queues:
+                        first = ends.get(written.partition, 0)
+                        end = ends[written.partition] = first + len(batch)
+                        fed = Batch(batch.keys, batch.values, batch.timestamps, batch.headers, range(first, end))
+                        task.add(written.partition, fed, end, end)
+                    else:
+                        outputs[written.partition.topic].extend(zip(batch.keys, batch.values, batch.timestamps, strict=True))
+        return outputs
+
+
+def by_step(rows: list[dict[str, Any]]) -> dict[int, list[tuple[Any, ...]]]:
+    steps: dict[int, list[tuple[Any, ...]]] = {}
+    for row in rows:
+        topic = (row["topic"],) if "topic" in row else ()
+        steps.setdefault(row["after_step"], []).append((*topic, row["key"], row["value"], row["timestamp"]))
+    return steps
+
+
+def compare(case: Case, directory: Path, *, dropped: bool = True) -> Mismatch | None:
+    """Run a case and tell where it first differs from what Kafka Streams gave; None if nowhere."""
+    try:
+        ran = run(case, directory)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a difference, and the case's name must be told
+        return Mismatch(case["id"], case["params"], None, None, "no error", repr(error))
+    expected, got = by_step(case["expected"]), by_step(ran.rows)
+    for number, step in enumerate(case["steps"]):
+        if expected.get(number) != got.get(number):
+            return Mismatch(case["id"], case["params"], number, step, expected.get(number, []), got.get(number, []))
+    if dropped and ran.dropped != case["dropped"]:
+        return Mismatch(case["id"], case["params"], None, None, f"{case['dropped']} dropped", f"{ran.dropped} dropped")
+    return None
+
+
+def descriptions() -> Iterator[tuple[str, dict[str, bool], str]]:
+    """Yield what Kafka Streams says of each graph: its id, its stores (is it persistent?), Topology.describe()."""
+    for part in DESCRIPTIONS.read_text().split("===== ")[1:]:
+        graph, stores, text = part.split("\n", 2)
+        yield graph, json.loads(stores.removeprefix("stores: ")), text.removesuffix("\n")

@@ -1,0 +1,41 @@
+"""The same cases in large batches: speed must not change what comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .cases import SEED_1, Case, read_cases, run_whole
+from .generate import SPECS
+from .topologies import REBUILT, reason_out_of_reach
+
+WITH_CLOCK = {name for name, spec in SPECS.items() if spec.wall}
+APART = {"st_left_repartition"}  # of two subtopologies that meet in a join: which gets ahead of the other is nobody's promise
+ONE_INPUT = {name for name, spec in SPECS.items() if len(spec.topics) == 1} - WITH_CLOCK
+
+
+def reachable(name: str) -> list[Case]:
+    return [case for case in read_cases(SEED_1, name) if reason_out_of_reach(name, case["params"]) is None]
+
+
+def bytes_or_none(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+@pytest.mark.parametrize("name", [name for name in REBUILT if name in ONE_INPUT])
+def test_a_batch_gives_what_kafka_streams_gives_for_its_records(name: str) -> None:
+    """With one input topic the order of the records is what it is, however many are taken at a time."""
+    for case in reachable(name):
+        outputs: dict[str, list[tuple[Any, ...]]] = {topic: [] for topic in REBUILT[name].outputs}
+        for row in case["expected"]:
+            topic = row.get("topic", REBUILT[name].outputs[0])
+            outputs[topic].append((bytes_or_none(row["key"]), bytes_or_none(row["value"]), row["timestamp"]))
+        assert run_whole(case, one_by_one=False) == outputs, case["id"]
+
+
+@pytest.mark.parametrize("name", [name for name in REBUILT if name not in ONE_INPUT | WITH_CLOCK | APART])
+def test_a_batch_gives_what_its_records_give_one_by_one(name: str) -> None:
+    """With several input topics, buffered records are taken in the order of their timestamps, and batches do not change it."""
+    for case in reachable(name):
+        assert run_whole(case, one_by_one=False) == run_whole(case, one_by_one=True), case["id"]

@@ -1,0 +1,148 @@
+"""What tests of any log need: everything here goes through the port."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, TypeVar
+
+from ks_actors._batch import Batch
+from ks_actors.log import Assigned, GroupMetadata, IsolationLevel, Lost, MemberAssignment, NewTopic, Outgoing, Revoked, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping, Sequence
+
+    from ks_actors.log import Fetched, Fetcher, Log, MemberInfo, Membership, Producer
+
+T = TypeVar("T")
+
+COMMITTED = IsolationLevel.READ_COMMITTED
+UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
+NOBODY = GroupMetadata("", -1, "")
+PATIENCE_MS = 10_000
+
+
+def batch(*values: bytes | None, keys: Sequence[bytes | None] | None = None, timestamps: Sequence[int] | None = None) -> Batch:
+    count = len(values)
+    return Batch(list(keys or [b"k"] * count), list(values), list(timestamps if timestamps is not None else range(count)))
+
+
+def outgoing(partition: TopicPartition, *values: bytes | None) -> Outgoing:
+    return Outgoing(partition, batch(*values))
+
+
+async def soon(awaitable: Awaitable[T]) -> T:
+    """Wait, but not for ever."""
+    return await asyncio.wait_for(awaitable, PATIENCE_MS / 1000)
+
+
+async def new_topic(log: Log, partitions: int = 1, **configs: str) -> list[TopicPartition]:
+    """Create a topic of a name of its own."""
+    name = f"topic-{uuid.uuid4().hex}"
+    await log.create_topics([NewTopic(name, partitions, {key.replace("_", "."): value for key, value in configs.items()})])
+    return [TopicPartition(name, number) for number in range(partitions)]
+
+
+async def write(producer: Producer, partition: TopicPartition, *values: bytes | None) -> int:
+    (behind,) = await producer.send([outgoing(partition, *values)])
+    return behind
+
+
+async def fetch_one(fetcher: Fetcher, *, max_records: int = 10_000) -> Fetched:
+    """Wait for records of the one partition that has some."""
+    (fetched,) = await fetcher.fetch(max_wait_ms=PATIENCE_MS, max_records=max_records)
+    return fetched
+
+
+async def read_all(
+    log: Log, partition: TopicPartition, isolation: IsolationLevel = COMMITTED, *, start: int | None = None
+) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Return offset, key and value of all that can be read."""
+    begin = (await log.begin_offsets([partition]))[partition] if start is None else start
+    end = (await log.end_offsets([partition], isolation))[partition]
+    fetcher = log.fetcher(client_id="reader", isolation=isolation)
+    fetcher.assign({partition: begin})
+    found: list[tuple[int, bytes | None, bytes | None]] = []
+    while begin < end:
+        fetched = await fetch_one(fetcher)
+        found += zip(fetched.batch.offsets, fetched.batch.keys, fetched.batch.values, strict=True)
+        begin = fetched.next_offset
+    await fetcher.close()
+    return found
+
+
+async def values_of(log: Log, partition: TopicPartition, isolation: IsolationLevel = COMMITTED) -> list[bytes | None]:
+    return [value for _, _, value in await read_all(log, partition, isolation)]
+
+
+def by_turns(members: Sequence[MemberInfo], partitions: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+    """Deal all partitions out, and tell each member what it said itself."""
+    places = [TopicPartition(topic, number) for topic, count in sorted(partitions.items()) for number in range(count)]
+    return {member.member_id: MemberAssignment(tuple(places[index :: len(members)]), member.user_data) for index, member in enumerate(members)}
+
+
+async def join(
+    log: Log, group: str, *topics: str, user_data: bytes = b"", rebalance_timeout_ms: int = 60_000, instance_id: str | None = None
+) -> Membership:
+    return await log.join(
+        group,
+        client_id="client",
+        topics=topics,
+        user_data=user_data,
+        assignor=by_turns,
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        instance_id=instance_id,
+    )
+
+
+async def assigned(member: Membership) -> Assigned:
+    event = await soon(member.event())
+    assert isinstance(event, Assigned), event
+    return event
+
+
+async def revoked(member: Membership) -> Revoked:
+    event = await soon(member.event())
+    assert isinstance(event, Revoked), event
+    return event
+
+
+async def lost(member: Membership) -> Lost:
+    event = await soon(member.event())
+    assert isinstance(event, Lost), event
+    return event
+
+
+async def settle(*members: Membership) -> list[Assigned]:
+    """Let members go through rebalances until they are of one generation."""
+
+    async def next_assigned(member: Membership) -> Assigned:
+        while True:
+            event = await member.event()
+            if isinstance(event, Assigned):
+                return event
+            if isinstance(event, Revoked):
+                member.revoked()
+
+    events = await soon(asyncio.gather(*map(next_assigned, members)))
+    while len({event.group.generation for event in events}) > 1:
+        newest = max(event.group.generation for event in events)
+        late = [index for index, event in enumerate(events) if event.group.generation < newest]
+        for index, event in zip(late, await soon(asyncio.gather(*(next_assigned(members[index]) for index in late))), strict=True):
+            events[index] = event
+    return events
+
+
+def group_name() -> str:
+    return f"group-{uuid.uuid4().hex}"
+
+
+class Clock:
+    """A time of day that tests choose, in ms since the epoch."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000_000
+
+    def __call__(self) -> int:
+        return self.now

@@ -1,0 +1,186 @@
+"""Groups: what each log has to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors._errors import IllegalGeneration, LogClosed
+from ks_actors.log import NewTopic, OffsetAndMetadata, TopicPartition
+from tests.log.helpers import assigned, by_turns, group_name, join, lost, new_topic, revoked, settle, soon
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ks_actors.log import Log, MemberAssignment, MemberInfo
+
+
+async def test_one_member_gets_everything(log: Log) -> None:
+    """The first event is Assigned, and tells the group as the member has it from then on."""
+    partitions = await new_topic(log, 3)
+    group = group_name()
+    member = await join(log, group, partitions[0].topic, user_data=b"mine")
+    event = await assigned(member)
+    assert set(event.assignment.partitions) == set(partitions)
+    assert event.assignment.user_data == b"mine"
+    assert event.group == member.group
+    assert event.group.group_id == group
+    assert event.group.member_id
+
+
+async def test_members_share_partitions(log: Log) -> None:
+    """Who was there lets go first; then all are of one generation, and no partition has two owners."""
+    partitions = await new_topic(log, 4)
+    group = group_name()
+    first = await join(log, group, partitions[0].topic)
+    before = await assigned(first)
+    second = await join(log, group, partitions[0].topic)
+    assert set((await revoked(first)).partitions) == set(partitions)
+    first.revoked()
+    one, two = await settle(first, second)
+    assert one.group.generation == two.group.generation > before.group.generation
+    assert sorted(one.assignment.partitions + two.assignment.partitions) == partitions
+    assert len(one.assignment.partitions) == len(two.assignment.partitions) == 2
+
+
+async def test_the_group_waits_until_all_have_let_go(log: Log) -> None:
+    """The newcomer gets nothing before; what was done of the partitions can still be committed."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    first = await join(log, group, partition.topic)
+    await assigned(first)
+    second = await join(log, group, partition.topic)
+    waiting = asyncio.ensure_future(assigned(second))
+    await revoked(first)
+    await first.commit({partition: OffsetAndMetadata(5)})
+    assert not waiting.done()
+    first.revoked()
+    await settle(first)
+    assert await second.committed([partition]) == {partition: OffsetAndMetadata(5)}
+    await waiting
+
+
+async def test_a_member_that_leaves_makes_room(log: Log) -> None:
+    """Its partitions go to the others; its calls raise LogClosed."""
+    partitions = await new_topic(log, 2)
+    group = group_name()
+    first, second = await join(log, group, partitions[0].topic), await join(log, group, partitions[0].topic)
+    await settle(first, second)
+    waiting = asyncio.ensure_future(second.event())
+    await asyncio.sleep(0)
+    await second.leave()
+    await second.leave()
+    with pytest.raises(LogClosed):
+        await soon(waiting)
+    with pytest.raises(LogClosed):
+        await second.event()
+    with pytest.raises(LogClosed):
+        second.rejoin(b"")
+    (event,) = await settle(first)
+    assert set(event.assignment.partitions) == set(partitions)
+
+
+async def test_the_leader_hears_what_members_say(log: Log) -> None:
+    """Topics and user data of all, and how many partitions there are; a rejoin brings new user data."""
+    partitions = await new_topic(log, 2)
+    topic = partitions[0].topic
+    seen: list[tuple[set[tuple[frozenset[str], bytes]], dict[str, int]]] = []
+
+    def note(members: Sequence[MemberInfo], counts: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+        seen.append(({(member.topics, member.user_data) for member in members}, dict(counts)))
+        return by_turns(members, counts)
+
+    group = group_name()
+    members = [
+        await log.join(
+            group, client_id="c", topics=topics, user_data=data, assignor=note, session_timeout_ms=60_000, rebalance_timeout_ms=60_000
+        )
+        for topics, data in (([topic], b"one"), ([topic, f"{topic}-later"], b"two"))
+    ]
+    events = await settle(*members)
+    both = frozenset({topic, f"{topic}-later"})
+    assert seen[-1] == ({(frozenset({topic}), b"one"), (both, b"two")}, {topic: 2})
+    members[1].rejoin(b"three")
+    again = await settle(*members)
+    assert seen[-1] == ({(frozenset({topic}), b"one"), (both, b"three")}, {topic: 2})
+    assert again[0].group.generation > events[0].group.generation
+    assert {event.assignment.user_data for event in again} == {b"one", b"three"}
+
+
+async def test_a_member_that_does_not_let_go_is_thrown_out(log: Log) -> None:
+    """After the rebalance timeout it hears that its partitions are lost, and the others go on without it; it may come again."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    slow = await join(log, group, partition.topic, rebalance_timeout_ms=100)
+    await assigned(slow)
+    other = await join(log, group, partition.topic, rebalance_timeout_ms=100)
+    await revoked(slow)
+    event = await assigned(other)
+    assert event.assignment.partitions == (partition,)
+    assert (await lost(slow)).partitions == (partition,)
+    with pytest.raises(IllegalGeneration):
+        await slow.commit({partition: OffsetAndMetadata(1)})
+    slow.revoked()
+    slow.rejoin(b"again")
+    await settle(slow, other)
+    assert await slow.committed([partition]) == {}
+
+
+async def test_offsets_are_committed_by_members_of_the_generation(log: Log) -> None:
+    """All or none; what nobody has committed is left out."""
+    one, two = await new_topic(log, 2)
+    group = group_name()
+    member = await join(log, group, one.topic)
+    with pytest.raises(IllegalGeneration):
+        await member.commit({one: OffsetAndMetadata(1)})
+    await assigned(member)
+    await member.commit({one: OffsetAndMetadata(4, "x")})
+    assert await member.committed([one, two]) == {one: OffsetAndMetadata(4, "x")}
+    other = await join(log, group, one.topic)
+    await revoked(member)
+    member.revoked()
+    await settle(other)
+    # The event is there, but the member has not read it: it is still of the old generation.
+    with pytest.raises(IllegalGeneration):
+        await member.commit({one: OffsetAndMetadata(9), two: OffsetAndMetadata(9)})
+    await assigned(member)
+    assert await other.committed([one, two]) == {one: OffsetAndMetadata(4, "x")}
+
+
+async def test_offsets_outlive_their_members(log: Log) -> None:
+    """Whoever comes after all have left finds them; other groups do not."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    member = await join(log, group, partition.topic)
+    first = await assigned(member)
+    await member.commit({partition: OffsetAndMetadata(2)})
+    await member.leave()
+    later, stranger = await join(log, group, partition.topic), await join(log, group_name(), partition.topic)
+    assert await later.committed([partition]) == {partition: OffsetAndMetadata(2)}
+    assert await stranger.committed([partition]) == {}
+    event = await assigned(later)
+    assert event.group.member_id != first.group.member_id
+
+
+async def test_a_group_hears_of_its_topics(log: Log) -> None:
+    """When one is created that members wait for, they get its partitions."""
+    topic = f"topic-{group_name()}"
+    member = await join(log, group_name(), topic)
+    assert (await assigned(member)).assignment.partitions == ()
+    await log.create_topics([NewTopic(topic, 2)])
+    (event,) = await settle(member)
+    assert set(event.assignment.partitions) == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+
+
+async def test_a_newcomer_takes_the_place_of_its_instance(log: Log) -> None:
+    """Who had the instance id before hears that its partitions are lost."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    old = await join(log, group, partition.topic, instance_id="i")
+    await assigned(old)
+    new = await join(log, group, partition.topic, instance_id="i")
+    assert (await lost(old)).partitions == (partition,)
+    (event,) = await settle(new)
+    assert event.assignment.partitions == (partition,)

@@ -1,0 +1,220 @@
+"""Groups of the embedded log in virtual time: what the port leaves open, and what is hard to bring about on a real one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors._errors import IllegalGeneration, LogError, UnknownTopicOrPartition
+from ks_actors.log import NewTopic, OffsetAndMetadata, TopicPartition
+from tests.log.helpers import NOBODY, assigned, by_turns, join, lost, new_topic, revoked, settle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ks_actors.log import MemberAssignment, MemberInfo
+    from ks_actors.log.embedded import EmbeddedLog, EmbeddedMembership
+
+pytestmark = pytest.mark.usefixtures("actors_seed")
+
+
+async def enter(log: EmbeddedLog, *topics: str, rebalance_timeout_ms: int = 1000) -> EmbeddedMembership:
+    member = await log.join(
+        "g", client_id="c", topics=topics, user_data=b"", assignor=by_turns, session_timeout_ms=1, rebalance_timeout_ms=rebalance_timeout_ms
+    )
+    assert member.group.generation == -1
+    return member
+
+
+async def test_an_expired_member_has_lost_everything(embedded: EmbeddedLog) -> None:
+    """It hears so once, the others get its partitions, and it comes again under another id."""
+    (partition,) = await new_topic(embedded)
+    first, second = await enter(embedded, partition.topic), await enter(embedded, partition.topic)
+    await settle(first, second)
+    old = first.group
+    embedded.expire(first)
+    embedded.expire(first)
+    assert (await lost(first)).partitions == (partition,)
+    assert await revoked(second) is not None
+    second.revoked()
+    assert (await assigned(second)).assignment.partitions == (partition,)
+    with pytest.raises(IllegalGeneration, match="knows no member"):
+        await first.commit({partition: OffsetAndMetadata(1)})
+    first.rejoin(b"")
+    await settle(first, second)
+    assert first.group.member_id != old.member_id
+
+
+async def test_who_comes_again_without_having_looked_still_hears_of_the_loss(embedded: EmbeddedLog) -> None:
+    """Lost, then Assigned."""
+    (partition,) = await new_topic(embedded)
+    member = await enter(embedded, partition.topic)
+    await assigned(member)
+    embedded.expire(member)
+    member.rejoin(b"")
+    await lost(member)
+    await assigned(member)
+
+
+async def test_an_assignment_that_nobody_has_read_need_not_be_revoked(embedded: EmbeddedLog) -> None:
+    """The next one takes its place, and a member that is expired before it reads has lost nothing."""
+    (partition,) = await new_topic(embedded)
+    first = await enter(embedded, partition.topic)
+    await asyncio.sleep(0)
+    second = await enter(embedded, partition.topic)
+    event = await assigned(first)
+    assert event.group.generation == 2
+    await assigned(second)
+    first.rejoin(b"")
+    assert (await revoked(first)).partitions == (partition,)
+    embedded.expire(second)
+    assert (await lost(second)).partitions == ()
+    first.revoked()
+    await assigned(first)
+
+
+async def test_those_who_come_at_once_are_of_one_generation(embedded: EmbeddedLog) -> None:
+    """The group is not rebalanced for each of them."""
+    (topic, *_) = {partition.topic for partition in await new_topic(embedded, 3)}
+    members = [await enter(embedded, topic) for _ in range(3)]
+    assert [(await assigned(member)).group.generation for member in members] == [1, 1, 1]
+
+
+async def test_the_rebalance_timeout_runs_from_the_beginning_of_the_rebalance(embedded: EmbeddedLog) -> None:
+    """Who comes in between does not prolong it; the longest of the members' timeouts counts."""
+    (partition,) = await new_topic(embedded)
+    loop = asyncio.get_running_loop()
+    slow = await enter(embedded, partition.topic, rebalance_timeout_ms=3000)
+    await assigned(slow)
+    begin = loop.time()
+    second = await enter(embedded, partition.topic)
+    await asyncio.sleep(2)
+    third = await enter(embedded, partition.topic)
+    await settle(second, third)
+    assert loop.time() - begin == pytest.approx(3)
+    # The unread Revoked is gone: there is nothing to let go of any more.
+    await lost(slow)
+
+
+async def test_a_group_may_run_out_of_members_in_a_rebalance(embedded: EmbeddedLog) -> None:
+    """By the timeout, or because the last one leaves; it goes on with the next one who comes."""
+    (partition,) = await new_topic(embedded)
+    member = await enter(embedded, partition.topic)
+    await assigned(member)
+    member.rejoin(b"")
+    await asyncio.sleep(2)
+    await lost(member)
+    member.rejoin(b"")
+    await member.leave()
+    later = await enter(embedded, partition.topic)
+    assert (await assigned(later)).group.generation == 2
+
+
+async def test_the_rebalance_goes_on_without_who_leaves_in_it(embedded: EmbeddedLog) -> None:
+    """Nobody waits for the timeout."""
+    (partition,) = await new_topic(embedded)
+    first = await enter(embedded, partition.topic, rebalance_timeout_ms=1_000_000)
+    await assigned(first)
+    second = await enter(embedded, partition.topic)
+    await first.leave()
+    begin = asyncio.get_running_loop().time()
+    assert (await assigned(second)).assignment.partitions == (partition,)
+    assert asyncio.get_running_loop().time() == begin
+
+
+async def test_what_the_assignor_raises_is_the_leaders_business(embedded: EmbeddedLog) -> None:
+    """It comes out of the leader's event; the group has no assignment then, and gets one with the next rejoin."""
+    (partition,) = await new_topic(embedded)
+    fail = True
+
+    def moody(members: Sequence[MemberInfo], counts: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+        if fail:
+            raise ZeroDivisionError("not today")
+        return by_turns(members, counts)
+
+    leader = await embedded.join(
+        "g", client_id="l", topics=[partition.topic], user_data=b"", assignor=moody, session_timeout_ms=1, rebalance_timeout_ms=1000
+    )
+    follower = await enter(embedded, partition.topic)
+    with pytest.raises(ZeroDivisionError, match="not today"):
+        await leader.event()
+    fail = False
+    follower.rejoin(b"")
+    assert (await assigned(leader)).assignment.partitions == (partition,)
+    assert (await assigned(follower)).assignment.partitions == ()
+
+
+async def test_members_who_are_not_assigned_anything_hear_so(embedded: EmbeddedLog) -> None:
+    """An assignor may leave members out."""
+    (partition,) = await new_topic(embedded)
+    member = await embedded.join(
+        "g", client_id="l", topics=[partition.topic], user_data=b"", assignor=lambda *_: {}, session_timeout_ms=1, rebalance_timeout_ms=1000
+    )
+    assert (await assigned(member)).assignment.partitions == ()
+
+
+async def test_topics_of_others_do_not_disturb_a_group(embedded: EmbeddedLog) -> None:
+    """It rebalances for topics of its own: when they come, and when they go, with what was committed of them."""
+    (partition,) = await new_topic(embedded)
+    member = await enter(embedded, partition.topic)
+    await assigned(member)
+    await member.commit({partition: OffsetAndMetadata(3)})
+    await new_topic(embedded)
+    waiting = asyncio.ensure_future(member.event())
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    await embedded.delete_topics([partition.topic])
+    await waiting
+    member.revoked()
+    assert (await assigned(member)).assignment.partitions == ()
+    await embedded.create_topics([NewTopic(partition.topic, 1)])
+    await settle(member)
+    assert await member.committed([partition]) == {}
+
+
+async def test_offsets_of_what_does_not_exist_cannot_be_committed(embedded: EmbeddedLog) -> None:
+    """Neither by a member nor with a transaction, which is void then."""
+    (partition,) = await new_topic(embedded)
+    member = await enter(embedded, partition.topic)
+    await assigned(member)
+    offsets = {partition: OffsetAndMetadata(1), TopicPartition("nowhere", 0): OffsetAndMetadata(1)}
+    with pytest.raises(UnknownTopicOrPartition):
+        await member.commit(offsets)
+    producer = await embedded.transactional_producer("x", client_id="p", timeout_ms=1000)
+    with pytest.raises(UnknownTopicOrPartition):
+        await producer.commit(offsets, member.group)
+    assert await member.committed([partition]) == {}
+
+
+async def test_nobody_may_commit_for_a_group_that_has_members(embedded: EmbeddedLog) -> None:
+    """While it has none, who says to be no member may: so tools set offsets."""
+    (partition,) = await new_topic(embedded)
+    producer = await embedded.transactional_producer("x", client_id="p", timeout_ms=1000)
+    nobody = type(NOBODY)("g", -1, "")
+    await producer.commit({partition: OffsetAndMetadata(2)}, nobody)
+    member = await enter(embedded, partition.topic)
+    assert await member.committed([partition]) == {partition: OffsetAndMetadata(2)}
+    with pytest.raises(IllegalGeneration):
+        await producer.commit({partition: OffsetAndMetadata(3)}, nobody)
+
+
+async def test_nothing_is_left_running_when_the_log_is_closed(embedded: EmbeddedLog) -> None:
+    """No timer of a group or a transaction goes off, and no task is left."""
+    (partition,) = await new_topic(embedded)
+    member = await enter(embedded, partition.topic)
+    await assigned(member)
+    await enter(embedded, partition.topic)
+    await enter(embedded, partition.topic)
+    await embedded.close()
+    await asyncio.sleep(3600)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_only_errors_of_the_log_come_from_the_log(embedded: EmbeddedLog) -> None:
+    """A membership that was never assigned anything can be left like any other."""
+    member = await join(embedded, "g", "nowhere")
+    await member.leave()
+    with pytest.raises(LogError):
+        await member.committed([])

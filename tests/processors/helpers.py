@@ -1,0 +1,196 @@
+"""A node's context that is real but small, dict stores for it, and a rig that runs one operator both ways."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ks_actors._errors import ProcessingFailed, StreamsError
+from ks_actors._task_id import TaskId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ks_actors._batch import Batch, Headers
+    from ks_actors.processors._operator import Bound, Operator, Process, ProcessBatch, RecordMetadata
+
+Entry = tuple[Any, int]
+
+
+class DictStore:
+    """A timestamped key-value store; every read and write is in `calls`."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Any, Entry] = {}
+        self.broken: set[Any] = set()
+
+    def get_entry(self, key: Any) -> Entry | None:
+        if key in self.broken:
+            raise TypeError(f"cannot serialize {key!r}")
+        return self.entries.get(key)
+
+    def put_entry(self, key: Any, entry: Entry | None) -> None:
+        if entry is None:
+            self.entries.pop(key, None)
+        else:
+            self.entries[key] = entry
+
+
+class DictWindowStore:
+    """A timestamped window store that forgets what starts `retention_ms` or more before the latest start put into it."""
+
+    def __init__(self, retention_ms: int = 2**63 - 1) -> None:
+        self.entries: dict[tuple[Any, int], Entry] = {}
+        self.retention_ms: int = retention_ms
+        self.time: int = -1
+        self.broken: set[Any] = set()
+
+    def get_entry(self, key: Any, start: int) -> Entry | None:
+        if key in self.broken:
+            raise TypeError(f"cannot serialize {key!r}")
+        return self.entries.get((key, start)) if self._kept(start) else None
+
+    def put_entry(self, key: Any, start: int, entry: Entry | None) -> None:
+        self.time = max(self.time, start)
+        if entry is None:
+            self.entries.pop((key, start), None)
+        elif self._kept(start):
+            self.entries[key, start] = entry
+
+    def fetch_entries(self, key: Any, first: int, last: int) -> list[tuple[int, Entry]]:
+        return sorted((start, entry) for (of, start), entry in self.entries.items() if of == key and first <= start <= last and self._kept(start))
+
+    def fetch_all_entries(self, first: int, last: int) -> list[tuple[Any, int, Entry]]:
+        found = [(key, start, entry) for (key, start), entry in self.entries.items() if first <= start <= last and self._kept(start)]
+        return sorted(found, key=lambda row: (row[1], row[0]))
+
+    def _kept(self, start: int) -> bool:
+        return start > self.time - self.retention_ms
+
+
+class Row(NamedTuple):
+    """A record that was forwarded."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers
+    offset: int | None
+
+
+class Failure(NamedTuple):
+    """A record that the handler was asked about."""
+
+    error: str
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers
+    offset: int | None
+
+
+class Node:
+    """The context of one node, whose children are the lists `rows` and `batches`."""
+
+    application_id: str = "app"
+    task_id: TaskId = TaskId(0, 0)
+    node: str = "NODE"
+    children: Mapping[str, Process] = {}
+    children_batch: Mapping[str, ProcessBatch] = {}
+
+    def __init__(self, stores: Mapping[str, Any], *, go_on: bool = True) -> None:
+        self.stores: Mapping[str, Any] = stores
+        self.go_on: bool = go_on
+        self.rows: list[Row] = []
+        self.batches: list[int] = []
+        self.failures: list[Failure] = []
+        self.dropped_count: int = 0
+        self.offset: int | None = None
+        self.progress: dict[str, int] = {}
+        self.time: int = -1
+        self.commits: int = 0
+        self.scheduled: list[tuple[int, str, int | None]] = []
+        self.metadata: RecordMetadata | None = None
+        self.snapshot: Callable[[Any], Any] = lambda value: value
+
+    def forward(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        self.rows.append(Row(key, self.snapshot(value), timestamp, headers, self.offset))
+
+    def forward_batch(self, batch: Batch) -> None:
+        count = len(batch)
+        assert count > 0, "nothing is forwarded as nothing, not as an empty batch"
+        assert len(batch.keys) == len(batch.values) == count
+        assert batch.headers is None or len(batch.headers) == count
+        self.batches.append(count)
+        headers = batch.headers or [()] * count
+        offsets: Sequence[int | None] = batch.offsets or [None] * count
+        assert len(offsets) == count
+        values = [self.snapshot(value) for value in batch.values]
+        self.rows.extend(map(Row, batch.keys, values, batch.timestamps, headers, offsets))
+
+    def store(self, name: str) -> Any:
+        return self.stores[name]
+
+    def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
+        self.scheduled.append((interval_ms, punctuation, start_ms))
+        return lambda: None
+
+    def dropped(self, count: int = 1) -> None:
+        self.dropped_count += count
+
+    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None = None) -> None:
+        if isinstance(error, StreamsError):
+            raise error
+        self.failures.append(Failure(str(error), key, value, timestamp, headers, self.offset if offset is None else offset))
+        if not self.go_on:
+            raise ProcessingFailed("the handler says so") from error
+
+    def stream_time(self) -> int:
+        return self.time
+
+    def wall_time(self) -> int:
+        return 1_000
+
+    def request_commit(self) -> None:
+        self.commits += 1
+
+    def record_metadata(self) -> RecordMetadata | None:
+        return self.metadata
+
+
+class Outcome(NamedTuple):
+    """What one way of running gave."""
+
+    rows: list[Row]
+    dropped: int
+    failures: list[Failure]
+    stores: dict[str, Any]
+
+
+def one_by_one(bound: Bound, node: Node, batch: Batch) -> None:
+    """Run the record form as the runtime does, with its guard."""
+    headers = batch.headers or [()] * len(batch)
+    offsets: Sequence[int | None] = batch.offsets or [None] * len(batch)
+    for key, value, timestamp, header, offset in zip(batch.keys, batch.values, batch.timestamps, headers, offsets, strict=True):
+        node.offset = offset
+        try:
+            bound.process(key, value, timestamp, header)
+        except Exception as error:  # noqa: BLE001 - as the runtime does
+            node.failed(error, key, value, timestamp, header)
+
+
+def run(
+    operator: Operator, stores: Mapping[str, Any], batches: Sequence[Batch], *, in_batches: bool, snapshot: Callable[[Any], Any] | None = None
+) -> Outcome:
+    """Run an operator over batches, in its record form or its batch form."""
+    node = Node(stores)
+    if snapshot is not None:
+        node.snapshot = snapshot
+    bound = operator.bind(node)
+    for batch in batches:
+        if in_batches:
+            assert bound.batch is not None
+            bound.batch(batch)
+        else:
+            one_by_one(bound, node, batch)
+    bound.close()
+    return Outcome(node.rows, node.dropped_count, node.failures, {name: store.entries for name, store in stores.items()})
