@@ -12,10 +12,9 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import msgspec
-from ks_actors.errors import TopicExists
 
-from ks_actors import partition_of
-from ks_actors.log import Batch, IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors import Batch, TopicExists, partition_of
+from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 
 from . import data
 from .model import Airline, Airport, Plane, Weather

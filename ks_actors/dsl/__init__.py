@@ -9,7 +9,7 @@ from ks_actors.dsl._options import Consumed, Grouped, Joined, Materialized, Prod
 from ks_actors.dsl._stream import Stream
 from ks_actors.dsl._table import GlobalTable, Table
 from ks_actors.dsl._windowed import TimeWindowedStream
-from ks_actors.dsl._windows import EmitStrategy, TimeWindows, UnlimitedWindows
+from ks_actors.dsl._windows import EmitStrategy, SlidingWindows, TimeWindows, UnlimitedWindows
 
 __all__ = [
     "BranchedStream",
@@ -24,6 +24,7 @@ __all__ = [
     "Materialized",
     "Produced",
     "Repartitioned",
+    "SlidingWindows",
     "Stream",
     "StreamsBuilder",
     "Table",

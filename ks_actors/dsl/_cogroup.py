@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._materialize import Stored
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
-    from ks_actors.dsl._windows import TimeWindows, UnlimitedWindows
+    from ks_actors.dsl._windows import Windows
     from ks_actors.serdes import Serde
 
 K = TypeVar("K")
@@ -62,7 +62,7 @@ class CogroupedStream(Generic[K, A]):
         spec = stored.spec
         return _table.Table(self.graph, node, sources, spec.key, spec.value, merged, store_name=spec.name if stored.named else None)
 
-    def windowed_by(self, windows: TimeWindows | UnlimitedWindows) -> TimeWindowedCogroupedStream[K, A]:
+    def windowed_by(self, windows: Windows) -> TimeWindowedCogroupedStream[K, A]:
         """Group further: by windows of time that the records' timestamps fall into."""
         return TimeWindowedCogroupedStream(self, windows)
 
@@ -96,21 +96,20 @@ class CogroupedStream(Generic[K, A]):
 class TimeWindowedCogroupedStream(Generic[K, A]):
     """Cogrouped streams, aggregated per window. Made by `CogroupedStream.windowed_by`."""
 
-    def __init__(self, cogrouped: CogroupedStream[K, A], windows: TimeWindows | UnlimitedWindows) -> None:
+    def __init__(self, cogrouped: CogroupedStream[K, A], windows: Windows) -> None:
         self._cogrouped: CogroupedStream[K, A] = cogrouped
-        self._windows: TimeWindows | UnlimitedWindows = windows
+        self._windows: Windows = windows
 
     def aggregate(
         self, initializer: Callable[[], A], materialized: Materialized[K, A] | None = None, *, name: str | None = None
     ) -> Table[Windowed[K], A]:
         """Return the table of aggregates of each key and window, which begin with what `initializer()` returns.
 
-        Records without key and late ones are dropped, those without value are not.
+        Records without key and late ones are dropped; those without value are not, except by sliding windows.
         """
         arity(initializer, 0)
         cogrouped, windows = self._cogrouped, self._windows
-        keep = windows.size_ms + windows.grace_ms
-        stored = window_store(cogrouped.graph, materialized, _AGGREGATE, key=cogrouped.key, value=None, size_ms=windows.size_ms, keep_ms=keep)
+        stored = window_store(cogrouped.graph, materialized, _AGGREGATE, key=cogrouped.key, value=None, windows=windows)
 
         def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
             return _windowed.windowed_aggregate(windows, EmitStrategy.ON_WINDOW_UPDATE, stored, initializer, aggregator)

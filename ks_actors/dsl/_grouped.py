@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
     from ks_actors.dsl._windowed import TimeWindowedStream
-    from ks_actors.dsl._windows import TimeWindows, UnlimitedWindows
+    from ks_actors.dsl._windows import Windows
     from ks_actors.processors._operator import Operator
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
@@ -113,7 +113,7 @@ class GroupedStream(Generic[K, V]):
         named = self.graph.name_or(name, AGGREGATE)
         return self._table(named, stored, stream_aggregate(stored, initializer, aggregator))
 
-    def windowed_by(self, windows: TimeWindows | UnlimitedWindows) -> TimeWindowedStream[K, V]:
+    def windowed_by(self, windows: Windows) -> TimeWindowedStream[K, V]:
         """Group further: by windows of time that the records' timestamps fall into."""
         return _windowed.TimeWindowedStream(self, windows)
 

@@ -11,6 +11,7 @@ from ks_actors.topology._stores import StoreKind, StoreSpec
 if TYPE_CHECKING:
     from ks_actors.dsl._graph import GraphBuilder
     from ks_actors.dsl._options import Materialized
+    from ks_actors.dsl._windows import Windows
 
 
 class Stored(NamedTuple):
@@ -39,17 +40,16 @@ def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | 
     )
 
 
-def window_store(
-    graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any, size_ms: int, keep_ms: int
-) -> Stored:
-    """Describe the window store of a table: it keeps results for `keep_ms` at least, else as long as `materialized` wants."""
+def window_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any, windows: Windows) -> Stored:
+    """Describe the window store of a table: it keeps results for as long as windows take records, or as long as `materialized` wants."""
+    keep_ms = windows.keep_ms
     stored, named = key_value_store(graph, materialized, prefix, key=key, value=value)
     retention = keep_ms
     if materialized is not None and materialized.retention_ms is not None:
         retention = materialized.retention_ms
     if retention < keep_ms:
         raise TopologyError(
-            f"store {stored.name} is to keep windows for {retention} ms, but they take records for {keep_ms} ms (window and grace): "
+            f"store {stored.name} is to keep windows for {retention} ms, but they are needed for {keep_ms} ms (of window and grace): "
             f"set Materialized(retention_ms=…) to {keep_ms} at least, or leave it out"
         )
     spec = StoreSpec(
@@ -61,7 +61,7 @@ def window_store(
         logging=stored.logging,
         changelog_configs=stored.changelog_configs,
         retention_ms=retention,
-        window_size_ms=size_ms,
+        window_size_ms=windows.size_ms,
     )
     return Stored(spec, named)
 

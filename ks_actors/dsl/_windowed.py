@@ -9,7 +9,8 @@ from ks_actors.dsl import _grouped, _table
 from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import immutable, window_store
-from ks_actors.dsl._windows import EmitStrategy, UnlimitedWindows
+from ks_actors.dsl._windows import EmitStrategy, SlidingWindows, TimeWindows, UnlimitedWindows
+from ks_actors.processors._sliding import SlidingAggregate
 from ks_actors.processors._views import WindowView
 from ks_actors.processors._windowed import WindowAggregation, WindowedAggregate
 from ks_actors.processors._windowed_special import FinalWindowedAggregate, UnlimitedAggregate
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._materialize import Stored
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
-    from ks_actors.dsl._windows import TimeWindows
+    from ks_actors.dsl._windows import Windows
     from ks_actors.processors._operator import Operator
     from ks_actors.serdes import Serde
 
@@ -35,15 +36,14 @@ A = TypeVar("A")
 class TimeWindowedStream(Generic[K, V]):
     """A stream whose records are grouped by key and window. Made by `GroupedStream.windowed_by`.
 
-    Records without key, and late ones (stream time has passed the window's end by the grace period), are dropped; those without value are not.
+    Records without key, and late ones (stream time has passed the window's end by the grace period), are dropped; those without value are not,
+    except by sliding windows.
     `Materialized(retention_ms=…)` keeps results longer than window and grace demand.
     """
 
-    def __init__(
-        self, grouped: GroupedStream[K, V], windows: TimeWindows | UnlimitedWindows, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
-    ) -> None:
+    def __init__(self, grouped: GroupedStream[K, V], windows: Windows, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE) -> None:
         self._grouped: GroupedStream[K, V] = grouped
-        self._windows: TimeWindows | UnlimitedWindows = windows
+        self._windows: Windows = windows
         self._emit: EmitStrategy = emit
 
     def emit_strategy(self, emit: EmitStrategy) -> TimeWindowedStream[K, V]:
@@ -97,8 +97,7 @@ class TimeWindowedStream(Generic[K, V]):
         aggregator: Callable[..., Any] | None,
     ) -> Table[Windowed[K], Any]:
         grouped, windows = self._grouped, self._windows
-        keep = windows.size_ms + windows.grace_ms
-        stored = window_store(grouped.graph, materialized, prefix, key=grouped.key, value=value, size_ms=windows.size_ms, keep_ms=keep)
+        stored = window_store(grouped.graph, materialized, prefix, key=grouped.key, value=value, windows=windows)
         named = grouped.graph.name_or(name, prefix)
         logic = windowed_aggregate(windows, self._emit, stored, initializer, aggregator)
         node, sources = grouped.build(named, stored, logic)
@@ -115,13 +114,13 @@ class TimeWindowedStream(Generic[K, V]):
         )
 
 
-def windowed_key(key: Serde[Any] | None, windows: TimeWindows | UnlimitedWindows) -> Serde[Any] | None:
+def windowed_key(key: Serde[Any] | None, windows: Windows) -> Serde[Any] | None:
     """Return the serde of keys in windows."""
     return None if key is None else windowed(key, windows.size_ms)
 
 
 def windowed_aggregate(
-    windows: TimeWindows | UnlimitedWindows,
+    windows: Windows,
     emit: EmitStrategy,
     stored: Stored,
     initializer: Callable[[], Any] | None,
@@ -134,7 +133,7 @@ def windowed_aggregate(
         aggregation = WindowAggregation(
             store=spec.name,
             size_ms=windows.size_ms,
-            advance_ms=windows.size_ms if isinstance(windows, UnlimitedWindows) else windows.advance_ms,
+            advance_ms=windows.advance_ms if isinstance(windows, TimeWindows) else windows.size_ms,
             grace_ms=windows.grace_ms,
             aggregator=aggregator,
             initializer=initializer,
@@ -143,6 +142,8 @@ def windowed_aggregate(
         )
         if isinstance(windows, UnlimitedWindows):
             return UnlimitedAggregate(aggregation, windows.start_ms)
+        if isinstance(windows, SlidingWindows):
+            return SlidingAggregate(aggregation, on_close=emit is EmitStrategy.ON_WINDOW_CLOSE)
         return FinalWindowedAggregate(aggregation) if emit is EmitStrategy.ON_WINDOW_CLOSE else WindowedAggregate(aggregation)
 
     return AggregateLogic(spec, make, WindowView(spec.name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import final
+from typing import TypeAlias, final
 
 from ks_actors._errors import TopologyError
 
@@ -55,6 +55,50 @@ class TimeWindows:
         """Return hopping windows: a new one begins every `advance_ms`."""
         return replace(self, advance_ms=advance_ms)
 
+    @property
+    def keep_ms(self) -> int:
+        """How long a store has to keep a window at least."""
+        return self.size_ms + self.grace_ms
+
+
+@final
+@dataclass(frozen=True)
+class SlidingWindows:
+    """A window for every set of records whose timestamps are `time_difference_ms` apart at most; its ends are timestamps of records.
+
+    A window takes records until stream time has passed its end by more than `grace_ms`. Made by `of_time_difference_with_no_grace` and
+    `of_time_difference_and_grace`.
+    """
+
+    time_difference_ms: int
+    grace_ms: int
+
+    def __post_init__(self) -> None:
+        if self.time_difference_ms < 0:
+            raise TopologyError(f"records cannot be less than no time apart, time_difference_ms is {self.time_difference_ms}")
+        if self.grace_ms < 0:
+            raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
+
+    @classmethod
+    def of_time_difference_with_no_grace(cls, time_difference_ms: int) -> SlidingWindows:
+        """Return windows that take no record once stream time has passed their end."""
+        return cls(time_difference_ms, 0)
+
+    @classmethod
+    def of_time_difference_and_grace(cls, time_difference_ms: int, grace_ms: int) -> SlidingWindows:
+        """Return windows that take records until stream time has passed their end by more than `grace_ms`."""
+        return cls(time_difference_ms, grace_ms)
+
+    @property
+    def size_ms(self) -> int:
+        """From the first to the last instant of a window."""
+        return self.time_difference_ms
+
+    @property
+    def keep_ms(self) -> int:
+        """How long a store has to keep a window at least: new windows are made of those before them."""
+        return 2 * self.time_difference_ms + self.grace_ms
+
 
 @final
 @dataclass(frozen=True)
@@ -85,3 +129,12 @@ class UnlimitedWindows:
     def grace_ms(self) -> int:
         """None: it never ends."""
         return 0
+
+    @property
+    def keep_ms(self) -> int:
+        """For ever."""
+        return LAST_INSTANT
+
+
+Windows: TypeAlias = TimeWindows | SlidingWindows | UnlimitedWindows
+"""What streams can be grouped by, further."""

@@ -45,7 +45,7 @@ GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look
 class GlobalTables(Actor[GlobalMessage]):
     """Fill the global stores with the whole of their topics, before anything is processed and ever after.
 
-    A slice at a time; what is applied is final at once, for the topic is the store's changelog. Offsets are kept with the data, so a restart reads on.
+    A slice at a time; what is applied is final at once, for the topic is the store's changelog. The stores are in memory, and filled anew by every start.
     """
 
     def __init__(
@@ -68,15 +68,9 @@ class GlobalTables(Actor[GlobalMessage]):
         self._poll_ms: int = poll_ms
         self._ends: dict[TopicPartition, int] = dict(ends)
         self._asked: list[Reply[None]] = []
-        topology = setup.topology
-        self._names: dict[str, str] = {kept.topic: kept.store for kept in topology.global_topics.values()}
-        self._positions: dict[TopicPartition, int] = {partition: self._begin(partition, begins[partition]) for partition in ends}
+        self._positions: dict[TopicPartition, int] = dict(begins)
         positions = {partition: Position(offset) for partition, offset in self._positions.items()}
         self._task = Task(TaskId(-1, 0), setup, positions, stores, wake=lambda: None, current=current)
-
-    def _begin(self, partition: TopicPartition, begin: int) -> int:
-        kept = self._stores.committed_position(str(partition))
-        return begin if kept is None else max(kept, begin)
 
     async def signal(self, signal: Signal) -> None:
         """Begin to read when started, close at the end."""
@@ -116,11 +110,11 @@ class GlobalTables(Actor[GlobalMessage]):
         task.take_output()
         self._metrics.global_dropped = task.dropped
         token = self._stores.freeze()
-        positions = {partition: queue.position for partition, queue in task.group.queues.items()}
-        self._stores.keep_positions(token, {str(partition): offset for partition, offset in positions.items()})
-        self._positions = positions
-        for _ in self._stores.flush_steps() if self._stores.wants_flush(False) else ():
-            pass
+        self._stores.keep(token, {})
+        self._positions = {partition: queue.position for partition, queue in task.group.queues.items()}
+        if self._stores.wants_flush(idle=False):
+            for _ in self._stores.flush_steps():
+                pass  # nothing is written, what is kept is put in order
         if task.group.buffered:
             self.ctx.self_ref.tell(Look())
         else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ks_actors.state import TaskStores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from ks_actors.runtime._current import Current
@@ -25,6 +25,7 @@ def make_stores(
     shared: SharedResources | None,
     current: Current,
     expired: Callable[[int], None],
+    topics: Mapping[str, str],
 ) -> TaskStores | None:
     """Return the stores of a task, still to be opened; None when it has none. `directory` is where those of all tasks are."""
     if not specs:
@@ -36,6 +37,7 @@ def make_stores(
         shared=shared,
         record_time=lambda: current.timestamp,
         expired=expired,
+        topics=topics,
     )
 
 

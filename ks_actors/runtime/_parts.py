@@ -146,10 +146,11 @@ class Parts:
         stores = make_stores(
             GLOBAL,
             setup.store_specs(setup.topology.global_stores),
-            directory=self._directory.path,
-            shared=self._shared,
+            directory=None,
+            shared=None,
             current=current,
             expired=_ignore,
+            topics={},
         )
         assert stores is not None
         await context.blocking(stores.open)
@@ -248,7 +249,7 @@ class Parts:
                 found.dropped += count
 
         stores = make_stores(
-            str(task), self._specs[task.subtopology], directory=self._directory.path, shared=self._shared, current=current, expired=expired
+            str(task), self._specs[task.subtopology], directory=self._directory.path, shared=self._shared, current=current, expired=expired, topics={spec.name: self._setup.changelog(spec.name) for spec in self._specs[task.subtopology]}
         )
         return stores, current
 

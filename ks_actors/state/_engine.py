@@ -32,7 +32,10 @@ class Engine(Protocol):
         ...
 
     def write(self, rows: Iterable[Row], ranges: Sequence[tuple[bytes, bytes]] = (), *, durable: bool = False) -> None:
-        """Delete ranges (the end does not belong to them), then write rows, all or nothing; `durable` survives the process at once. Raises StateFull."""
+        """Delete ranges (the end does not belong to them), then write rows, all or nothing; raises StateFull.
+
+        `durable` rows survive the process at once.
+        """
         ...
 
     def flush(self, *, wait: bool) -> None:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 class StoreIterator(Generic[T]):
     """Iterate over what a store held when the scan was started, whatever is put or deleted meanwhile.
 
-    Close it, or use it in `with`, when it is not read to its end: it holds a snapshot of the engine until then. It ends early when its store is closed.
+    Close it, or use it in `with`, when it is not read to its end: it holds a snapshot of the engine until then. It ends when its store is closed.
     """
 
     __slots__ = ("__weakref__", "_rows")

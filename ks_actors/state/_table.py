@@ -203,21 +203,20 @@ class Table(Transactional[Any], Generic[K]):
             self._restored_writing = self._restored
         self._restored = {}
 
-    def write_slices(self) -> Iterator[None]:
+    def write_slices(self, engine: Engine) -> Iterator[None]:
         """Write it, what was restored first: what was put since is newer."""
-        assert self.engine is not None
         writing = self._restored_writing
         prefix, convert = self.prefix, self._codec.to_engine
         while writing:
             pairs = [writing.popitem() for _ in range(min(ROWS, len(writing)))]
             pairs.sort()
             try:
-                self.engine.write([(prefix + key, None if raw is None else convert(raw)) for key, raw in pairs])
+                engine.write([(prefix + key, None if raw is None else convert(raw)) for key, raw in pairs])
             except BaseException:
                 writing.update(pairs)
                 raise
             yield
-        yield from super().write_slices()
+        yield from super().write_slices(engine)
 
     def tidy(self) -> Iterator[None]:
         """Let go of what was put or read first, when more is in memory than may be."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from weakref import ref
 
 from ks_actors._errors import IllegalTransition, StateError
 from ks_actors.state._checkpoint import read_checkpoint, write_checkpoint
@@ -25,8 +26,14 @@ if TYPE_CHECKING:
 
 AnyStore: TypeAlias = KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any] | WindowStore[Any, Any] | TimestampedWindowStore[Any, Any]
 
-TABLES: Final = {StoreKind.KEY_VALUE: KeyValueStore, StoreKind.TIMESTAMPED_KEY_VALUE: TimestampedKeyValueStore}
-WINDOWS: Final = {StoreKind.WINDOW: WindowStore, StoreKind.TIMESTAMPED_WINDOW: TimestampedWindowStore}
+TABLES: Final[dict[StoreKind, type[KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any]]]] = {
+    StoreKind.KEY_VALUE: KeyValueStore,
+    StoreKind.TIMESTAMPED_KEY_VALUE: TimestampedKeyValueStore,
+}
+WINDOWS: Final[dict[StoreKind, type[WindowStore[Any, Any] | TimestampedWindowStore[Any, Any]]]] = {
+    StoreKind.WINDOW: WindowStore,
+    StoreKind.TIMESTAMPED_WINDOW: TimestampedWindowStore,
+}
 TIMESTAMPED: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
 DATABASE: Final = "rocksdb"
 BACKLOG: Final = 50_000
@@ -84,7 +91,7 @@ class TaskStores:
         self._tokens: int = 0
         self._frozen: Token | None = None
         self._write: bool = True
-        self._steps: Generator[None, None, None] | None = None
+        self._steps: ref[Generator[None, None, None]] | None = None
 
     # Opening and closing.
 
@@ -151,8 +158,7 @@ class TaskStores:
 
     def close(self, *, clean: bool) -> None:
         """Let go of everything; with `clean`, write first what is committed. Blocks. What is not committed is lost either way."""
-        if self._steps is not None:
-            self._steps.close()
+        self._stop_flush()
         try:
             if clean and self._engine is not None and self._directory is not None:
                 for _ in self.flush_steps():
@@ -184,6 +190,11 @@ class TaskStores:
             return self._stores[name]
         except KeyError:
             raise StateError(f"task {self.task} has no store {name!r}; it has {', '.join(self._stores) or 'none, it is not open'}") from None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all stores, in the order in which they were given."""
+        return tuple(spec.name for spec in self._specs)
 
     def next_offset(self, store: str) -> int | None:
         """Return where a store's changelog is to be read from; None is its beginning."""
@@ -263,7 +274,7 @@ class TaskStores:
 
     def wants_flush(self, idle: bool) -> bool:
         """Return whether `flush_steps` should be run: much is to be replayed after a crash, or something at all while the task is `idle`."""
-        if self._steps is not None:
+        if self._steps is not None and self._steps() is not None:
             return False
         stores, shared = self._stores.values(), self._shared
         if self._engine is not None and shared is not None:
@@ -282,10 +293,16 @@ class TaskStores:
         May be left at any step, and be begun again. Does only what memory needs when that is all that `wants_flush` was true for. Raises StateFull:
         what was not written stays in memory then, to be tried again.
         """
-        if self._steps is not None:
-            return iter(())
-        self._steps = self._flush()
-        return self._steps
+        self._stop_flush()
+        steps = self._flush()
+        self._steps = ref(steps)
+        return steps
+
+    def _stop_flush(self) -> None:
+        steps = None if self._steps is None else self._steps()
+        if steps is not None:
+            steps.close()
+        self._steps = None
 
     def _flush(self) -> Generator[None, None, None]:
         write, self._write = self._write, True
@@ -309,7 +326,7 @@ class TaskStores:
         for store in stores:
             store.begin_write()
         for store in stores:
-            yield from store.write_slices()
+            yield from store.write_slices(engine)
         rows = [offset_row(name, offset) for name, offset in offsets.items()]
         engine.write([*rows, *(facts_row(store.name, facts) for store in stores if (facts := store.facts()) is not None)])
         self._written.update(offsets)

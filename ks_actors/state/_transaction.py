@@ -7,7 +7,7 @@ A store keeps one view of what is in memory, the latest, uncommitted puts includ
                                                                                keep: frozen is forgotten, O(1)
                                                                                drop: the view goes back, the newer notes first
 
-So what is committed under a key is what the older notes say: frozen, else dirty, else the view; and what was frozen is what dirty says, else the view.
+So what is committed under a key is what the older notes say: frozen, else dirty, else the view; what was frozen is what dirty says, else the view.
 A commit moves no data. Keys that are committed and not yet written are collected in slices, into several small sets: one large one would stall when
 it grows. They are written in slices too, with the value that is committed at that moment; offsets follow when all is written, so on disk they are
 never ahead of data, and data that is ahead of them comes again with the changelog.

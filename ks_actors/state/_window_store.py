@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ks_actors.state._codec import Entry
+    from ks_actors.state._engine import Engine
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -42,9 +43,10 @@ class WindowBase(Windows[K], Generic[K, P]):
     def fetch(self, key: K, time_from: int) -> P | None: ...
     @overload
     def fetch(self, key: K, time_from: int, time_to: int) -> StoreIterator[tuple[int, P]]: ...
-    def fetch(self, key: K, time_from: int, time_to: int | None = None) -> P | None | StoreIterator[tuple[int, P]]:
-        """Return the value of the window that starts at `time_from`, or None; with `time_to`, iterate over start and value of the windows that start
-        from `time_from` to `time_to`, both included, in time order.
+    def fetch(self, key: K, time_from: int, time_to: int | None = None) -> P | StoreIterator[tuple[int, P]] | None:
+        """Return the value of the window that starts at `time_from`, or None.
+
+        With `time_to`, iterate over start and value of the windows that start from `time_from` to `time_to`, both included, in time order.
         """
         if time_to is None:
             entry = self.get_entry(key, time_from)
@@ -103,7 +105,7 @@ class WindowBase(Windows[K], Generic[K, P]):
         if time_to < first:
             return []
         if first < self._low and self.engine is not None:
-            self._load_all(first, min(time_to, self._low - 1))
+            self._load_all(self.engine, first, min(time_to, self._low - 1))
         encode, duplicates = self._codec.index_bytes, self._duplicates
         found = []
         for index, slot in list(self._slots(first, time_to)):
@@ -138,14 +140,13 @@ class WindowBase(Windows[K], Generic[K, P]):
             elif first <= start <= last:
                 yield from ((index, start) for index in starts[start])
 
-    def _load_all(self, first: int, last: int) -> None:
+    def _load_all(self, engine: Engine, first: int, last: int) -> None:
         """Read what may be on disk only, of all keys."""
-        assert self.engine is not None
         due, self._due = self._due, 0  # no sweep may take out again what is read here
         cut = len(self.prefix) + SEGMENT.size
         for segment in range(first // self.segment_ms, last // self.segment_ms + 1):
             base = self.prefix + SEGMENT.pack(segment)
-            for name, data in self.engine.scan(base, self.prefix + SEGMENT.pack(segment + 1)):
+            for name, data in engine.scan(base, self.prefix + SEGMENT.pack(segment + 1)):
                 start, sequence = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)
                 index = self._codec.index_key(name[cut : -SUFFIX.size])
                 if not first <= start <= last or index in self._loaded:

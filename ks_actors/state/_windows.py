@@ -79,7 +79,7 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
 
     def get_entry(self, key: K, start: int) -> Entry | None:
         """Return what is there of one window; of a store with duplicates, what was put last if that was for this window."""
-        index = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self._codec.key(key)
         track = self._tracks.get(index)
         if track is not None and self._simple:
             value = track.get(start)
@@ -124,7 +124,7 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
         if start <= self._limit:
             self._late(start, entry)
             return
-        index = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self._codec.key(key)
         if self._duplicates:
             self._add_duplicate(index, start, entry)
             return
@@ -173,9 +173,9 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
             self._count(entry[0])
 
     def _late(self, start: int, entry: Entry | None) -> None:
-        if not self._segmented:
-            self._expired(1)
-        elif not (entry is None and self._duplicates) and start // self.segment_ms < max(0, self._limit) // self.segment_ms:
+        if self._segmented and (entry is None and self._duplicates):
+            return
+        if not self._segmented or start // self.segment_ms < max(0, self._limit) // self.segment_ms:
             self._expired(1)
 
     def _start(self, slot: int) -> int:
@@ -203,12 +203,12 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
 
     def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
         """Return start and entry of each window of `key` that starts at `time_from` to `time_to`, both included, in time order."""
-        index = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self._codec.key(key)
         first = max(time_from, self._limit + 1)
         if time_to < first:
             return []
         if first < self._low and self.engine is not None and index not in self._loaded:
-            self._load(index)
+            self._load(self.engine, index)
         track = self._tracks.get(index)
         if not track:
             return []
@@ -245,9 +245,8 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
             order.sort()
         return order
 
-    def _load(self, index: Any) -> None:
+    def _load(self, engine: Engine, index: Any) -> None:
         """Read all of a key that may be on disk only."""
-        assert self.engine is not None
         encoded = self._codec.index_bytes(index)
         track = self._track(index)
         first = max(0, self._limit + 1)
@@ -255,7 +254,7 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
             base = self.prefix + SEGMENT.pack(segment) + encoded
             since = max(first, segment * self.segment_ms)
             until = min(self._low, (segment + 1) * self.segment_ms)
-            for name, data in self.engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)):
+            for name, data in engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)):
                 if len(name) == len(base) + SUFFIX.size:  # else it is one of a longer key
                     start, sequence = SUFFIX.unpack_from(name, len(base))
                     slot = start << SEQUENCE_BITS | sequence if self._duplicates else start
@@ -388,19 +387,18 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
                 self._take_out(index, slot)
                 self._loaded.discard(index)
 
-    def _write(self, handles: list[tuple[Any, int]]) -> None:
+    def _write(self, engine: Engine, handles: list[tuple[Any, int]]) -> None:
         limit = self._committed - self._retention
-        super()._write([handle for handle in handles if self._start(handle[1]) > limit])
+        super()._write(engine, [handle for handle in handles if self._start(handle[1]) > limit])
 
-    def write_slices(self) -> Iterator[None]:
+    def write_slices(self, engine: Engine) -> Iterator[None]:
         """Delete the segments that have expired, then write."""
-        assert self.engine is not None
         segment = max(0, self._committed - self._retention) // self.segment_ms
         if segment > self._cleared:
-            self.engine.write((), [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(segment))])
+            engine.write((), [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(segment))])
             self._cleared = segment
             yield
-        yield from super().write_slices()
+        yield from super().write_slices(engine)
 
     def tidy(self) -> Iterator[None]:
         """Raise the low-water mark when more is in memory than may be, and take out what is older."""

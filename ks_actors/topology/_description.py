@@ -28,7 +28,7 @@ class _Described:
 
     def grow(self, delta: int) -> None:
         """Add to the size, and to those of all above: once for every path that leads there."""
-        gains = {self: delta}
+        gains: dict[_Described, int] = {self: delta}
         for described in _upwards(self):
             gain = gains[described]
             described.size += gain

@@ -187,7 +187,8 @@ class Topology:
             raise TopologyError(f"source and processor of global store {spec.name} are both named {source}: give them different names")
         if spec.name in self._stores or spec.name in self._global_stores:
             raise TopologyError(f"a store {spec.name} has been added already: give the global one another name")
-        operator = cast("Operator", supplier) if hasattr(supplier, "bind") else ProcessorOperator(processor, supplier)
+        given: Any = supplier
+        operator: Operator = given if hasattr(given, "bind") else ProcessorOperator(processor, given)
         self._nodes[source] = SourceNode(
             name=source, topics=(topic,), key=key, value=value, timestamp_extractor=timestamp_extractor, children=(processor,)
         )

@@ -15,7 +15,7 @@ from tests.log.writer import PARTITIONS
 if TYPE_CHECKING:
     from pathlib import Path
 
-ROUNDS = 60
+ROUNDS = 6
 
 
 async def write_and_be_killed(directory: Path, commits: int) -> int:
