@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-matrix lint types docs bench-actors clean
+.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime oracle clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -12,11 +12,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "ks-actors needs Python 3.11 or later, and found none; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[uvloop,testing,web]' --group test --group lint --group docs --group bench
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[uvloop,testing,web]' --group test --group lint --group docs --group bench --group demo
 	@touch $@
 
-demo: $(VENV)/.ready ## run the main job: a supervised pool of workers
-	$(BIN)/python examples/worker_pool.py
+demo: $(VENV)/.ready ## run the main job: all flights of a year, joined with weather, planes and airports
+	$(BIN)/python -m examples.flights
 
 test: $(VENV)/.ready ## set up and pass all tests
 	scripts/test $(BIN)
@@ -35,6 +35,12 @@ docs: $(VENV)/.ready ## build the docs, warnings are errors
 
 bench-actors: $(VENV)/.ready ## compare actors/ with its peers
 	$(BIN)/python benchmarks/actors.py
+
+bench-runtime: $(VENV)/.ready ## measure the streams runtime
+	$(BIN)/python benchmarks/runtime.py
+
+oracle: $(VENV)/.ready ## compare with the real Kafka Streams on random cases: SEED=7 N=100 [TOPOLOGIES=a,b]
+	$(BIN)/python -m tests.differential.tools --seed $(or $(SEED),1) --n $(or $(N),100) $(if $(TOPOLOGIES),--topologies $(TOPOLOGIES))
 
 clean: ## remove all that was made
 	rm -rf .venv .venv-* .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis site dist

@@ -13,8 +13,8 @@ from .topology import BY_CARRIER, BY_HOUR, BY_MODEL, DEAD_LETTERS, HOURLY_KEY
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from ks_actors import Batch, Headers, Windowed
-    from ks_actors.log import Log
+    from ks_actors import Headers, Windowed
+    from ks_actors.log import Fetched, Log
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -44,8 +44,8 @@ async def read(log: Log) -> Results:
         await table(log, BY_MODEL, STRING, json(ModelDelays)),
         [
             DeadLetter(row, headers)
-            async for batch in batches(log, DEAD_LETTERS)
-            for row, headers in zip(batch.values, batch.headers or [()] * len(batch), strict=True)
+            async for found in committed(log, DEAD_LETTERS)
+            for row, headers in zip(found.batch.values, found.batch.headers or [()] * len(found.batch), strict=True)
         ],
     )
 
@@ -53,14 +53,14 @@ async def read(log: Log) -> Results:
 async def table(log: Log, topic: str, key: Serde[K], value: Serde[V]) -> dict[K, V]:
     """Read a topic as a table; only what stays is decoded."""
     last: dict[bytes, bytes | None] = {}
-    async for batch in batches(log, topic):
-        last.update(zip(batch.keys, batch.values, strict=True))
+    async for found in committed(log, topic):
+        last.update(zip(found.batch.keys, found.batch.values, strict=True))
     decode_key, decode_value = key.deserializer(topic, is_key=True), value.deserializer(topic)
     return {decode_key(raw): decode_value(data) for raw, data in last.items() if data is not None}
 
 
-async def batches(log: Log, topic: str) -> AsyncIterator[Batch]:
-    """Yield all that is committed in a topic at the moment, partition by partition in no order."""
+async def committed(log: Log, topic: str) -> AsyncIterator[Fetched]:
+    """Yield all that is committed in a topic at the moment, each partition in order."""
     description = (await log.describe_topics([topic]))[topic]
     partitions = [TopicPartition(topic, number) for number in range(description.partitions)]
     ends = await log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)
@@ -70,7 +70,7 @@ async def batches(log: Log, topic: str) -> AsyncIterator[Batch]:
     fetcher.assign({partition: begins[partition] for partition in left})
     while left:
         for fetched in await fetcher.fetch(max_wait_ms=1_000):
-            yield fetched.batch
+            yield fetched
             if fetched.next_offset >= ends[fetched.partition]:
                 left.discard(fetched.partition)
     await fetcher.close()

@@ -7,9 +7,10 @@ from ks_actors.dsl._cogroup import CogroupedStream, TimeWindowedCogroupedStream
 from ks_actors.dsl._grouped import GroupedStream, GroupedTable
 from ks_actors.dsl._options import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned
 from ks_actors.dsl._stream import Stream
+from ks_actors.dsl._stream_stream_joins import StreamJoined
 from ks_actors.dsl._table import GlobalTable, Table
 from ks_actors.dsl._windowed import TimeWindowedStream
-from ks_actors.dsl._windows import EmitStrategy, SlidingWindows, TimeWindows, UnlimitedWindows
+from ks_actors.dsl._windows import EmitStrategy, JoinWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 __all__ = [
     "BranchedStream",
@@ -20,12 +21,14 @@ __all__ = [
     "Grouped",
     "GroupedStream",
     "GroupedTable",
+    "JoinWindows",
     "Joined",
     "Materialized",
     "Produced",
     "Repartitioned",
     "SlidingWindows",
     "Stream",
+    "StreamJoined",
     "StreamsBuilder",
     "Table",
     "TimeWindowedCogroupedStream",

@@ -1,18 +1,20 @@
-"""Joins of a stream with tables; in a module of their own for the many forms that a joiner can have."""
+"""Joins of a stream with tables and streams; in a module of their own for the many forms that a joiner can have."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from ks_actors._errors import TopologyError
-from ks_actors.dsl import _joins, _table
+from ks_actors.dsl import _joins, _stream_stream_joins, _table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.dsl._options import Joined
     from ks_actors.dsl._stream import Stream
+    from ks_actors.dsl._stream_stream_joins import StreamJoined
     from ks_actors.dsl._table import GlobalTable, Table
+    from ks_actors.dsl._windows import JoinWindows
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -22,50 +24,103 @@ GK = TypeVar("GK")
 
 
 class StreamJoins(Generic[K, V]):
-    """The part of Stream that joins it with tables: a record meets the table as it is at the record's turn, and gives one result at most."""
+    """The part of Stream that joins it.
+
+    A record meets a table as it is at the record's turn, and gives one result at most. It meets records of another stream by their timestamps.
+    """
 
     @overload
-    def join(self, table: Table[K, W], joiner: Callable[[V, W], R], joined: Joined[K, V, W] | None = None) -> Stream[K, R]: ...
+    def join(self, other: Table[K, W], joiner: Callable[[V, W], R], joined: Joined[K, V, W] | None = None) -> Stream[K, R]: ...
     @overload
-    def join(self, table: Table[K, W], joiner: Callable[[K, V, W], R], joined: Joined[K, V, W] | None = None) -> Stream[K, R]: ...
+    def join(self, other: Table[K, W], joiner: Callable[[K, V, W], R], joined: Joined[K, V, W] | None = None) -> Stream[K, R]: ...
     @overload
     def join(
-        self, table: GlobalTable[GK, W], key_selector: Callable[[K, V], GK | None], joiner: Callable[[V, W], R], *, name: str | None = None
+        self, other: GlobalTable[GK, W], key_selector: Callable[[K, V], GK | None], joiner: Callable[[V, W], R], *, name: str | None = None
     ) -> Stream[K, R]: ...
     @overload
     def join(
-        self, table: GlobalTable[GK, W], key_selector: Callable[[K, V], GK | None], joiner: Callable[[K, V, W], R], *, name: str | None = None
+        self, other: GlobalTable[GK, W], key_selector: Callable[[K, V], GK | None], joiner: Callable[[K, V, W], R], *, name: str | None = None
     ) -> Stream[K, R]: ...
-    def join(self, table: Any, *functions: Any, **options: Any) -> Stream[K, Any]:
+    @overload
+    def join(
+        self, other: Stream[K, W], joiner: Callable[[V, W], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
+    ) -> Stream[K, R]: ...
+    @overload
+    def join(
+        self, other: Stream[K, W], joiner: Callable[[K, V, W], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
+    ) -> Stream[K, R]: ...
+    def join(self, other: Any, *functions: Any, **options: Any) -> Stream[K, Any]:
         """Join records with what a table has for their key: joiner(value, other) or joiner(key, value, other); without a match there is no result.
 
-        A global table is asked for the key that key_selector(key, value) tells. Records without a key or a value are dropped.
+        A global table is asked for the key that key_selector(key, value) tells. Of another stream all records meet whose timestamps are in the
+        windows, whichever comes first, and the result has the later timestamp. Records without a key or a value are dropped.
         """
-        return self._join(table, functions, options, left=False)
+        return self._join(other, functions, options, left=False)
 
     @overload
-    def left_join(self, table: Table[K, W], joiner: Callable[[V, W | None], R], joined: Joined[K, V, W] | None = None) -> Stream[K, R]: ...
+    def left_join(self, other: Table[K, W], joiner: Callable[[V, W | None], R], joined: Joined[K, V, W] | None = None) -> Stream[K, R]: ...
     @overload
-    def left_join(self, table: Table[K, W], joiner: Callable[[K, V, W | None], R], joined: Joined[K, V, W] | None = None) -> Stream[K, R]: ...
+    def left_join(self, other: Table[K, W], joiner: Callable[[K, V, W | None], R], joined: Joined[K, V, W] | None = None) -> Stream[K, R]: ...
     @overload
     def left_join(
-        self, table: GlobalTable[GK, W], key_selector: Callable[[K, V], GK | None], joiner: Callable[[V, W | None], R], *, name: str | None = None
+        self, other: GlobalTable[GK, W], key_selector: Callable[[K, V], GK | None], joiner: Callable[[V, W | None], R], *, name: str | None = None
     ) -> Stream[K, R]: ...
     @overload
     def left_join(
-        self, table: GlobalTable[GK, W], key_selector: Callable[[K, V], GK | None], joiner: Callable[[K, V, W | None], R], *, name: str | None = None
+        self, other: GlobalTable[GK, W], key_selector: Callable[[K, V], GK | None], joiner: Callable[[K, V, W | None], R], *, name: str | None = None
     ) -> Stream[K, R]: ...
-    def left_join(self, table: Any, *functions: Any, **options: Any) -> Stream[K, Any]:
-        """Join as `join` does, and give the joiner None where there is no match: every record with a value has a result."""
-        return self._join(table, functions, options, left=True)
+    @overload
+    def left_join(
+        self, other: Stream[K, W], joiner: Callable[[V, W | None], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
+    ) -> Stream[K, R]: ...
+    @overload
+    def left_join(
+        self, other: Stream[K, W], joiner: Callable[[K, V, W | None], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
+    ) -> Stream[K, R]: ...
+    def left_join(self, other: Any, *functions: Any, **options: Any) -> Stream[K, Any]:
+        """Join as `join` does, and give the joiner None where there is no match: every record with a value has a result.
 
-    def _join(self, table: Any, functions: tuple[Any, ...], options: dict[str, Any], *, left: bool) -> Stream[K, Any]:
+        Of two streams that result comes when no match can come any more, with the record's own timestamp.
+        """
+        return self._join(other, functions, options, left=True)
+
+    @overload
+    def outer_join(
+        self, other: Stream[K, W], joiner: Callable[[V | None, W | None], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
+    ) -> Stream[K, R]: ...
+    @overload
+    def outer_join(
+        self, other: Stream[K, W], joiner: Callable[[K, V | None, W | None], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
+    ) -> Stream[K, R]: ...
+    def outer_join(self, other: Any, joiner: Any, windows: JoinWindows, joined: StreamJoined[Any, Any, Any] | None = None) -> Stream[K, Any]:
+        """Join two streams as `left_join` does, from both sides: every record of either has a result."""
+        return _stream_stream_joins.join(cast("Stream[K, V]", self), other, joiner, windows, joined, left=True, outer=True)
+
+    def _join(self, other: Any, functions: tuple[Any, ...], options: dict[str, Any], *, left: bool) -> Stream[K, Any]:
         stream = cast("Stream[K, V]", self)
-        if isinstance(table, _table.GlobalTable):
-            return _global(stream, table, *functions, left=left, **options)
-        if isinstance(table, _table.Table):
-            return _local(stream, table, *functions, left=left, **options)
-        raise TopologyError(f"stream {stream.node.name} cannot be joined with {table!r}: give a Table or a GlobalTable")
+        if isinstance(other, _table.GlobalTable):
+            return _global(stream, other, *functions, left=left, **options)
+        if isinstance(other, _table.Table):
+            return _local(stream, other, *functions, left=left, **options)
+        if isinstance(other, StreamJoins):
+            return _streams(stream, other, *functions, left=left, **options)
+        raise TopologyError(f"stream {stream.node.name} cannot be joined with {other!r}: give a Table, a GlobalTable or a Stream")
+
+
+def _streams(
+    stream: Stream[Any, Any],
+    other: Any,
+    joiner: Any,
+    windows: JoinWindows | None = None,
+    joined: StreamJoined[Any, Any, Any] | None = None,
+    *,
+    left: bool,
+) -> Stream[Any, Any]:
+    if windows is None:
+        raise TopologyError(
+            f"stream {stream.node.name} cannot be joined with stream {other.node.name} over all time: give JoinWindows, or a Table or a GlobalTable"
+        )
+    return _stream_stream_joins.join(stream, other, joiner, windows, joined, left=left)
 
 
 def _local(stream: Stream[Any, Any], table: Any, joiner: Any, joined: Joined[Any, Any, Any] | None = None, *, left: bool) -> Stream[Any, Any]:

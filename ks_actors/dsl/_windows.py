@@ -136,5 +136,48 @@ class UnlimitedWindows:
         return LAST_INSTANT
 
 
+@final
+@dataclass(frozen=True)
+class JoinWindows:
+    """Which records of two streams meet: one of the right from `before_ms` before to `after_ms` after one of the left, both included.
+
+    One of the two may be negative. Records are kept for `grace_ms` longer than they can be met in order. Made by
+    `of_time_difference_with_no_grace` and `of_time_difference_and_grace`.
+    """
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+
+    def __post_init__(self) -> None:
+        if self.before_ms + self.after_ms < 0:
+            raise TopologyError(f"records from {self.before_ms} ms before to {self.after_ms} ms after are none: the sum must not be negative")
+        if self.grace_ms < 0:
+            raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
+
+    @classmethod
+    def of_time_difference_with_no_grace(cls, time_difference_ms: int) -> JoinWindows:
+        """Return windows of as much time before as after a record."""
+        return cls(time_difference_ms, time_difference_ms, 0)
+
+    @classmethod
+    def of_time_difference_and_grace(cls, time_difference_ms: int, grace_ms: int) -> JoinWindows:
+        """Return windows of as much time before as after a record, which records that are out of order can be late for by `grace_ms`."""
+        return cls(time_difference_ms, time_difference_ms, grace_ms)
+
+    def before(self, before_ms: int) -> JoinWindows:
+        """Return windows that begin elsewhere."""
+        return replace(self, before_ms=before_ms)
+
+    def after(self, after_ms: int) -> JoinWindows:
+        """Return windows that end elsewhere."""
+        return replace(self, after_ms=after_ms)
+
+    @property
+    def size_ms(self) -> int:
+        """From the first to the last instant."""
+        return self.before_ms + self.after_ms
+
+
 Windows: TypeAlias = TimeWindows | SlidingWindows | UnlimitedWindows
 """What streams can be grouped by, further."""

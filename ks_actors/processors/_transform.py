@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors._api import Context
@@ -55,8 +55,8 @@ class TableTransformValues:
     supplier: Callable[[], ValueTransformer[Any, Any, Any]]
     store: str | None = None
     send_old: bool = False
-    record_context: ClassVar[bool] = True
-    asynchronous: ClassVar[None] = None
+    record_context: bool = True
+    asynchronous: None = None
 
     def bind(self, context: NodeContext) -> Bound:
         """Make and initialize the transformer of one task."""

@@ -270,7 +270,7 @@ class Instance(Actor[InstanceMessage]):
             self._crew.buried(decided.worker)
 
 
-def _decided(error: Exception, response: UncaughtResponse, *, worker: str | None, rolled_back: bool) -> InstanceMessage:
+def _decided(error: Exception, response: object, *, worker: str | None, rolled_back: bool) -> InstanceMessage:
     if not isinstance(response, UncaughtResponse):
         error.add_note(f"the uncaught exception handler answered {response!r}, which is no UncaughtResponse")
         response = UncaughtResponse.SHUTDOWN_CLIENT

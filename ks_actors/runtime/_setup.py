@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ks_actors._errors import TopologyError
+from ks_actors._timestamps import FailOnInvalidTimestamp
 from ks_actors.topology import SourceNode
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.serdes import Serde
     from ks_actors.topology import StoreSpec, TimestampExtractor, Topology
+
+_OWN_TIME = FailOnInvalidTimestamp()
 
 
 class Setup:
@@ -61,6 +64,13 @@ class Setup:
         """Return the name in the log of a topic of the topology: internal ones begin with the application's id."""
         return f"{self.application_id}-{name}" if name in self._internal else name
 
+    def extractor_of(self, topic: str) -> TimestampExtractor:
+        """Return what tells the time of a topic's records; those of internal topics have the time that they were written with."""
+        node = self._sources[topic]
+        if node.timestamp_extractor is not None:
+            return node.timestamp_extractor
+        return _OWN_TIME if any(name in self._internal for name in node.topics) else self.timestamp_extractor
+
     def source_of(self, topic: str) -> SourceNode:
         """Return the source node that reads a topic."""
         return self._sources[topic]
@@ -96,7 +106,9 @@ class Setup:
                 f"a {what} serde is missing: give it where the topic or store is named (Consumed, Produced, Grouped, Materialized ...), "
                 f"or set default_{what}_serde for the app"
             )
-        return found
+        or_default = getattr(found, "or_default", None)
+        # A serde that wraps another one may leave that to the app's default, too.
+        return found if or_default is None else or_default(default)
 
     def know_topics(self, counts: Mapping[str, int]) -> None:
         """Take note of the topics there are, and how many partitions they have."""

@@ -263,7 +263,7 @@ class Task:
     def _source(self, topic: str) -> TopicSource:
         setup = self._setup
         node = setup.source_of(topic)
-        return TopicSource(node, topic, setup.serdes(node.key, node.value), node.timestamp_extractor or setup.timestamp_extractor, self._faults)
+        return TopicSource(node, topic, setup.serdes(node.key, node.value), setup.extractor_of(topic), self._faults)
 
     def _compile(self) -> Plan:
         setup = self._setup

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ks_actors.state._codec import Codec, Entry, pack_time
 from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
-from ks_actors.state._transaction import MISSING, ROWS, SHARDS, SLICE, Closed, Transactional
+from ks_actors.state._transaction import MISSING, ROWS, SLICE, Closed, Transactional
 from ks_actors.state._weight import TEXTS, weigh
 
 if TYPE_CHECKING:
@@ -114,9 +114,14 @@ class Table(Transactional[Any], Generic[K]):
             self._fresh.append(key)
 
     def _put_fixed(self, key: Any, entry: Entry | None) -> None:
-        if key not in self._dirty:
-            self._first(key)
-        self._view[key] = entry
+        dirty, view = self._dirty, self._view
+        if key not in dirty:  # as `_first` does
+            value = dirty[key] = view.get(key, MISSING)
+            if self._sized_keys:
+                self._size += len(key)
+            if value is MISSING and self._order is not None:
+                self._fresh.append(key)
+        view[key] = entry
         if entry is None:
             self._deleted[key] = self._time()
 
@@ -163,15 +168,23 @@ class Table(Transactional[Any], Generic[K]):
             del self._view[handle]
             self._stale += 1
 
-    def _log_key(self, handle: Any) -> bytes:
-        return self._codec.index_bytes(handle)
+    def _frozen_values(self, handles: list[Any]) -> list[Any]:
+        dirty, view = self._dirty, self._view
+        return [dirty[handle] if handle in dirty else view[handle] for handle in handles] if dirty else list(map(view.__getitem__, handles))
+
+    def _log_keys(self, handles: list[Any]) -> list[bytes]:
+        return list(map(self._codec.key, handles)) if self._codec.faithful else handles
+
+    def _forget(self, pairs: Iterator[tuple[Any, Any]]) -> None:
+        if self._restored:
+            for key, _ in pairs:
+                self._restored.pop(self._codec.index_bytes(key), None)
+        super()._forget(pairs)
 
     def _engine_key(self, handle: Any) -> bytes:
         return self.prefix + self._codec.index_bytes(handle)
 
     def _settled(self, handle: Any) -> None:
-        if self.engine is None and self._restored:
-            self._restored.pop(self._codec.index_bytes(handle), None)
         if self._view.get(handle, MISSING) is None and handle not in self._dirty and handle not in self._frozen:
             del self._view[handle]
             self._stale += 1
@@ -227,10 +240,9 @@ class Table(Transactional[Any], Generic[K]):
         for start in range(0, len(keys), SLICE):
             while not self.settle(SLICE):
                 yield
-            dirty, frozen, view, unwritten = self._dirty, self._frozen, self._view, self._unwritten
             for key in keys[start : start + SLICE]:
-                if not (key in dirty or key in frozen or key in unwritten[hash(key) % SHARDS] or any(key in shard for shard in self._writing)):
-                    view.pop(key, None)
+                if self._is_clean(key):
+                    self._view.pop(key, None)
                     self._stale += 1
             yield
 

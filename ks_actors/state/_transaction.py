@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
+from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
@@ -42,7 +44,15 @@ ROWS: Final = 200
 RECORD_BYTES: Final = 300
 """Heap that an uncommitted record takes besides the bytes of key and value: measured, the value that it replaces included."""
 
-SHARDS: Final = 16
+LOGGED_BYTES: Final = 32
+"""What a record in a changelog takes besides key and value."""
+
+GROUP: Final = 50_000
+"""Keys that are collected in one set: to grow a larger one takes longer than a millisecond."""
+
+_never: Final = object()
+_first: Final = itemgetter(0)
+_second: Final = itemgetter(1)
 
 Handle = TypeVar("Handle")
 """What a change is noted under: a key, or a key and a window."""
@@ -80,9 +90,9 @@ class Transactional(ABC, Generic[Handle]):
         self._typical: int = 0  # bytes of a key and a value, where they are not counted one by one
         self._size: int = 0  # of those that are
         self._frozen_size: int = 0
-        self._kept: deque[tuple[dict[Handle, Any], bool]] = deque()
-        self._unwritten: list[set[Handle]] = [set() for _ in range(SHARDS)]
-        self._writing: list[set[Handle]] = []
+        self._kept: deque[tuple[dict[Handle, Any], list[Handle], bool]] = deque()
+        self._unwritten: list[set[Handle]] = []
+        self._writing: deque[set[Handle]] = deque()
         self._iterators: WeakSet[StoreIterator[Any]] = WeakSet()
 
     # What the kinds of stores differ in.
@@ -96,8 +106,12 @@ class Transactional(ABC, Generic[Handle]):
         """Set the view to a value that `_now` returned once."""
 
     @abstractmethod
-    def _log_key(self, handle: Handle) -> bytes:
-        """Return the key of the change's record in the changelog."""
+    def _frozen_values(self, handles: list[Handle]) -> list[Any]:
+        """Return the values that were frozen, as `_frozen_value` does for one."""
+
+    @abstractmethod
+    def _log_keys(self, handles: list[Handle]) -> list[bytes]:
+        """Return the keys of the changes' records in the changelog."""
 
     @abstractmethod
     def _engine_key(self, handle: Handle) -> bytes:
@@ -117,7 +131,7 @@ class Transactional(ABC, Generic[Handle]):
 
     def freeze(self) -> None:
         """Begin a new transaction; the one that was open is being committed."""
-        self._frozen_size, self._size = self.uncommitted_bytes(), 0
+        self._frozen_size, self._size = len(self._dirty) * (LOGGED_BYTES + self._typical) + self._size, 0
         self._frozen, self._dirty = self._dirty, {}
         self._frozen_deleted, self._deleted = self._deleted, {}
 
@@ -126,7 +140,7 @@ class Transactional(ABC, Generic[Handle]):
         frozen = self._frozen
         if not frozen:
             return 0
-        self._kept.append((frozen, written))
+        self._kept.append((frozen, list(self._frozen_deleted), written))
         if self.engine is not None and not written:
             self.unwritten_bytes += self._frozen_size
         self._frozen, self._frozen_deleted = {}, {}
@@ -175,18 +189,18 @@ class Transactional(ABC, Generic[Handle]):
         handles = list(self._frozen)
         for start in range(0, len(handles), SLICE):
             part = handles[start : start + SLICE]
-            values = [self._frozen_value(handle) for handle in part]
-            keys = [self._log_key(handle) for handle in part]
+            values = self._frozen_values(part)
+            keys = self._log_keys(part)
             if self._mutable or set(map(type, values)) != {tuple}:
                 yield self._slow_slice(part, keys, values)
                 continue
             write = self._codec.value
             try:
-                contents = [write(value[0]) for value in values]
+                contents = list(map(write, map(_first, values)))
             except Exception:
                 self._slow_slice(part, keys, values)  # raises too, and says which one it was
                 raise
-            yield Batch(keys, contents, [value[1] for value in values])
+            yield Batch(keys, contents, list(map(_second, values)))
 
     def _slow_slice(self, handles: list[Handle], keys: list[bytes], values: list[Any]) -> Batch:
         contents: list[bytes | None] = []
@@ -213,50 +227,70 @@ class Transactional(ABC, Generic[Handle]):
 
     def unsettled(self) -> int:
         """Return how many changes were kept and not looked at since."""
-        return sum(len(changes) for changes, _ in self._kept)
+        return sum(len(changes) + len(deleted) for changes, deleted, _ in self._kept)
 
     def settle(self, count: int) -> bool:
         """Look at about `count` changes that were kept: they are to be written, or done with; return whether that was all."""
-        kept, shards, in_memory = self._kept, self._unwritten, self.engine is None
+        kept, done = self._kept, self.engine is None
         while kept and count > 0:
-            changes, written = kept[0]
-            pop = changes.popitem
+            changes, deleted, written = kept[0]
+            while deleted and count > 0:
+                if done or written:
+                    self._settled(deleted.pop())
+                    count -= 1
+                else:
+                    deleted.clear()  # they are done with when they are written
             todo = min(count, len(changes))
             count -= todo
-            if in_memory or written:
-                for _ in range(todo):
-                    self._settled(pop()[0])
+            pairs = islice(iter(changes.popitem, _never), todo)  # in pieces, as to free a large dict takes long
+            if done or written:
+                self._forget(pairs)
             else:
-                for _ in range(todo):
-                    handle = pop()[0]
-                    shards[hash(handle) % SHARDS].add(handle)
-            if not changes:
+                self._group().update(map(_first, pairs))
+            if not changes and not deleted:
                 kept.popleft()
         return not kept
 
+    def _forget(self, pairs: Iterator[tuple[Handle, Any]]) -> None:
+        """Take note that nothing of what was kept is left to write."""
+        deque(pairs, maxlen=0)
+
+    def _group(self) -> set[Handle]:
+        """Return the set that takes what is to be written."""
+        groups = self._unwritten
+        if not groups or len(groups[-1]) >= GROUP:
+            groups.append(set())
+        return groups[-1]
+
+    def _is_clean(self, handle: Handle) -> bool:
+        """Return whether the engine has what the view has; to be asked when all is settled."""
+        groups = (self._dirty, self._frozen, *self._unwritten, *self._writing)
+        return not self._kept and not any(handle in group for group in groups)
+
     def has_unwritten(self) -> bool:
         """Return whether something is committed that the engine does not have."""
-        return self.engine is not None and (bool(self._kept or self._writing) or any(self._unwritten))
+        return self.engine is not None and bool(self._kept or self._writing or self._unwritten)
 
     def begin_write(self) -> None:
-        """Take what is settled as what is to be written; what a write before this one has left joins it."""
-        self._writing.extend(shard for shard in self._unwritten if shard)
-        self._unwritten = [set() for _ in range(SHARDS)]
+        """Take what is settled as what is to be written; what a write before this one has left stays in front."""
+        self._writing.extend(self._unwritten)
+        self._unwritten = []
         self.unwritten_bytes = 0
 
     def write_slices(self, engine: Engine) -> Iterator[None]:
         """Write it, a slice per step; what a failing step would have written stays to be written."""
         writing = self._writing
         while writing:
-            shard = writing[-1]
-            handles = [shard.pop() for _ in range(min(ROWS, len(shard)))]
+            group = writing[0]
+            handles = [group.pop() for _ in range(min(ROWS, len(group)))]
+            later = list(islice(writing, 1, None))
             try:
-                self._write(engine, handles)
+                self._write(engine, [handle for handle in handles if not any(handle in other for other in later)])
             except BaseException:
-                shard.update(handles)
+                group.update(handles)
                 raise
-            if not shard:
-                writing.pop()
+            if not group:
+                writing.popleft()
             yield
 
     def _write(self, engine: Engine, handles: list[Handle]) -> None:
@@ -288,5 +322,5 @@ class Transactional(ABC, Generic[Handle]):
         self._dirty = self._frozen = Closed(self.name)
         self._kept.clear()
         self._unwritten = []
-        self._writing = []
+        self._writing.clear()
         self.engine = None

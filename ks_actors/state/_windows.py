@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors.state._codec import Codec, Entry, pack_time
-from ks_actors.state._transaction import MISSING, SHARDS, SLICE, Closed, Transactional
+from ks_actors.state._transaction import MISSING, SLICE, Closed, Transactional
 from ks_actors.state._weight import TEXTS, weigh
 
 if TYPE_CHECKING:
@@ -282,6 +282,12 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
             self._orders.pop(index, None)
             self._resident -= 1
 
+    def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
+        return list(map(self._frozen_value, handles))
+
+    def _log_keys(self, handles: list[tuple[Any, int]]) -> list[bytes]:
+        return list(map(self._log_key, handles))
+
     def _log_key(self, handle: tuple[Any, int]) -> bytes:
         index, slot = handle
         if self._duplicates:
@@ -345,8 +351,7 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
                 self._added(index, start)
             track[slot] = None if value is None else pack_time(time) + value
             if not in_memory:
-                handle = (index, slot)
-                self._unwritten[hash(handle) % SHARDS].add(handle)
+                self._group().add((index, slot))
 
     # Memory and disk.
 
@@ -381,9 +386,8 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
         old = order[: min(SLICE, bisect_left(order, floor << SEQUENCE_BITS if self._duplicates else floor))]
         for slot in old:
             handle = (index, slot)
-            if handle in self._dirty or handle in self._frozen:
-                continue
-            if self._start(slot) <= limit or not (self._kept or self._writing or handle in self._unwritten[hash(handle) % SHARDS]):
+            expired = self._start(slot) <= limit and handle not in self._dirty and handle not in self._frozen
+            if expired or self._is_clean(handle):
                 self._take_out(index, slot)
                 self._loaded.discard(index)
 

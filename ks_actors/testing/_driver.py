@@ -115,6 +115,10 @@ class _Driver:
         partitions = {TopicPartition(topic, 0): Position(0) for topic in setup.source_topics}
         self._task = Task(TaskId(0, 0), setup, partitions, stores, wake=self._wake, current=current)
         self._task.start()
+        for task in (self._task, *([] if self._globals is None else [self._globals])):
+            for partition in task.group.queues:
+                # Known to be empty: nothing has to be waited for.
+                task.add(partition, Batch([], [], [], None, ()), 0, 0)
 
     def _stores(self, name: str, specs: Mapping[str, StoreSpec]) -> tuple[Current, TaskStores | None]:
         assert self._directory is not None

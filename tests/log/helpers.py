@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
     from ks_actors.log import Fetched, Fetcher, Log, MemberInfo, Membership, Producer
+    from ks_actors.log.embedded import EmbeddedLog
 
 T = TypeVar("T")
 
@@ -136,6 +137,13 @@ async def settle(*members: Membership) -> list[Assigned]:
 
 def group_name() -> str:
     return f"group-{uuid.uuid4().hex}"
+
+
+def abandon(log: EmbeddedLog) -> None:
+    """Let go of a log's directory as if its process had been killed: nothing is ended before."""
+    log._broker.stop()
+    log._groups.stop()
+    log._storage.close()
 
 
 class Clock:

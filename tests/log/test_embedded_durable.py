@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -15,19 +14,12 @@ from ks_actors._batch import Batch
 from ks_actors._errors import Fenced, LogCorrupted, LogError
 from ks_actors.log import NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog, _codec, _rocks
-from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, Clock, assigned, batch, fetch_one, join, new_topic, outgoing, read_all, values_of, write
+from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, Clock, abandon, assigned, batch, fetch_one, join, new_topic, outgoing, read_all, values_of, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.log import Headers
-
-
-async def killed(directory: Path) -> Path:
-    """Return a copy of the directory as it would be if the process were killed now."""
-    copy = directory.with_name(f"{directory.name}-killed")
-    await asyncio.to_thread(shutil.copytree, directory, copy)
-    return copy
 
 
 async def test_everything_is_there_again(tmp_path: Path) -> None:
@@ -78,16 +70,17 @@ async def test_nothing_is_taken_over_from_a_deleted_topic(tmp_path: Path) -> Non
 
 async def test_what_was_open_when_the_process_was_killed_stays_open(tmp_path: Path) -> None:
     """Until the next producer of the id comes, which aborts it; older epochs stay fenced."""
-    async with EmbeddedLog(tmp_path / "log") as log:
-        (partition,) = await new_topic(log)
-        plain = await log.producer(client_id="p")
-        producers = [await log.transactional_producer(name, client_id="p", timeout_ms=60_000) for name in ("a", "b", "a")]
-        await write(producers[2], partition, b"open")
-        await write(producers[1], partition, b"done")
-        await producers[1].commit({partition: OffsetAndMetadata(1)}, NOBODY)
-        await write(plain, partition, b"plain")
-        copy = await killed(tmp_path / "log")
-    async with EmbeddedLog(copy) as log:
+    log = EmbeddedLog(tmp_path)
+    await log.start()
+    (partition,) = await new_topic(log)
+    plain = await log.producer(client_id="p")
+    producers = [await log.transactional_producer(name, client_id="p", timeout_ms=60_000) for name in ("a", "b", "a")]
+    await write(producers[2], partition, b"open")
+    await write(producers[1], partition, b"done")
+    await producers[1].commit({partition: OffsetAndMetadata(1)}, NOBODY)
+    await write(plain, partition, b"plain")
+    abandon(log)
+    async with EmbeddedLog(tmp_path) as log:
         assert await values_of(log, partition) == []
         assert await values_of(log, partition, UNCOMMITTED) == [b"open", b"done", b"plain"]
         producer = await log.transactional_producer("a", client_id="p", timeout_ms=60_000)
@@ -104,11 +97,12 @@ async def test_what_was_open_when_the_process_was_killed_stays_open(tmp_path: Pa
 @pytest.mark.usefixtures("actors_seed")
 async def test_what_was_open_ends_with_its_time(tmp_path: Path) -> None:
     """Counted anew from when the log was opened: nobody needs to come again for it."""
-    async with EmbeddedLog(tmp_path / "log") as log:
-        (partition,) = await new_topic(log)
-        await write(await log.transactional_producer("a", client_id="p", timeout_ms=5000), partition, b"a")
-        copy = await killed(tmp_path / "log")
-    async with EmbeddedLog(copy) as log:
+    log = EmbeddedLog(tmp_path)
+    await log.start()
+    (partition,) = await new_topic(log)
+    await write(await log.transactional_producer("a", client_id="p", timeout_ms=5000), partition, b"a")
+    abandon(log)
+    async with EmbeddedLog(tmp_path) as log:
         await asyncio.sleep(4.9)
         assert await log.end_offsets([partition], COMMITTED) == {partition: 0}
         await asyncio.sleep(0.2)

@@ -17,7 +17,7 @@ from ks_actors._batch import Batch
 from ks_actors._errors import Fenced
 from ks_actors.log import GroupMetadata, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from tests.log.helpers import COMMITTED, UNCOMMITTED
+from tests.log.helpers import COMMITTED, UNCOMMITTED, abandon
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -77,7 +77,7 @@ class PartitionModel:
         boundary = self.stable
         latest = {entry.key: entry.offset for entry in self.visible(COMMITTED)}
         kept = set(latest.values())
-        self.entries = [entry for entry in self.entries if entry.offset >= boundary or entry.offset in kept]
+        self.entries = [entry for entry in self.entries if entry.owner or entry.offset >= boundary or entry.offset in kept]
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -89,7 +89,6 @@ class LogMachine(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.directory = Path(tempfile.mkdtemp()) if self.durable else None
-        self.generation = 0
         self.model = {place: PartitionModel() for place in PLACES}
         self.open: dict[str, set[TopicPartition]] = {name: set() for name in IDS}
         self.offsets: dict[TopicPartition, int] = {}
@@ -107,7 +106,7 @@ class LogMachine(RuleBasedStateMachine):
         self.run(self.log.create_topics([NewTopic("plain", 1), NewTopic("compacted", 1, {"cleanup.policy": "compact"})]))
 
     def start(self) -> None:
-        self.log = EmbeddedLog(None if self.directory is None else self.directory / str(self.generation))
+        self.log = EmbeddedLog(self.directory)
         self.run(self.log.start())
         self.plain: EmbeddedProducer = self.run(self.log.producer(client_id="p"))
         self.producers.clear()
@@ -188,11 +187,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.durable)
     @rule()
     def kill_and_open(self) -> None:
-        """What is in the files now is what the next process would find."""
-        assert self.directory is not None
-        shutil.copytree(self.directory / str(self.generation), self.directory / str(self.generation + 1))
-        self.run(self.log.close())
-        self.generation += 1
+        abandon(self.log)
         self.start()
         for name in IDS:
             # Open transactions of which all records were deleted are forgotten: there is nothing to be ended.

@@ -168,7 +168,7 @@ class Partition:
         self.size += segment.size
 
     def runs(self, boundary: int, least: int) -> Iterator[tuple[int, int]]:
-        """Yield runs of neighbours below offset `boundary`, as index ranges of segments that have `least` records together.
+        """Yield runs of neighbours that end before offset `boundary`, as index ranges of segments that have `least` records together.
 
         The partition may lose its head, or the very segments that were yielded last, in between.
         """
@@ -176,7 +176,7 @@ class Partition:
         while not self.deleted:
             start = stop = self.find(max(offset, self.begin))
             count = 0
-            while stop < len(self.segments) and self.segments[stop].base < boundary and count < least:
+            while stop < len(self.segments) and self.segments[stop].end <= boundary and count < least:
                 count += self.segments[stop].count
                 stop += 1
             if start == stop:

@@ -1,0 +1,15 @@
+"""The flights job as it comes: exactly once, log and stores on disk."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+
+async def flights(limit: int) -> dict[str, float]:
+    """Run the job over the first `limit` flights."""
+    from examples.flights.job import Options, run  # noqa: PLC0415 - it needs the data, which other cases do not
+
+    with tempfile.TemporaryDirectory(prefix="ks-bench-") as directory:
+        outcome = await run(Options(Path(directory), "exactly_once_v2", limit), lambda *_: None)
+    return {"per_s": outcome.flights / outcome.seconds}

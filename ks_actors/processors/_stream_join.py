@@ -1,0 +1,172 @@
+"""Two streams joined: records of one meet those of the other whose timestamps are near enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from ks_actors.processors._inline import Inline
+from ks_actors.processors._operator import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._batch import Headers
+    from ks_actors.processors._operator import NodeContext
+
+
+class PendingKey(NamedTuple):
+    """Records of one side (True: left), time and key that have met none of the other side so far."""
+
+    timestamp: int
+    left: bool
+    key: Any
+
+
+class Tracker:
+    """What both sides of a join know of one task: stream time, and since when records may be pending."""
+
+    __slots__ = ("pending_since", "time")
+
+    def __init__(self) -> None:
+        self.time: int = -1
+        self.pending_since: int | None = -1  # at first the store may have some; None: there are none
+
+
+@final
+class Trackers:
+    """The trackers of a join, by the store of pending records, which is one per task."""
+
+    def __init__(self) -> None:
+        self._trackers: dict[int, tuple[Any, Tracker]] = {}
+
+    def get(self, store: Any) -> Tracker:
+        """Return the tracker of both sides."""
+        return self._trackers.setdefault(id(store), (store, Tracker()))[1]
+
+    def close(self, store: Any) -> None:
+        """Forget it: the task ends."""
+        self._trackers.pop(id(store), None)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class JoinWindow(Inline):
+    """Keep one side's records for the other side to meet. They go on to the join before they are kept."""
+
+    store: str
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        put = context.store(self.store).put_entry
+        forward = context.forward
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, value, timestamp, headers)
+            if key is not None:
+                put(key, timestamp, None if value is None else (value, timestamp))
+
+        return Bound(process)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class StreamJoinSide(Inline):
+    """Join records of one side with those that the `other` store has from `before_ms` before to `after_ms` after them, as the left side sees it.
+
+    Values are `joiner(left, right)`, or `joiner(key, left, right)` if it is `keyed`; the later timestamp is the result's. Records without key or
+    value are dropped. Of an `outer` side, records that meet none come out with None for the other one: those without key, and those that are too late
+    to meet any, at once; the others wait in the store `pending`, which both sides share, until stream time has passed the last instant at which
+    one could come, by the grace period and more. Whenever they come out they do so by time, right before left, key.
+    """
+
+    other: str
+    joiner: Callable[..., Any]
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+    left: bool
+    outer: bool = False
+    keyed: bool = False
+    pending: str | None = None
+    trackers: Trackers = field(default_factory=Trackers)
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        pending = None if self.pending is None else context.store(self.pending)
+        tracker = Tracker() if pending is None else self.trackers.get(pending)
+        side = _Side(self, context, pending, tracker)
+        return Bound(side.process, close=lambda: self.trackers.close(pending))
+
+
+class _Side:
+    """One side in one task."""
+
+    def __init__(self, join: StreamJoinSide, context: NodeContext, pending: Any, tracker: Tracker) -> None:
+        self._context = context
+        self._forward = context.forward
+        self._fetch = context.store(join.other).fetch_entries
+        self._pending = pending
+        self._tracker = tracker
+        self._joiner = join.joiner
+        self._keyed = join.keyed
+        self._left = join.left
+        self._outer = join.outer
+        self._before, self._after = (join.before_ms, join.after_ms) if join.left else (join.after_ms, join.before_ms)
+        self._waits = {True: join.after_ms + join.grace_ms, False: join.before_ms + join.grace_ms}
+
+    def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        tracker = self._tracker
+        tracker.time = max(tracker.time, timestamp)
+        if self._outer and key is None and value is not None:
+            self._forward(key, self._join(key, value, None), timestamp, headers)
+            return
+        if key is None or value is None:
+            self._context.dropped()
+            return
+        pending = self._pending
+        if pending is not None and timestamp == tracker.time:
+            self._release(headers)
+        until = max(0, timestamp + self._after)
+        met = self._fetch(key, max(0, timestamp - self._before), until)
+        for time, (other, _) in met:
+            if pending is not None:
+                place = PendingKey(time, not self._left, key)
+                if pending.get(place) is not None:
+                    pending.put(place, None)
+            self._forward(key, self._join(key, value, other), max(timestamp, time), headers)
+        if self._outer and not met:
+            if pending is None or until < tracker.time:
+                self._forward(key, self._join(key, value, None), timestamp, headers)
+            else:
+                since = tracker.pending_since
+                tracker.pending_since = timestamp if since is None else min(since, timestamp)
+                place = PendingKey(timestamp, self._left, key)
+                pending.put(place, ((pending.get(place) or ()) + ((self._left, value),)))
+
+    def _release(self, headers: Headers) -> None:
+        """Forward pending records that cannot meet any more."""
+        tracker = self._tracker
+        since = tracker.pending_since
+        wait = self._waits[True] if self._left else self._waits[False]
+        if since is None or (since >= 0 and since + wait >= tracker.time):
+            return
+        tracker.pending_since = None
+        waiting = {True: False, False: False}
+        for place, values in self._pending.all():
+            # that of the last one looked at, not of the first one left: what is left comes out when Kafka Streams sends it, not before
+            tracker.pending_since = place.timestamp
+            if waiting[True] and waiting[False]:
+                break
+            if place.timestamp + self._waits[place.left] >= tracker.time:
+                waiting[place.left] = True
+                continue
+            for of_left, value in values:
+                left, right = (value, None) if of_left else (None, value)
+                joined = self._joiner(place.key, left, right) if self._keyed else self._joiner(left, right)
+                self._forward(place.key, joined, place.timestamp, headers)
+            self._pending.put(place, None)
+
+    def _join(self, key: Any, mine: Any, theirs: Any) -> Any:
+        left, right = (mine, theirs) if self._left else (theirs, mine)
+        return self._joiner(key, left, right) if self._keyed else self._joiner(left, right)

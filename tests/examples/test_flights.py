@@ -1,0 +1,130 @@
+"""The flights job finds what polars finds in the same files, count for count."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pytest
+
+from examples.flights import load, topology
+from examples.flights.data import FLIGHTS
+from examples.flights.job import Options, opened, processed
+from examples.flights.model import CarrierReport, HourlyDelays, ModelDelays
+from examples.flights.results import committed
+from ks_actors.serdes import BYTES, STRING, json
+from ks_actors.testing import TopologyTestDriver
+from tests.examples import flights_job
+from tests.examples.flights_expected import expected
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ks_actors.log import Log
+
+HEADERS = ["exception", "message", "stacktrace", "topic", "partition", "offset"]
+
+
+@pytest.mark.timeout(240)
+async def test_exactly_once_the_tables_are_those_of_polars(tmp_path: Path) -> None:
+    """All flights, in a process of its own: it ends with exit code 0, no more than 300 MB of memory, and the same tables as polars."""
+    printed = flights_job.run(tmp_path)
+    found = await flights_job.results(tmp_path)
+    assert flights_job.plain(found) == expected()
+    assert [len(found.by_hour), len(found.by_carrier), len(found.by_model), len(found.dead_letters)] == [19_432, 16, 128, 9_430]
+    assert f"loading: {FLIGHTS:,} of {FLIGHTS:,}\n" in printed
+    assert f"processing: {FLIGHTS:,} of {FLIGHTS:,}\n" in printed
+    assert "9,430 rows were no flights" in printed
+    last = re.fullmatch(r"336,776 flights in [\d.]+ s: [\d,]+ flights/s, (\d+) MB of memory at most", printed.splitlines()[-1])
+    assert last is not None
+    assert int(last[1]) <= 300
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("options", [("--guarantee", "at_least_once"), ("--commit-interval-ms", "10"), ("--in-memory",)], ids=" ".join)
+async def test_undisturbed_the_tables_are_the_same_however_it_runs(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """At least once, with commits ten times as often, or in memory, the printed tables are those of exactly once."""
+    assert tables(flights_job.run(tmp_path / "one", *options, "--limit", "20000")) == tables(flights_job.run(tmp_path / "two", "--limit", "20000"))
+    assert flights_job.plain(await flights_job.results(tmp_path / "two")) == expected(20_000)
+
+
+def tables(printed: str) -> str:
+    """Return what was printed between the lines of progress and the one about speed."""
+    return printed[printed.index("Carriers") : printed.rindex("\n", 0, -1)]
+
+
+async def test_dead_letters_tell_where_they_were(tmp_path: Path) -> None:
+    """A row that does not parse is kept as it came, with Kafka Streams' headers: what went wrong, and where it was read."""
+    flights_job.run(tmp_path, "--limit", "5000")
+    letters = (await flights_job.results(tmp_path)).dead_letters
+    assert sorted(letter.row for letter in letters if letter.row) == sorted(expected(5_000).dead_letters)
+    for letter in letters:
+        headers = dict(letter.headers)
+        assert list(headers) == [f"__streams.errors.{name}" for name in HEADERS]
+        assert headers["__streams.errors.exception"] == b"ValueError"
+        assert headers["__streams.errors.topic"] == b"flights"
+
+
+def test_topology_alone() -> None:
+    """In the test driver, one record after the other, the first flights give the tables of polars."""
+    with TopologyTestDriver(topology.build(), {"deserialization_exception_handler": "continue"}) as driver:
+        tables = {"airlines": load.airlines(), "airports": load.airports(), "planes": load.planes(), "weather": islice(load.weather(), 26_115)}
+        for name, records in {**tables, "flights": islice(load.flights(), 3_000)}.items():
+            topic = driver.create_input_topic(name, BYTES, BYTES)
+            for key, value, time in records:
+                topic.pipe_input(key, value, timestamp_ms=time)
+        by_hour = driver.create_output_topic(topology.BY_HOUR, topology.HOURLY_KEY, json(HourlyDelays)).read_records_to_list()
+        by_carrier = driver.create_output_topic(topology.BY_CARRIER, STRING, json(CarrierReport)).read_records_to_list()
+        by_model = driver.create_output_topic(topology.BY_MODEL, STRING, json(ModelDelays)).read_records_to_list()
+    wanted = expected(3_000)
+    assert {(record.key.key, record.key.window.start): flights_job.fields(record.value) for record in by_hour} == wanted.by_hour
+    assert {record.key: flights_job.flat(record.value) for record in by_carrier} == wanted.by_carrier
+    assert {record.key: flights_job.fields(record.value) for record in by_model} == wanted.by_model
+
+
+async def test_loading_goes_on_where_it_ended(tmp_path: Path) -> None:
+    """Loaded in two runs of the process, or by slices that did not get everywhere, the topics hold what one run loads."""
+    whole = Options(tmp_path / "whole", "exactly_once_v2", 5_000)
+    parts = Options(tmp_path / "parts", "exactly_once_v2", 5_000)
+    async with opened(whole) as log:
+        await load.load(log, 5_000, lambda _: None)
+        wanted = {name: await contents(log, name) for name in load.TOPICS}
+    assert sum(map(len, wanted["flights"].values())) == 5_000
+    async with opened(parts) as log:
+        await load.load(log, 3_000, lambda _: None)
+        short = [load.TOPICS["weather"], load.TOPICS["planes"]]
+        assert [sum(await load.ends(log, topic)) for topic in short] == [26_115, 3_322]
+    async with opened(parts) as log:
+        told: list[int] = []
+        await load.load(log, 5_000, told.append)
+        assert told[-1] == 5_000
+        assert {name: await contents(log, name) for name in load.TOPICS} == wanted
+
+
+async def test_tables_are_loaded_in_slices(tmp_path: Path) -> None:
+    """Loading that was killed amid a table goes on with the rest of it."""
+    async with opened(Options(tmp_path, "exactly_once_v2", 0)) as log:
+        await log.create_topics(load.TOPICS.values())
+        producer = await log.producer(client_id="test")
+        await load.fill(log, producer, load.TOPICS["planes"], islice(load.planes(), 1_000))
+        await load.load(log, 100, lambda _: None)
+        assert sum(await load.ends(log, load.TOPICS["planes"])) == 3_322
+        rows = [value for part in (await contents(log, "planes")).values() for _, value, _ in part]
+        assert sorted(rows) == sorted(value for _, value, _ in load.planes())
+
+
+async def contents(log: Log, topic: str) -> dict[int, list[tuple[bytes | None, bytes | None, int]]]:
+    """Return all records of a topic, in order, by partition."""
+    records: dict[int, list[tuple[bytes | None, bytes | None, int]]] = {}
+    async for found in committed(log, topic):
+        batch = found.batch
+        records.setdefault(found.partition.partition, []).extend(zip(batch.keys, batch.values, batch.timestamps, strict=True))
+    return records
+
+
+async def test_processed_counts_flights_and_dead_letters(tmp_path: Path) -> None:
+    """Before anything is processed nothing is."""
+    async with opened(Options(tmp_path, "exactly_once_v2", 0)) as log:
+        await load.load(log, 10, lambda _: None)
+        assert await processed(log) == 0
