@@ -113,7 +113,12 @@ class App:
 
     def _spec(self, log: Log, system: System) -> Spec[m.InstanceMessage]:
         setup = self._setup = Setup(
-            self._topology, self.config, wall_time=_wall_time(system), partitions=lambda _: None, nodes=self._nodes
+            self._topology,
+            self.config,
+            wall_time=_wall_time(system),
+            work_time=getattr(system, "work_time", time.perf_counter),
+            partitions=lambda _: None,
+            nodes=self._nodes,
         )
         parts = Parts(setup, log, self._metrics, restore_listener=self._restore_listener, priority=self._priority)
         instance = self._instance = Instance(parts, setup, self._crew, self._metrics, uncaught=self._uncaught, on_state=self._note_state)
@@ -282,4 +287,3 @@ def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-

@@ -133,7 +133,10 @@ class Committer(Actor[CommitterMessage]):
 
     async def _freeze(self, began: float) -> m.Frozen:
         """Let workers stand still, freeze what they have done, and let them go on in the next epoch."""
-        await self._manager.ask(m.Drain).within(self._drain)
+        try:
+            await self._manager.ask(m.Drain).within(self._drain)
+        except AskTimeout as late:
+            raise self._undrained() from late
         await self._pause()
         paused = perf_counter()
         self._phase.to(Phase.FREEZING)
@@ -155,10 +158,19 @@ class Committer(Actor[CommitterMessage]):
         else:
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             await self._poller().ask(m.CommitOffsets, frozen.positions).within(self._timeout)
+        # From here on it has happened.
         self._collector.tell(m.NextEpoch(self._epoch))
-        self._state.tell(m.Keep(frozen, ends))
         self._manager.tell(m.CommittedTasks(frozen.positions))
         self._purge(frozen.positions)
+        try:
+            await self._state.ask(m.Keep, frozen, ends).within(self._timeout)
+        except Exception as error:  # noqa: BLE001 - the log has it, the stores do not: they are opened anew, from the log
+            self._poller().tell(m.Rejoin(error))
+
+    def _undrained(self) -> TaskTimeout:
+        busy = {str(task.id): ", ".join(task.busy_nodes()) for task in self._metrics.tasks.values() if task.in_flight}
+        told = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items()) or "a task"
+        return TaskTimeout(f"asynchronous processors still had records in flight {self._drain:g} s after a commit had begun: {told}")
 
     def _purge(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         wanted = self._purger.due(positions, self.ctx.time())

@@ -413,10 +413,22 @@ class PersistUnlogged(Message, frozen=True, tag="PERSIST"):
 
 
 class Keep(Message, frozen=True, tag="KEEP"):
-    """The commit has succeeded: the frozen state is final; `ends` are the changelogs' ends."""
+    """The commit has succeeded: the frozen state is final; `ends` are the changelogs' ends. Answered when it is kept: then the next may be frozen."""
 
+    reply: Reply[None]
     frozen: Frozen
     ends: Mapping[TopicPartition, int]
+
+
+class LookIdle(Message, frozen=True, tag="LOOK_IDLE"):
+    """See whether there is time to write what is committed (internal)."""
+
+
+class Corrupted(Message, frozen=True, tag="CORRUPTED"):
+    """What a task has on disk does not fit its changelogs: wipe it, restore all."""
+
+    task: TaskId
+    reason: str
 
 
 class FlushStep(Message, frozen=True, tag="FLUSH_STEP"):
@@ -424,7 +436,19 @@ class FlushStep(Message, frozen=True, tag="FLUSH_STEP"):
 
 
 StateManagerMessage: TypeAlias = (
-    OpenTask | Opened | OpenFailed | RestoredRecords | Restored | RestoreFailed | CloseStores | EncodeChangelog | PersistUnlogged | Keep | FlushStep
+    OpenTask
+    | Opened
+    | OpenFailed
+    | RestoredRecords
+    | Restored
+    | RestoreFailed
+    | CloseStores
+    | EncodeChangelog
+    | PersistUnlogged
+    | Keep
+    | FlushStep
+    | LookIdle
+    | Corrupted
 )
 
 # --- to the Restorer ------------------------------------------------------------------------------------------------------------

@@ -249,7 +249,13 @@ class Parts:
                 found.dropped += count
 
         stores = make_stores(
-            str(task), self._specs[task.subtopology], directory=self._directory.path, shared=self._shared, current=current, expired=expired, topics={spec.name: self._setup.changelog(spec.name) for spec in self._specs[task.subtopology]}
+            str(task),
+            self._specs[task.subtopology],
+            directory=self._directory.path,
+            shared=self._shared,
+            current=current,
+            expired=expired,
+            topics={spec.name: self._setup.changelog(spec.name) for spec in self._specs[task.subtopology]},
         )
         return stores, current
 

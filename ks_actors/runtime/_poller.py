@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
-from ks_actors._errors import KsActorsError, LogClosed, MissingSourceTopics, OffsetOutOfRange, StreamsError, UnknownTopicOrPartition
+from ks_actors._errors import KsActorsError, LogClosed, MissingSourceTopics, OffsetOutOfRange, StreamsError, TaskMigrated, UnknownTopicOrPartition
 from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import PollerMessage
@@ -63,6 +63,7 @@ class Poller(Actor[PollerMessage]):
         self._positions: dict[TopicPartition, int] = {}
         self._stopped: set[TopicPartition] = set()
         self._fetching: bool = False
+        self._waiting: bool = False
         self._leaving: Reply[None] | None = None
 
     async def signal(self, signal: Signal) -> None:
@@ -94,6 +95,7 @@ class Poller(Actor[PollerMessage]):
             case m.AskGroup():
                 message.reply.tell(self._membership.group)
             case m.MembershipChanged():
+                self._waiting = False
                 self._follow(message.event)
             case m.Settled():
                 self._wait_for_group()
@@ -101,6 +103,7 @@ class Poller(Actor[PollerMessage]):
                 self._fetching = False
                 await self._fetch_failed(message.error)
             case m.MembershipFailed():
+                self._waiting = False
                 if not isinstance(message.error, LogClosed):
                     self._instance.tell(m.Fatal(message.error, rolled_back=False))
             case m.Rejoin():
@@ -129,7 +132,9 @@ class Poller(Actor[PollerMessage]):
 
     def _assign(self, anew: Mapping[TopicPartition, int]) -> None:
         """Add partitions to those that are read, without moving the others."""
-        self._fetcher.assign({partition: anew[partition] if partition in anew else self._fetcher.position(partition) for partition in self._positions})
+        self._fetcher.assign(
+            {partition: anew[partition] if partition in anew else self._fetcher.position(partition) for partition in self._positions}
+        )
 
     def _seek(self, message: m.SeekAll) -> None:
         self._epoch = message.epoch
@@ -188,7 +193,8 @@ class Poller(Actor[PollerMessage]):
     # --- the group ------------------------------------------------------------------------------------------------------------
 
     def _wait_for_group(self) -> None:
-        if self._leaving is None:
+        if self._leaving is None and not self._waiting:
+            self._waiting = True
             self.ctx.pipe(self._membership.event(), m.MembershipChanged, m.MembershipFailed)
 
     def _follow(self, event: MembershipEvent) -> None:
@@ -232,7 +238,10 @@ class Poller(Actor[PollerMessage]):
         """Give up what is gone, begin what is new."""
         if gone:
             self._forget(gone)
-            await self._committer.ask(m.Commit, "tasks move to another member").within(self._group.rebalance_seconds)
+            try:
+                await self._committer.ask(m.Commit, "tasks move to another member").within(self._group.rebalance_seconds)
+            except TaskMigrated:
+                return event.group.generation  # all tasks are being given up
             await self._manager.ask(m.CloseTasks, gone).within(self._group.rebalance_seconds)
             await self._state.ask(m.CloseStores, gone, clean=True).within(self._group.rebalance_seconds)
             self._membership.rejoin(self._group.user_data(frozenset(self._tasks), event.group.generation))

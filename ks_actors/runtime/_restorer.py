@@ -76,6 +76,13 @@ class Restorer(Actor[RestorerMessage]):
         missing = self._missing.get(found.task)
         if missing is None:
             return  # closed meanwhile
+        beyond = [
+            f"{one} ends at {found.ends[one]}, the store is at {at}" for one, at in found.positions.items() if at is not None and at > found.ends[one]
+        ]
+        if beyond:
+            del self._missing[found.task]
+            self._state.tell(m.Corrupted(found.task, "; ".join(beyond)))
+            return
         for changelog, position in found.positions.items():
             start = found.begins[changelog] if position is None else position
             if start >= found.ends[changelog]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +25,8 @@ _OWN_TIME = FailOnInvalidTimestamp()
 class Setup:
     """The topology with its topics by the names they have in the log, the settings, and the clock.
 
-    `partitions` tells how many partitions a topic has, None when that is not known (yet). `nodes` tells the nodes of a task.
+    `partitions` tells how many partitions a topic has, None when that is not known (yet). `nodes` tells the nodes of a task. `work_time` is what slices
+    of work are measured by, in seconds.
     """
 
     def __init__(
@@ -36,11 +38,13 @@ class Setup:
         partitions: Callable[[str], int | None],
         nodes: Callable[[TaskId], Iterable[str]],
         existing_topics: Iterable[str] = (),
+        work_time: Callable[[], float] = perf_counter,
     ) -> None:
         self.topology: Topology = topology
         self.config: StreamsConfig = config
         self.application_id: str = config.application_id
         self.wall_time: Callable[[], int] = wall_time
+        self.work_time: Callable[[], float] = work_time
         self.partitions: Callable[[str], int | None] = partitions
         self.node_names: Callable[[TaskId], Iterable[str]] = nodes
         self.max_task_idle_ms: int = config.max_task_idle_ms

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from actors import Actor, Mailbox
+from actors import Actor, Mailbox, Signal, Started
 from ks_actors._errors import TaskCorrupted
 from ks_actors.log._types import Outgoing, TopicPartition
 from ks_actors.runtime import _messages as m
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from ks_actors.runtime._current import Current
     from ks_actors.state import TaskStores
 
+_IDLE_SECONDS = 10.0
+_log = logging.getLogger("ks_actors")
 STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Keep,))
 
 
@@ -77,6 +80,12 @@ class StateManager(Actor[StateManagerMessage]):
         self._by_changelog: dict[TopicPartition, tuple[TaskId, str]] = {}
         self._steps: Iterator[None] | None = None
         self._stepping: TaskId | None = None
+        self._kept: int = 0
+
+    def signal(self, signal: Signal) -> None:
+        """Look for idle times from the start on."""
+        if isinstance(signal, Started):
+            self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
 
     async def receive(self, message: StateManagerMessage) -> None:
         """Open, restore, keep, write, close."""
@@ -98,7 +107,18 @@ class StateManager(Actor[StateManagerMessage]):
             case m.PersistUnlogged():
                 await self._persist(message)
             case m.Keep():
-                self._keep(message)
+                try:
+                    self._keep(message)
+                except Exception as error:  # noqa: BLE001 - the committer decides what it means
+                    message.reply.fail(error)
+                else:
+                    message.reply.tell(None)
+            case m.LookIdle():
+                if self._kept == 0:
+                    self._begin_flush(idle=True)
+                self._kept = 0
+            case m.Corrupted():
+                await self._start_over(message)
             case m.FlushStep():
                 self._step()
             case m.CloseStores():
@@ -128,6 +148,19 @@ class StateManager(Actor[StateManagerMessage]):
         else:
             self._instance.tell(m.Fatal(failed.error, rolled_back=False))
 
+    async def _start_over(self, message: m.Corrupted) -> None:
+        """Wipe a task that restores, and restore all of it."""
+        opening = self._opening.pop(message.task, None)
+        stores = self._stores.pop(message.task, None)
+        if opening is None or stores is None:
+            return
+        _log.warning("the state of task %s is wiped and restored: %s", message.task, message.reason)
+        if self._stepping == message.task:
+            self._steps = self._stepping = None
+        await self.ctx.blocking(partial(stores.close, clean=False))
+        await self.ctx.blocking(stores.wipe)
+        self._open(opening.message, retried=True)
+
     def _restore(self, task: TaskId) -> None:
         opening = self._opening.get(task)
         if opening is None or opening.stores is None:
@@ -154,6 +187,7 @@ class StateManager(Actor[StateManagerMessage]):
             restored = self._opening[task].restored
             restored[name] = restored.get(name, 0) + len(one.batch)
             self._listener.on_batch_restored(one.partition, name, one.next_offset, len(one.batch))
+        self._begin_flush()
 
     def _hand_over(self, task: TaskId) -> None:
         opening = self._opening.pop(task, None)
@@ -185,6 +219,7 @@ class StateManager(Actor[StateManagerMessage]):
             message.reply.tell(None)
 
     def _keep(self, message: m.Keep) -> None:
+        self._kept += 1
         for task, token in message.frozen.tokens.items():
             stores = self._stores.get(task)
             if stores is None:
@@ -201,7 +236,7 @@ class StateManager(Actor[StateManagerMessage]):
         if self._steps is not None:
             return
         for task, stores in self._stores.items():
-            if task not in self._opening and stores.wants_flush(idle):
+            if stores.wants_flush(idle):
                 self._steps, self._stepping = stores.flush_steps(), task
                 self.ctx.self_ref.tell(m.FlushStep())
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from ks_actors._errors import StreamsError
@@ -125,16 +124,16 @@ class Task:
 
     def process(self, seconds: float) -> int:
         """Process for about so long, or until nothing is left to do; return the number of records."""
-        done, began = 0, perf_counter()
+        clock, wall_time = self._setup.work_time, self._setup.wall_time
+        done, began = 0, clock()
         deadline = began + seconds
-        wall_time = self._setup.wall_time
         while True:
             self._take_results()
             limit = self._room()
             if limit == 0 or not self.group.ready(wall_time()):
                 break
             done += self._process_some(min(limit, self._run))
-            now = perf_counter()
+            now = clock()
             self._adapt(now - began)
             if now >= deadline:
                 break
@@ -170,6 +169,10 @@ class Task:
     def in_flight(self) -> int:
         """How many records are in the hands of asynchronous processors."""
         return sum(node.in_flight for node in self._plan.asynchronous) if self._plan is not None else 0
+
+    def busy_nodes(self) -> list[str]:
+        """Return the asynchronous processors that have records in flight."""
+        return [node.node for node in self._plan.asynchronous if node.in_flight] if self._plan is not None else []
 
     @property
     def asynchronous(self) -> bool:

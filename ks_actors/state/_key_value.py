@@ -48,6 +48,11 @@ class KeyValueBase(Table[K], Generic[K, P]):
             raise TypeError(f"store {self.name}: a key cannot be None")
         self.put_entry(key, self._entry(value))
 
+    def key_bytes(self, key: K) -> bytes:
+        """Return the bytes of a key, which keys are ordered by."""
+        encoded: bytes = self._codec.key(key)
+        return encoded
+
     def delete(self, key: K) -> P | None:
         """Delete `key` and return the value that it had."""
         value = self.get(key)

@@ -124,7 +124,13 @@ class _Driver:
         assert self._directory is not None
         current = Current()
         stores = make_stores(
-            name, self._setup.store_specs(specs), directory=Path(self._directory.name), shared=None, current=current, expired=self._expired, topics={spec: self._setup.changelog(spec) for spec in specs}
+            name,
+            self._setup.store_specs(specs),
+            directory=Path(self._directory.name),
+            shared=None,
+            current=current,
+            expired=self._expired,
+            topics={spec: self._setup.changelog(spec) for spec in specs},
         )
         if stores is not None:
             stores.open()

@@ -94,9 +94,7 @@ async def test_the_leader_hears_what_members_say(log: Log) -> None:
 
     group = group_name()
     members = [
-        await log.join(
-            group, client_id="c", topics=topics, user_data=data, assignor=note, session_timeout_ms=60_000, rebalance_timeout_ms=60_000
-        )
+        await log.join(group, client_id="c", topics=topics, user_data=data, assignor=note, session_timeout_ms=60_000, rebalance_timeout_ms=60_000)
         for topics, data in (([topic], b"one"), ([topic, f"{topic}-later"], b"two"))
     ]
     events = await settle(*members)
@@ -104,6 +102,12 @@ async def test_the_leader_hears_what_members_say(log: Log) -> None:
     assert seen[-1] == ({(frozenset({topic}), b"one"), (both, b"two")}, {topic: 2})
     members[1].rejoin(b"three")
     again = await settle(*members)
+    members[1].rejoin(b"four")
+    await revoked(members[0])
+    members[0].revoked(b"five")
+    await settle(*members)
+    assert seen[-1] == ({(frozenset({topic}), b"five"), (both, b"four")}, {topic: 2})
+    del seen[-1]
     assert seen[-1] == ({(frozenset({topic}), b"one"), (both, b"three")}, {topic: 2})
     assert again[0].group.generation > events[0].group.generation
     assert {event.assignment.user_data for event in again} == {b"one", b"three"}

@@ -266,6 +266,12 @@ async def test_offsets_are_found_by_time(log: Log) -> None:
     await producer.send([Outgoing(partition, batch(b"c", b"d", timestamps=[20, 40]))])
     expected = {5: 0, 10: 0, 11: 1, 31: 3, 41: 4}
     assert {time: (await log.offsets_for_times({partition: time}))[partition] for time in expected} == expected
+    await log.delete_records({partition: 1})
+    assert await log.offsets_for_times({partition: 5}) == {partition: 1}
+    await log.delete_records({partition: 2})
+    await producer.send([Outgoing(partition, batch(b"e", timestamps=[50]))])
+    await log.delete_records({partition: 3})
+    assert await log.offsets_for_times({partition: 20}) == {partition: 3}
 
 
 async def test_what_is_closed_says_so(log: Log) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from ks_actors.log import Headers, Producer, TopicPartition
+    from ks_actors._batch import Headers
+    from ks_actors.log import Producer, TopicPartition
     from tests.log.helpers import Clock
 
 
@@ -206,8 +207,8 @@ async def test_open_transactions_are_not_cleaned_away(embedded: EmbeddedLog) -> 
 
 async def test_without_limits_nothing_is_deleted(embedded: EmbeddedLog) -> None:
     """However old it is; and a compacted topic has none unless its policy says delete too."""
-    for configs in ({}, {"retention_ms": "-1", "retention_bytes": "-1"}, {"cleanup_policy": "compact", "retention_ms": "1"}):
-        (partition,) = await new_topic(embedded, **configs)
+    unlimited = await new_topic(embedded), await new_topic(embedded, retention_ms="-1", retention_bytes="-1")
+    for (partition,) in (*unlimited, await new_topic(embedded, cleanup_policy="compact", retention_ms="1")):
         await write(await embedded.producer(client_id="p"), partition, b"a")
         await embedded.clean()
         assert len(await read_all(embedded, partition)) == 1
@@ -225,6 +226,18 @@ async def test_large_partitions_are_cleaned_without_being_asked(embedded: Embedd
     await asyncio.sleep(0)
     assert len(await read_all(embedded, small)) == 12
     assert [offset for offset, _, _ in await read_all(embedded, large)] == [6, 7, 8, 9, 10, 11]
+
+
+async def test_several_partitions_may_be_due_at_once(embedded: EmbeddedLog) -> None:
+    """They are cleaned one after the other."""
+    partitions = await new_topic(embedded, 2, retention_bytes="2000000")
+    producer = await embedded.producer(client_id="p")
+    for _ in range(9):
+        await producer.send([outgoing(partition, b"x" * (1 << 20)) for partition in partitions])
+    for _ in range(9):
+        await producer.send([])
+    for partition in partitions:
+        assert len(await read_all(embedded, partition)) < 5
 
 
 @pytest.fixture

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rocksdict import Options, Rdict
@@ -14,12 +15,27 @@ from ks_actors._batch import Batch
 from ks_actors._errors import Fenced, LogCorrupted, LogError
 from ks_actors.log import NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog, _codec, _rocks
-from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, Clock, abandon, assigned, batch, fetch_one, join, new_topic, outgoing, read_all, values_of, write
+from tests.log.helpers import (
+    COMMITTED,
+    NOBODY,
+    UNCOMMITTED,
+    Clock,
+    abandon,
+    assigned,
+    batch,
+    fetch_one,
+    join,
+    new_topic,
+    outgoing,
+    read_all,
+    values_of,
+    write,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ks_actors.log import Headers
+    from ks_actors._batch import Headers
 
 
 async def test_everything_is_there_again(tmp_path: Path) -> None:
@@ -207,17 +223,25 @@ async def test_a_damaged_index_is_told(tmp_path: Path) -> None:
             await EmbeddedLog(tmp_path).start()
 
 
-async def test_damaged_files_are_told(tmp_path: Path) -> None:
-    """RocksDB notices, opening or reading."""
+def damage(path: Path, part: float) -> None:
+    """Overwrite some bytes, at a part of the file's length."""
+    data = bytearray(path.read_bytes())
+    start = int(len(data) * part)
+    data[start : start + 20] = bytes(20)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(("kind", "part"), [("*.blob", 0.5), ("*.sst", 0.1), ("*.sst", 0.6)], ids=["large", "small", "index"])
+async def test_damaged_files_are_told(tmp_path: Path, kind: str, part: float) -> None:
+    """RocksDB notices when it reads; nothing is taken for the end of what there is."""
     async with EmbeddedLog(tmp_path) as log:
         (partition,) = await new_topic(log)
         producer = await log.producer(client_id="p")
-        for _ in range(10):
-            await write(producer, partition, b"x" * 10_000)
-    for path in [*tmp_path.glob("*.blob"), *tmp_path.glob("*.sst")]:
-        data = bytearray(path.read_bytes())
-        data[20:-100] = bytes(len(data) - 120)
-        path.write_bytes(data)
+        for index in range(300):
+            await write(producer, partition, random.Random(index).randbytes(20))
+        await write(producer, partition, b"x" * 10_000)
+    (path,) = await asyncio.to_thread(lambda: list(tmp_path.glob(kind)))
+    damage(path, part)
     with pytest.raises(LogCorrupted, match="is damaged: Corruption"):
         await read_damaged(tmp_path, partition)
 
@@ -243,7 +267,7 @@ async def test_what_could_not_be_wiped_is_wiped_later(tmp_path: Path) -> None:
     async with EmbeddedLog(tmp_path) as log:
         assert await read_all(log, partition) == [(2, b"k", b"c")]
     rdict = Rdict(str(tmp_path), Options(raw_mode=True))
-    keys = [key for key in rdict.keys() if key[:1] in b"ib"]  # noqa: SIM118 - an Rdict is no dict
+    keys: list[Any] = [key for key in rdict.keys() if str(key)[:3] in {"b'i", "b'b"}]  # noqa: SIM118 - an Rdict is no dict
     assert keys == [_codec.records_key(0, 0, 2), _codec.entry_key(0, 0, 2)]
     rdict.close()
 

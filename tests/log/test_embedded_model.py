@@ -142,7 +142,11 @@ class LogMachine(RuleBasedStateMachine):
         self.send(producer, several, pairs, name)
 
     def send(
-        self, producer: EmbeddedProducer | EmbeddedTransactionalProducer, several: list[TopicPartition], pairs: list[tuple[bytes, bytes]], owner: str | None
+        self,
+        producer: EmbeddedProducer | EmbeddedTransactionalProducer,
+        several: list[TopicPartition],
+        pairs: list[tuple[bytes, bytes]],
+        owner: str | None,
     ) -> None:
         outgoing = [Outgoing(place, Batch([k for k, _ in pairs], [v for _, v in pairs], [0] * len(pairs))) for place in several]
         behind = self.run(producer.send(outgoing))
@@ -214,9 +218,7 @@ class LogMachine(RuleBasedStateMachine):
             for isolation in (COMMITTED, UNCOMMITTED):
                 self.check(place, isolation, model.begin, 1000)
         member = self.run(
-            self.log.join(
-                "other", client_id="c", topics=[], user_data=b"", assignor=lambda *_: {}, session_timeout_ms=1, rebalance_timeout_ms=1
-            )
+            self.log.join("other", client_id="c", topics=[], user_data=b"", assignor=lambda *_: {}, session_timeout_ms=1, rebalance_timeout_ms=1)
         )
         self.run(member.leave())
 
@@ -246,9 +248,9 @@ class DurableLogMachine(LogMachine):
     durable = True
 
 
-@pytest.mark.parametrize(("machine", "examples"), [(LogMachine, 60), (DurableLogMachine, 20)], ids=["memory", "durable"])
+@pytest.mark.parametrize(("machine", "examples"), [(LogMachine, 40), (DurableLogMachine, 12)], ids=["memory", "durable"])
 def test_the_log_does_what_its_model_does(machine: type[LogMachine], examples: int) -> None:
     """Whatever is produced, committed, aborted, fenced, deleted, compacted, closed, killed and opened again, in whatever order."""
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine, settings=settings(max_examples=examples, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
     )

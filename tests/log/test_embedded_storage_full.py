@@ -10,7 +10,7 @@ import pytest
 
 from ks_actors._errors import LogError, ProduceFailed, StorageFull, TransactionAborted
 from ks_actors.log import NewTopic, OffsetAndMetadata, TopicPartition
-from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.log.embedded import EmbeddedLog, _rocks
 from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, Clock, new_topic, outgoing, read_all, values_of, write
 
 if TYPE_CHECKING:
@@ -194,3 +194,44 @@ async def test_a_log_can_be_closed_without_room(tmp_path: Path, caplog: pytest.L
         await EmbeddedLog(tmp_path).start()
     async with EmbeddedLog(tmp_path) as again:
         assert await values_of(again, partition) == [b"a" * 100_000]
+
+
+async def test_a_log_that_cannot_be_opened_again_says_so(log: EmbeddedLog, tmp_path: Path) -> None:
+    """After a failed write it has to be; until that works it neither reads nor writes, and then it goes on with what was acknowledged."""
+    (partition,) = await new_topic(log)
+    producer = await log.producer(client_id="p")
+    await write(producer, partition, b"a")
+    with full(tmp_path), pytest.raises(ProduceFailed):
+        await write(producer, partition, b"b")
+    current = tmp_path / "CURRENT"
+    content = current.read_text()
+    current.write_text("nonsense")
+    for _ in range(2):
+        with pytest.raises(ProduceFailed, match=r"is damaged|could not be opened"):
+            await write(producer, partition, b"b")
+    current.write_text(content)
+    assert await write(producer, partition, b"c") == 2
+    assert await values_of(log, partition) == [b"a", b"c"]
+
+
+async def test_a_log_that_could_not_be_opened_again_can_be_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not in memory cannot be read meanwhile."""
+    monkeypatch.setattr(_rocks, "_RECENT_BYTES", 0)
+    async with EmbeddedLog(tmp_path) as log:
+        one, two = await new_topic(log, 2)
+        producer = await log.producer(client_id="p")
+        await write(producer, one, b"a")
+        await write(producer, two, b"b")
+        with full(tmp_path), pytest.raises(ProduceFailed):
+            await write(producer, two, b"c")
+        current = tmp_path / "CURRENT"
+        content = current.read_text()
+        current.write_text("nonsense")
+        with pytest.raises(ProduceFailed):
+            await write(producer, two, b"c")
+        with pytest.raises(LogError, match="is not open"):
+            await values_of(log, one)
+        current.write_text(content)
+    async with EmbeddedLog(tmp_path) as log:
+        assert await values_of(log, one) == [b"a"]
+        assert await values_of(log, two) == [b"b"]

@@ -1,4 +1,7 @@
-"""Write transactions into the log in the directory argv[1] until killed: record N to each partition, with offset N + 1; each commit is told to stdout."""
+"""Write transactions into the log in the directory argv[1] until killed.
+
+Record N goes to each partition, with offset N + 1 of the group; each commit is told to stdout.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,125 @@
+"""What is measured how, and what it is to reach."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDS = 1_000_000
+KEYS = 100_000
+FLIGHTS = 336_776
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the median of one of a case's figures is to reach; it is called `name` in the JSON."""
+
+    name: str
+    bound: float
+    at_most: bool = False
+
+    def met(self, figure: float) -> bool:
+        """Return whether it is reached."""
+        return figure <= self.bound if self.at_most else figure >= self.bound
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement, run in a process of its own in one round of `every`: `figures` are the rows of the table by the child's names for them.
+
+    `targets` are those of figures that have one; None is a figure that goes into the JSON without.
+    """
+
+    key: str
+    module: str
+    figures: dict[str, str]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    targets: dict[str, Target] = field(default_factory=dict)
+    every: int = 1
+
+    def run(self) -> dict[str, float]:
+        """Run it in a fresh process."""
+        if self.module == "startup":
+            command = [sys.executable, "-m", "benchmarks._runtime_startup", str(time.monotonic_ns())]
+        else:
+            command = [sys.executable, "-m", "benchmarks._runtime_child", self.module, json.dumps(self.arguments)]
+        done = subprocess.run(command, cwd=ROOT, env=os.environ, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - ourselves
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)} failed with {done.returncode}")
+        figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        return figures
+
+
+def plan(share: float) -> tuple[Case, ...]:
+    """Return the cases, with that share of the records."""
+    total = int(RECORDS * share)
+    log = f"{total:,} records of 100 bytes, {KEYS:,} keys, 4 partitions, log in memory"
+    alos = {"guarantee": "at_least_once", "total": total, "keys": KEYS}
+    eos = {**alos, "guarantee": "exactly_once_v2"}
+    calls = int(200_000 * share)
+    commits = max(20, int(200 * share))
+    return (
+        Case(
+            "map",
+            "map",
+            {"per_s": f"map, records/s: JSON, filter, JSON; at least once; {log}"},
+            alos,
+            {"per_s": Target("map_per_s", 400_000)},
+        ),
+        Case("map_eos", "map", {"per_s": "map, records/s: the same; exactly once, commit every 100 ms"}, eos),
+        Case(
+            "count",
+            "count",
+            {"per_s": f"count, records/s: by key, RocksDB, changelog; at least once; {log}"},
+            alos,
+            {"per_s": Target("count_per_s", 200_000)},
+        ),
+        Case("count_eos", "count", {"per_s": "count, records/s: the same; exactly once, commit every 100 ms"}, eos),
+        Case(
+            "pause",
+            "pause",
+            {
+                "p99_ms": f"pause of workers for a commit, p99 in ms: count, {int(1_000_000 * share):,} keys in state, every 100 ms, {commits} commits",
+                "max_ms": "the same, the longest in ms",
+                "commit_ms": "a whole commit in ms (workers go on meanwhile)",
+            },
+            {"keys": int(1_000_000 * share), "commits": commits},
+            {"p99_ms": Target("commit_pause_p99_ms", 2.0, at_most=True)},
+            every=2,
+        ),
+        Case(
+            "async",
+            "async",
+            {"per_s": f"async, records/s: 10 ms each, by key, 1,000 keys; exactly once; {calls:,} records"},
+            {"guarantee": "exactly_once_v2", "total": calls, "keys": 1_000},
+            {"per_s": Target("async_per_s", 20_000)},
+        ),
+        Case(
+            "startup",
+            "startup",
+            {
+                "total_s": "from the launch of the interpreter to the first record, s",
+                "import_s": "of that: imports, s",
+                "start_s": "of that: start of the app, to the first record, s",
+            },
+            targets={"total_s": Target("startup_s", 0.6, at_most=True)},
+        ),
+        Case(
+            "flights",
+            "flights",
+            {
+                "per_s": f"flights job, flights/s: exactly once, log and stores on disk, {int(FLIGHTS * share):,} flights",
+                "rss_mb": "the same, most memory in MB",
+            },
+            {"limit": int(FLIGHTS * share)},
+            {"per_s": Target("flights_per_s", 0.0), "rss_mb": Target("rss_mb", float("inf"), at_most=True)},
+            every=2,
+        ),
+    )

@@ -1,0 +1,108 @@
+"""Say what came out: a table for people, one object for programs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from benchmarks._measure import Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks._runtime_plan import Case, Target
+
+MANY = 100
+
+
+class Samples:
+    """All figures, by case and name."""
+
+    def __init__(self) -> None:
+        self._samples: dict[tuple[str, str], list[float]] = {}
+
+    def add(self, case: Case, figures: dict[str, float]) -> None:
+        """Keep what a run brought."""
+        for name, figure in figures.items():
+            self._samples.setdefault((case.key, name), []).append(figure)
+
+    def spread(self, case: Case, name: str) -> Spread | None:
+        """Sum up a figure; None when there is none."""
+        samples = self._samples.get((case.key, name))
+        return Spread.of(samples) if samples else None
+
+    def runs(self, case: Case) -> int:
+        """Return how often a case was run."""
+        return max((len(samples) for (key, _), samples in self._samples.items() if key == case.key), default=0)
+
+
+def table(cases: Sequence[Case], samples: Samples, command: str) -> Table:
+    """Return what came out, with the conditions under which it did."""
+    made = Table("", "median (min-max)", "CPU µs per record", "runs", "target", "", title=f"{command}\n{conditions()}", title_justify="left")
+    for column in made.columns[1:5]:
+        column.justify = "right"
+    for case in cases:
+        for name, title in case.figures.items():
+            spread = samples.spread(case, name)
+            if spread is None:
+                continue
+            target = case.targets.get(name)
+            cpu = samples.spread(case, "cpu_us") if name == "per_s" else None
+            made.add_row(title, _show(spread), "" if cpu is None else _show(cpu), str(samples.runs(case)), *_judged(target, spread))
+    return made
+
+
+def summary(cases: Sequence[Case], samples: Samples) -> dict[str, float | list[str]]:
+    """Return the figures that have a name, and the names of those that miss their target."""
+    figures: dict[str, float | list[str]] = {}
+    missed: list[str] = []
+    for case in cases:
+        for name, target in case.targets.items():
+            spread = samples.spread(case, name)
+            if spread is not None:
+                figures[target.name] = float(f"{spread.median:.4g}")
+                if not target.met(spread.median):
+                    missed.append(target.name)
+        for name in ("per_s", "cpu_us"):
+            spread = samples.spread(case, name)
+            if spread is not None and not (name == "per_s" and name in case.targets):
+                figures[f"{case.key}_{name}"] = float(f"{spread.median:.4g}")
+    return {**figures, "missed": missed}
+
+
+def conditions() -> str:
+    """Say where and with what."""
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    packages = ", ".join(f"{name} {_version(name)}" for name in ("uvloop", "msgspec", "rocksdict"))
+    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}, {python}, {packages}, {platform.system()} ({platform.machine()}), {os.cpu_count()} cores, "
+        f"load average at the end {load}; each run in a process of its own"
+    )
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "(none)"
+
+
+def _judged(target: Target | None, spread: Spread) -> tuple[str, str]:
+    if target is None or target.bound in {0.0, float("inf")}:
+        return "", ""
+    return f"{'at most' if target.at_most else 'at least'} {target.bound:,g}", "met" if target.met(spread.median) else "[bold red]missed"
+
+
+def _show(spread: Spread) -> str:
+    return f"{_number(spread.median)} ({_number(spread.low)}-{_number(spread.high)})"
+
+
+def _number(value: float) -> str:
+    digits = 0 if value >= MANY else 2
+    return f"{value:,.{digits}f}"

@@ -1,0 +1,66 @@
+"""Measure the runtime: throughput, the pause of a commit, async calls, startup, and a job on real data.
+
+The table goes to stdout, progress to stderr; the last line of stdout is one JSON object. Every run is a process of its own. On a shared machine look
+at the CPU time per record: it varies less than the clock's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+
+# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks._runtime_plan import Case, plan
+from benchmarks._runtime_report import Samples, summary, table
+
+ROUNDS = 5
+QUICK_SHARE = 0.2
+WIDTH = 190
+
+
+def main() -> None:
+    """Run the benchmark as the command line says."""
+    options = _parse()
+    cases = [case for case in plan(QUICK_SHARE if options.quick else 1.0) if not options.only or case.key in options.only]
+    if not cases:
+        raise SystemExit(f"there are {', '.join(case.key for case in plan(1.0))}")
+    samples = _measure(cases, 1 if options.quick else options.rounds)
+    # A pipe has no width, and a table in a file must not be squeezed into 80 columns.
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console.print(table(cases, samples, shlex.join(["python", "benchmarks/runtime.py", *sys.argv[1:]])))
+    print(json.dumps(summary(cases, samples)), flush=True)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"how often to measure everything (default {ROUNDS}); long cases every other round")
+    parser.add_argument("--quick", action="store_true", help=f"once, with {QUICK_SHARE:.0%} of the records: to see that it works")
+    parser.add_argument("--only", nargs="+", metavar="CASE", help="these only, by the first word of their rows in the JSON: map, count_eos, pause, ...")
+    return parser.parse_args()
+
+
+def _measure(cases: list[Case], rounds: int) -> Samples:
+    samples = Samples()
+    todo = [case for number in range(rounds) for case in cases if number % case.every == 0]
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # It is refreshed between the cases, never by a thread of its own that would take time from them.
+    with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as progress:
+        task = progress.add_task("", total=len(todo))
+        for case in todo:
+            progress.update(task, description=case.key, refresh=True)
+            samples.add(case, case.run())
+            progress.advance(task)
+        progress.update(task, description="done", refresh=True)
+    return samples
+
+
+if __name__ == "__main__":
+    main()

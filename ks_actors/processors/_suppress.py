@@ -1,0 +1,164 @@
+"""Tables whose changes are held back, until there will be no more of a row or for some time."""
+
+from __future__ import annotations
+
+import heapq
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from ks_actors._errors import ProcessingFailed
+from ks_actors.processors._holes import ATOMS
+from ks_actors.processors._inline import Inline
+from ks_actors.processors._operator import Bound
+from ks_actors.processors._views import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._batch import Headers
+    from ks_actors.processors._operator import NodeContext
+    from ks_actors.processors._views import View
+
+
+class Held(NamedTuple):
+    """The latest change of a row that is held back since `time` (ms); `prior` is the value that was seen downstream last."""
+
+    time: int
+    prior: Any
+    old: Any
+    new: Any
+    timestamp: int
+    headers: Headers
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Suppress(Inline):
+    """Hold changes back in `store`, the latest of each key, and forward them by time and then key, `wait_ms` of stream time after their time.
+
+    The time is that of the first change that is held back of a key, or, if `until_close`, the end of the window that the key is in; deletes are not
+    forwarded then. When there are more than `max_records`, or `max_bytes` as the store writes them, the first ones are forwarded early, or else, with
+    `shut_down`, processing ends. `immutable`: see StreamAggregate.
+    """
+
+    store: str
+    wait_ms: int
+    until_close: bool = False
+    max_records: int | None = None
+    max_bytes: int | None = None
+    shut_down: bool = False
+    immutable: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        return Bound(_Buffer(self, context).process)
+
+
+class _Buffer:
+    """What is held back in one task."""
+
+    def __init__(self, suppress: Suppress, context: NodeContext) -> None:
+        self._context = context
+        self._store = context.store(suppress.store)
+        self._wait = suppress.wait_ms
+        self._until_close = suppress.until_close
+        self._shut_down = suppress.shut_down
+        self._max_records = suppress.max_records
+        self._max_bytes = suppress.max_bytes
+        self._size: Callable[[Any, Held], int] = self._store.entry_bytes if suppress.max_bytes is not None else _no_size
+        self._mutable = not suppress.immutable
+        self._now = -1
+        self._bytes = 0
+        self._queue: list[tuple[int, bytes, Any]] | None = None
+
+    def process(self, key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        queue = self._queue
+        if queue is None:
+            queue = self._queue = self._restored()
+        self._now = max(self._now, timestamp)
+        self._hold(queue, key, change, timestamp, headers)
+        due = self._now - self._wait
+        while queue and queue[0][0] <= due:
+            self._release(queue)
+        while self._too_much(queue):
+            if self._shut_down:
+                raise ProcessingFailed(
+                    f"{self._context.node} holds back {len(queue)} changes ({self._bytes} bytes), {self._limits()} are allowed: raise the limits of its "
+                    "BufferConfig, or let it emit early when it is full"
+                )
+            self._release(queue)
+
+    def _restored(self) -> list[tuple[int, bytes, Any]]:
+        """Return what is due when, of what the store has already."""
+        queue = []
+        for key, held in self._store.all():
+            queue.append((held.time, self._store.key_bytes(key), key))
+            self._bytes += self._size(key, held)
+        heapq.heapify(queue)
+        return queue
+
+    def _hold(self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        new, old = map(self._kept, change)
+        before: Held | None = self._store.get(key)
+        if before is None:
+            time = key.window.end if self._until_close else timestamp
+            held = Held(time, old, old, new, timestamp, headers)
+            heapq.heappush(queue, (time, self._store.key_bytes(key), key))
+        else:
+            held = Held(before.time, before.prior, old, new, timestamp, headers)
+            self._bytes -= self._size(key, before)
+        self._bytes += self._size(key, held)
+        self._store.put(key, held)
+
+    def _release(self, queue: list[tuple[int, bytes, Any]]) -> None:
+        key = queue[0][2]
+        held: Held = self._store.get(key)
+        if held.new is not None or not self._until_close:
+            # still in the store: who reads the table meanwhile sees it as it was
+            self._context.forward(key, (held.new, held.old), held.timestamp, held.headers)
+        heapq.heappop(queue)
+        self._bytes -= self._size(key, held)
+        self._store.put(key, None)
+
+    def _too_much(self, queue: list[tuple[int, bytes, Any]]) -> bool:
+        return (self._max_records is not None and len(queue) > self._max_records) or (self._max_bytes is not None and self._bytes > self._max_bytes)
+
+    def _limits(self) -> str:
+        limits = ((self._max_records, "changes"), (self._max_bytes, "bytes"))
+        return " and ".join(f"{limit} {unit}" for limit, unit in limits if limit is not None)
+
+    def _kept(self, value: Any) -> Any:
+        """Return a value that does not change while it is held back."""
+        return deepcopy(value) if self._mutable and type(value) not in ATOMS else value
+
+
+def _no_size(_: Any, __: Any) -> int:
+    return 0
+
+
+@final
+@dataclass(frozen=True)
+class SuppressView:
+    """Another view as it was before the changes that are held back in a store."""
+
+    parent: View
+    store: str
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The store, and those of the parent."""
+        return tuple(dict.fromkeys((self.store, *self.parent.stores)))
+
+    def bind(self, context: NodeContext) -> Reader:
+        """Make the reader of one node."""
+        below, close = self.parent.bind(context)
+        held_back = context.store(self.store).get
+
+        def get(key: Any) -> tuple[Any, int] | None:
+            held: Held | None = held_back(key)
+            if held is None:
+                return below(key)
+            return None if held.prior is None else (held.prior, -1)
+
+        return Reader(get, close)

@@ -1,0 +1,231 @@
+"""A process's way to a log, which may be cut."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from ks_actors.log import (
+        Assignor,
+        Fetched,
+        Fetcher,
+        GroupMetadata,
+        IsolationLevel,
+        Log,
+        Membership,
+        MembershipEvent,
+        NewTopic,
+        OffsetAndMetadata,
+        Outgoing,
+        Producer,
+        TopicDescription,
+        TopicPartition,
+        TransactionalProducer,
+    )
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Connection:
+    """A `Log` that passes everything on to another one, until it is cut, as the end of a process cuts it.
+
+    From then on nothing gets through any more, and no call comes back, but those that close something. The log notices nothing: transactions stay
+    open, and members stay in their groups, until their time is over.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._fetchers: list[Fetcher] = []
+        self.memberships: list[Membership] = []
+        self.is_cut: bool = False
+
+    def cut(self) -> None:
+        """Let nothing through any more."""
+        self.is_cut = True
+
+    async def reap(self) -> None:
+        """Close what was open for reading, of which a log knows nothing."""
+        for fetcher in self._fetchers:
+            await fetcher.close()
+
+    async def through(self, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Make a call; it does not come back when the connection is cut before it would."""
+        if not self.is_cut:
+            try:
+                result = await call(*args, **kwargs)
+            except Exception:
+                if not self.is_cut:
+                    raise
+            else:
+                if not self.is_cut:
+                    return result
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody ends this wait but by cancelling it")
+
+    async def start(self) -> None:
+        """Do nothing: the log has been started."""
+
+    async def close(self) -> None:
+        """Do nothing: the log is somebody else's."""
+
+    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Fetcher:
+        """Return a new reader."""
+        inner = self._log.fetcher(client_id=client_id, isolation=isolation)
+        self._fetchers.append(inner)
+        return _Fetcher(self, inner)
+
+    async def producer(self, *, client_id: str) -> Producer:
+        """Return a new producer."""
+        return _Producer(self, await self.through(self._log.producer, client_id=client_id))
+
+    async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> TransactionalProducer:
+        """Return a producer of that id."""
+        make = self._log.transactional_producer
+        return _TransactionalProducer(self, await self.through(make, transactional_id, client_id=client_id, timeout_ms=timeout_ms))
+
+    async def join(
+        self,
+        group_id: str,
+        *,
+        client_id: str,
+        topics: Iterable[str],
+        user_data: bytes,
+        assignor: Assignor,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        instance_id: str | None = None,
+    ) -> Membership:
+        """Enter a group."""
+        inner = await self.through(
+            self._log.join,
+            group_id,
+            client_id=client_id,
+            topics=topics,
+            user_data=user_data,
+            assignor=assignor,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            instance_id=instance_id,
+        )
+        self.memberships.append(inner)
+        return _Membership(self, inner)
+
+    async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
+        """Create topics."""
+        await self.through(self._log.create_topics, topics)
+
+    async def delete_topics(self, names: Iterable[str], /) -> None:
+        """Delete topics."""
+        await self.through(self._log.delete_topics, names)
+
+    async def describe_topics(self, names: Iterable[str] | None = None, /) -> Mapping[str, TopicDescription]:
+        """Return those of the topics that exist."""
+        return await self.through(self._log.describe_topics, names)
+
+    async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
+        """Delete records."""
+        await self.through(self._log.delete_records, before)
+
+    async def begin_offsets(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, int]:
+        """Return the first offsets."""
+        return await self.through(self._log.begin_offsets, partitions)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
+        """Return the offsets behind the last records."""
+        return await self.through(self._log.end_offsets, partitions, isolation)
+
+    async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
+        """Return the first offsets at or after times."""
+        return await self.through(self._log.offsets_for_times, times)
+
+
+class _Fetcher:
+    def __init__(self, connection: Connection, inner: Fetcher) -> None:
+        self._connection = connection
+        self._inner = inner
+
+    def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
+        if not self._connection.is_cut:
+            self._inner.assign(positions)
+
+    def seek(self, partition: TopicPartition, offset: int, /) -> None:
+        if not self._connection.is_cut:
+            self._inner.seek(partition, offset)
+
+    def position(self, partition: TopicPartition, /) -> int:
+        return self._inner.position(partition)
+
+    def pause(self, partitions: Iterable[TopicPartition], /) -> None:
+        if not self._connection.is_cut:
+            self._inner.pause(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition], /) -> None:
+        if not self._connection.is_cut:
+            self._inner.resume(partitions)
+
+    async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
+        return await self._connection.through(self._inner.fetch, max_wait_ms=max_wait_ms, max_records=max_records)
+
+    async def close(self) -> None:
+        if not self._connection.is_cut:
+            await self._inner.close()
+
+
+class _Producer:
+    def __init__(self, connection: Connection, inner: Producer) -> None:
+        self._connection = connection
+        self._producer = inner
+
+    async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
+        return await self._connection.through(self._producer.send, batches)
+
+    async def close(self) -> None:
+        if not self._connection.is_cut:
+            await self._producer.close()
+
+
+class _TransactionalProducer(_Producer):
+    def __init__(self, connection: Connection, inner: TransactionalProducer) -> None:
+        super().__init__(connection, inner)
+        self._inner = inner
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
+        await self._connection.through(self._inner.commit, offsets, group)
+
+    async def abort(self) -> None:
+        await self._connection.through(self._inner.abort)
+
+
+class _Membership:
+    def __init__(self, connection: Connection, inner: Membership) -> None:
+        self._connection = connection
+        self._inner = inner
+
+    @property
+    def group(self) -> GroupMetadata:
+        return self._inner.group
+
+    async def event(self) -> MembershipEvent:
+        return await self._connection.through(self._inner.event)
+
+    def revoked(self, user_data: bytes | None = None, /) -> None:
+        if not self._connection.is_cut:
+            self._inner.revoked(user_data)
+
+    def rejoin(self, user_data: bytes, /) -> None:
+        if not self._connection.is_cut:
+            self._inner.rejoin(user_data)
+
+    async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        return await self._connection.through(self._inner.committed, partitions)
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+        await self._connection.through(self._inner.commit, offsets)
+
+    async def leave(self) -> None:
+        if not self._connection.is_cut:
+            await self._inner.leave()
