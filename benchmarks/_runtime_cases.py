@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks._runtime_apps import async_topology, count_topology, map_topology
-from benchmarks._runtime_load import IN, KEY, PARTITIONS, each_key_once, fill, make_topics, records
+from benchmarks._runtime_load import IN, PARTITIONS, each_key_once, fill, make_topics, records
 from ks_actors._app import App
 from ks_actors._config import StreamsConfig
 from ks_actors.log import TopicPartition, open_log
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from ks_actors.log import Log, Outgoing
     from ks_actors.topology import Topology
@@ -62,12 +62,17 @@ def processed(app: App) -> int:
     return int(app.metrics()["process-total"])
 
 
+async def reached(app: App, metric: str, figure: int) -> None:
+    """Wait until a metric is as high as `figure`."""
+    while app.metrics()[metric] < figure:  # noqa: ASYNC110 - the app has no event for it, and none of its time is to be spent on one
+        await asyncio.sleep(LOOK_SECONDS)
+
+
 async def all_of(app: App, total: int) -> dict[str, float]:
     """Measure from now, when the app runs, until all is processed and committed."""
     before = processed(app)
     began, used = time.perf_counter(), time.process_time()
-    while processed(app) < total:
-        await asyncio.sleep(LOOK_SECONDS)
+    await reached(app, "process-total", total)
     await app.wait_until_caught_up(PATIENCE_MS)
     took, used = time.perf_counter() - began, time.process_time() - used
     count = total - before
@@ -104,8 +109,7 @@ async def commit_pauses(keys: int, commits: int) -> dict[str, float]:
         load = list(records(200_000, keys))
         async with App(count_topology(), config, log=log) as app:
             feeding = asyncio.create_task(_feed(app, log, load))
-            while app.metrics()["commit-total"] < commits:
-                await asyncio.sleep(0.1)
+            await reached(app, "commit-total", commits)
             metrics = app.metrics()
             feeding.cancel()
     return {
@@ -124,8 +128,7 @@ async def _feed(app: App, log: Log, load: list[list[Outgoing]]) -> None:
     written = 0
     while True:
         for batch in load:
-            while written - processed(app) > BACKLOG:
-                await asyncio.sleep(LOOK_SECONDS)
+            await reached(app, "process-total", written - BACKLOG)
             await producer.send(batch)
             written += sum(len(outgoing.batch) for outgoing in batch)
 

@@ -86,11 +86,11 @@ def plan(share: float) -> tuple[Case, ...]:
             "pause",
             "pause",
             {
-                "p99_ms": f"pause of workers for a commit, p99 in ms: count, {int(1_000_000 * share):,} keys in state, every 100 ms, {commits} commits",
+                "p99_ms": f"pause of workers for a commit, p99, ms: count, {int(RECORDS * share):,} keys in state, each 100 ms, {commits} commits",
                 "max_ms": "the same, the longest in ms",
                 "commit_ms": "a whole commit in ms (workers go on meanwhile)",
             },
-            {"keys": int(1_000_000 * share), "commits": commits},
+            {"keys": int(RECORDS * share), "commits": commits},
             {"p99_ms": Target("commit_pause_p99_ms", 2.0, at_most=True)},
             every=2,
         ),

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 # A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -41,9 +41,9 @@ def main() -> None:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"how often to measure everything (default {ROUNDS}); long cases every other round")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"how often to measure everything (default {ROUNDS})")
     parser.add_argument("--quick", action="store_true", help=f"once, with {QUICK_SHARE:.0%} of the records: to see that it works")
-    parser.add_argument("--only", nargs="+", metavar="CASE", help="these only, by the first word of their rows in the JSON: map, count_eos, pause, ...")
+    parser.add_argument("--only", nargs="+", metavar="CASE", help="these only: map, map_eos, count, count_eos, pause, ...")
     return parser.parse_args()
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal as signals
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Self
 
-from actors import Spec, System
-from ks_actors._config import StreamsConfig
-from ks_actors._errors import NotRunning, TaskTimeout
+from actors import ActorsError, Spec, System
+from ks_actors._errors import KsActorsError, NotRunning, TaskTimeout
 from ks_actors.log import IsolationLevel, open_log
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._crew import Crew, WorkerMetadata
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from actors import Ref
+    from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
     from ks_actors.log import Log, TopicPartition
     from ks_actors.topology import Topology
@@ -214,7 +214,9 @@ class App:
             if asyncio.get_running_loop().time() >= deadline:
                 raise TaskTimeout(f"not caught up within {timeout_ms} ms: {behind} offsets are not processed or not committed")
             if self.state is InstanceState.RUNNING and not self._metrics.committing:
-                await self.commit()
+                # One that fails is rolled back: the app does it again, or it ends.
+                with suppress(KsActorsError, ActorsError):
+                    await self.commit()
             await asyncio.sleep(_LOOK_AGAIN)
 
     async def _behind(self) -> int:

@@ -12,7 +12,7 @@ LATE = 15
 """Minutes after which a flight counts as late: that is how the United States count."""
 
 
-class Flight(Struct, frozen=True):
+class Flight(Struct, frozen=True, gc=False):
     """One row of flights.csv that parses; delays are minutes, negative when early, `hour` is the scheduled hour of departure."""
 
     origin: str
@@ -24,7 +24,7 @@ class Flight(Struct, frozen=True):
     arrival_delay: int
 
 
-class Weather(Struct, frozen=True):
+class Weather(Struct, frozen=True, gc=False):
     """The weather of one hour at one airport."""
 
     precipitation: float = field(name="precip")  # inches
@@ -36,26 +36,26 @@ class Weather(Struct, frozen=True):
         return self.precipitation >= HARD or self.visibility < FAR
 
 
-class Plane(Struct, frozen=True):
+class Plane(Struct, frozen=True, gc=False):
     """One aircraft, by its tail number."""
 
     model: str
     seats: int
 
 
-class Airport(Struct, frozen=True):
+class Airport(Struct, frozen=True, gc=False):
     """One airport, by its code."""
 
     name: str
 
 
-class Airline(Struct, frozen=True):
+class Airline(Struct, frozen=True, gc=False):
     """One airline, by its code."""
 
     name: str
 
 
-class Departure(Struct, frozen=True, array_like=True):
+class Departure(Struct, frozen=True, array_like=True, gc=False):
     """A flight, with where it went and in what weather it left (None when that is not known)."""
 
     carrier: str
@@ -66,7 +66,7 @@ class Departure(Struct, frozen=True, array_like=True):
     bad_weather: bool | None = None
 
 
-class Boarding(Struct, frozen=True, array_like=True):
+class Boarding(Struct, frozen=True, array_like=True, gc=False):
     """A departure, by what is known of its aircraft."""
 
     model: str
@@ -75,7 +75,7 @@ class Boarding(Struct, frozen=True, array_like=True):
     arrival_delay: int
 
 
-class HourlyDelays(Struct, frozen=True):
+class HourlyDelays(Struct, frozen=True, gc=False):
     """Result per origin and hour; delays are sums of minutes."""
 
     flights: int = 0
@@ -84,7 +84,7 @@ class HourlyDelays(Struct, frozen=True):
     arrival_delay: int = 0
 
 
-class CarrierDelays(Struct, frozen=True):
+class CarrierDelays(Struct, frozen=True, gc=False):
     """Delays of a carrier; `worst` is the greatest arrival delay, and where that flight went (of several, the last by name)."""
 
     flights: int = 0
@@ -97,14 +97,14 @@ class CarrierDelays(Struct, frozen=True):
     worst: tuple[int, str] = (-1_000, "")
 
 
-class CarrierReport(Struct, frozen=True):
+class CarrierReport(Struct, frozen=True, gc=False):
     """Result per carrier: its delays, under its name."""
 
     airline: str
     delays: CarrierDelays
 
 
-class ModelDelays(Struct, frozen=True):
+class ModelDelays(Struct, frozen=True, gc=False):
     """Result per model of aircraft; `seats` is the sum over its flights."""
 
     flights: int = 0

@@ -8,12 +8,14 @@ from ks_actors.dsl._grouped import GroupedStream, GroupedTable
 from ks_actors.dsl._options import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned
 from ks_actors.dsl._stream import Stream
 from ks_actors.dsl._stream_stream_joins import StreamJoined
+from ks_actors.dsl._suppressed import BufferConfig, Suppressed
 from ks_actors.dsl._table import GlobalTable, Table
 from ks_actors.dsl._windowed import TimeWindowedStream
 from ks_actors.dsl._windows import EmitStrategy, JoinWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 __all__ = [
     "BranchedStream",
+    "BufferConfig",
     "CogroupedStream",
     "Consumed",
     "EmitStrategy",
@@ -30,6 +32,7 @@ __all__ = [
     "Stream",
     "StreamJoined",
     "StreamsBuilder",
+    "Suppressed",
     "Table",
     "TimeWindowedCogroupedStream",
     "TimeWindowedStream",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from ks_actors.dsl import _grouped, _stream, _table_joins
+from ks_actors.dsl import _grouped, _stream, _suppressed, _table_joins
 from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
 from ks_actors.dsl._materialize import key_value_store, optional_store
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._logic import Logic
     from ks_actors.dsl._options import Consumed, Grouped, Materialized
     from ks_actors.dsl._stream import Stream
+    from ks_actors.dsl._suppressed import Suppressed
     from ks_actors.processors._transform import ValueTransformer
     from ks_actors.processors._views import View
     from ks_actors.serdes import Serde
@@ -178,6 +179,10 @@ class Table(Generic[K, V]):
     ) -> Table[K, V2]:
         """Return the table of rows that one of the tables has, with values `joiner(value or None, other value or None)`."""
         return _table_joins.join(self, other, joiner, materialized, name, left=True, outer=True)
+
+    def suppress(self, suppressed: Suppressed) -> Table[K, V]:
+        """Hold changes back until there will be no more of a window, or for some time, and then let the latest one of each key go on."""
+        return _suppressed.suppress(self, suppressed)
 
     def _filter(
         self, predicate: Callable[[K, V], object], materialized: Materialized[K, V] | None, name: str | None, *, negated: bool

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, assert_never
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import ProduceFailed, ProductionFailed
 from ks_actors._partitioner import partition as default_partition
-from ks_actors.log._types import Outgoing, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._merge import merged, split
 from ks_actors.runtime._messages import CollectorMessage
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from actors import Ref, Reply
     from ks_actors.log import Log, Producer, TransactionalProducer
+    from ks_actors.log._types import Outgoing, TopicPartition
     from ks_actors.runtime._metrics import Metrics
 
 COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
@@ -182,7 +182,8 @@ class Collector(Actor[CollectorMessage]):
             failure = ProductionFailed(f"the log refused records: {first}", topic=partition.topic, partition=partition.partition)
             failure.__cause__ = first
         else:
-            failure = error if isinstance(error, ProductionFailed) else error  # type: ignore[assignment]  # any error of the log is told as it is
+            self._fail(error)
+            return
         self._fail(failure)
 
     def _fail(self, error: Exception) -> None:

@@ -77,7 +77,7 @@ class Committer(Actor[CommitterMessage]):
         if isinstance(signal, Started):
             self.ctx.timers.once("commit", self._interval, m.CommitTimer())
 
-    async def receive(self, message: CommitterMessage) -> None:
+    async def receive(self, message: CommitterMessage) -> None:  # noqa: PLR0912 - one branch per message
         """Commit or roll back, one thing after the other."""
         match message:
             case m.Commit():

@@ -8,7 +8,8 @@ from ks_actors.runtime._lifecycle import Transitions
 
 
 class Phase(Enum):
-    """
+    """Where a commit is.
+
     IDLE ──COMMIT──▶ PAUSING ──all PAUSED──▶ FREEZING ──tokens──▶ ENDING ──acknowledged──▶ IDLE
                         │                       │                    │
                         └──────── failed ───────┴────── failed ──────┴──▶ IDLE (rolled back)

@@ -41,15 +41,12 @@ class StateDirectory:
         return self._process_id()
 
     def _process_id(self) -> str:
-        file = self.path / _PROCESS_FILE
         try:
-            return str(json.loads(file.read_text())["processId"])
+            return str(json.loads((self.path / _PROCESS_FILE).read_text())["processId"])
         except (OSError, ValueError, KeyError, TypeError):
             # Not there yet, or cut off by a crash: a new identity costs nothing but the memory of which tasks are warm.
             found = str(uuid.uuid4())
-        fresh = file.with_suffix(".tmp")
-        fresh.write_text(json.dumps({"processId": found}))
-        os.replace(fresh, file)
+        _write(self.path, found)
         return found
 
     def close(self) -> None:
@@ -57,3 +54,16 @@ class StateDirectory:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+
+def write_process_id(path: Path, process_id: str) -> None:
+    """Say what the process id of a new directory is to be; one that has an id keeps it. Blocks."""
+    path.mkdir(parents=True, exist_ok=True)
+    if not (path / _PROCESS_FILE).exists():
+        _write(path, process_id)
+
+
+def _write(path: Path, process_id: str) -> None:
+    fresh = path / f"{_PROCESS_FILE}.tmp"
+    fresh.write_text(json.dumps({"processId": process_id}))
+    os.replace(fresh, path / _PROCESS_FILE)

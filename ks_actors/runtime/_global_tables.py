@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, assert_never
 from actors import Actor, Mailbox, Message, Reply, Signal, Started, Stopping
 from ks_actors._errors import StreamsError
 from ks_actors._task_id import TaskId
-from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import Arrived, FetchFailed
 from ks_actors.runtime._offsets import Position
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from actors import Ref
     from ks_actors.log import Fetcher
-    from ks_actors.log._types import Fetched
+    from ks_actors.log._types import Fetched, TopicPartition
     from ks_actors.runtime._current import Current
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._setup import Setup

@@ -11,7 +11,6 @@ from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, 
 from ks_actors._errors import KsActorsError, StreamsError
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import InstanceMessage
-from ks_actors.runtime._parts import Parts
 from ks_actors.runtime._states import INSTANCE_TRANSITIONS, InstanceState
 from ks_actors.runtime._uncaught import UncaughtResponse
 from ks_actors.runtime._worker import WORKER_MAILBOX, Worker
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._crew import Crew
     from ks_actors.runtime._metrics import Metrics
+    from ks_actors.runtime._parts import Parts
     from ks_actors.runtime._setup import Setup
     from ks_actors.runtime._uncaught import UncaughtHandler
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ks_actors.log._types import OffsetAndMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _HEAD = struct.Struct(">bq")
 _LENGTH = struct.Struct(">i")

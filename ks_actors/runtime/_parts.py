@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actors import ActorsError, Spec
+from actors import Spec
 from ks_actors._config import ProcessingGuarantee
-from ks_actors._errors import KsActorsError
 from ks_actors.assignment import TaskAssignor
 from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.runtime import _messages as m
@@ -29,7 +28,7 @@ from ks_actors.state import SharedResources
 from ks_actors.topology import ProcessorNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from actors import Context, Ref
     from ks_actors._task_id import TaskId
@@ -272,10 +271,7 @@ class Parts:
         """End everything: committed first, when clean. Raises the first error; the rest is closed all the same."""
         errors: list[Exception] = []
         if self._poller is not None:
-            try:
-                await self._end_processing(clean=clean)
-            except (KsActorsError, ActorsError) as error:
-                errors.append(error)
+            await self._end_processing(self._poller, errors, clean=clean)
         context = self._context
         if context is not None:
             for ref in (*context.children,):
@@ -286,17 +282,26 @@ class Parts:
         if errors:
             raise errors[0]
 
-    async def _end_processing(self, *, clean: bool) -> None:
+    async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool) -> None:
         patience = self.patience
+        self.manager.tell(m.PauseProcessing(paused=True))
         if clean:
-            self.manager.tell(m.PauseProcessing(paused=True))
-            await self.committer.ask(m.Commit, "the app closes").within(patience)
-            await self.manager.ask(m.CloseTasks, None).within(patience)
-        try:
-            await self._state.ask(m.CloseStores, None, clean=clean).within(patience)
-        finally:
-            if self._poller is not None:
-                await self._poller.ask(m.LeaveGroup).within(patience)
+            await _try(self.committer.ask(m.Commit, "the app closes").within(patience), errors)
+        if not clean or errors:
+            self._drop_workers()
+        await _try(self.manager.ask(m.CloseTasks, None).within(patience), errors)
+        await _try(self._state.ask(m.CloseStores, None, clean=clean).within(patience), errors)
+        await _try(poller.ask(m.LeaveGroup).within(patience), errors)
+
+    def _drop_workers(self) -> None:
+        """End what still works, and what commits: nothing of it is wanted any more."""
+        context = self._context
+        assert context is not None
+        context.kill(self.committer)
+        for ref in (*context.children,):
+            if ref not in self._started:
+                context.kill(ref)
+                self.manager.tell(m.WorkerLost(ref))
 
     async def release(self) -> None:
         """Let go of what is not an actor."""
@@ -304,6 +309,14 @@ class Parts:
             self._shared.close()
             self._shared = None
         self._directory.close()
+
+
+async def _try(step: Awaitable[object], errors: list[Exception]) -> None:
+    """Take a step of the end; those that follow are due all the same."""
+    try:
+        await step
+    except Exception as error:
+        errors.append(error)
 
 
 def _ignore(count: int) -> None:

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 _CHUNK = 1000
 
 
+
+def latest(timestamps: list[int]) -> int:
+    """Return the highest of some timestamps."""
+    return max(timestamps)
+
+
 class Source(Protocol):
     """How a topic's records are read: functions that are bound to the topic, and what to do about those that cannot be."""
 
@@ -142,7 +148,7 @@ class RecordQueue:
         self._at = stop
         self.buffered -= stop - start
         batch = chunk if start == 0 and stop == len(chunk) else chunk.slice(start, stop)
-        self.partition_time = max(self.partition_time, max(batch.timestamps))
+        self.partition_time = max(self.partition_time, latest(batch.timestamps))
         return batch
 
     def raw(self, offset: int) -> RawRecord | None:

@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from actors import Actor, Mailbox, Signal, Started
+from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import TaskCorrupted
 from ks_actors.log._types import Outgoing, TopicPartition
 from ks_actors.runtime import _messages as m
@@ -31,13 +31,13 @@ class RestoreListener:
     """Hear how restoring goes; all methods do nothing unless overridden. Called on the event loop: they must not block."""
 
     def on_restore_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
-        """A store begins to be restored from its changelog partition, from offset `start` (None: the beginning)."""
+        """Hear that a store begins to be restored from its changelog partition, from offset `start` (None: the beginning)."""
 
     def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:
-        """Another `count` records are restored, up to before offset `end`."""
+        """Hear that another `count` records are restored, up to before offset `end`."""
 
     def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
-        """The store is restored, from `total` records."""
+        """Hear that the store is restored, from `total` records."""
 
 
 class _Opening:
@@ -82,10 +82,12 @@ class StateManager(Actor[StateManagerMessage]):
         self._stepping: TaskId | None = None
         self._kept: int = 0
 
-    def signal(self, signal: Signal) -> None:
-        """Look for idle times from the start on."""
+    async def signal(self, signal: Signal) -> None:
+        """Look for idle times from the start on; let go at the end of what nobody has closed, after a failure."""
         if isinstance(signal, Started):
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
+        elif isinstance(signal, Stopping):
+            await self._close_all(self._all(), clean=False)
 
     async def receive(self, message: StateManagerMessage) -> None:
         """Open, restore, keep, write, close."""
@@ -263,21 +265,25 @@ class StateManager(Actor[StateManagerMessage]):
         self._restorer().tell(m.StopRestoring(None if message.tasks is None else message.tasks))
         if self._stepping in wanted:
             self._steps = self._stepping = None
-        errors: list[Exception] = []
-        for task in sorted(wanted):
-            opening = self._opening.pop(task, None)
-            stores = self._stores.pop(task, None) or (opening.stores if opening is not None else None)
-            if stores is None:
-                continue
-            try:
-                await self.ctx.blocking(partial(stores.close, clean=message.clean))
-            except Exception as error:  # noqa: BLE001 - the others are closed all the same
-                errors.append(error)
+        errors = await self._close_all(wanted, clean=message.clean)
         self._by_changelog = {partition: owner for partition, owner in self._by_changelog.items() if owner[0] not in wanted}
         if errors:
             message.reply.fail(errors[0])
         else:
             message.reply.tell(None)
+
+    async def _close_all(self, tasks: frozenset[TaskId], *, clean: bool) -> list[Exception]:
+        errors: list[Exception] = []
+        for task in sorted(tasks):
+            opening = self._opening.pop(task, None)
+            stores = self._stores.pop(task, None) or (opening.stores if opening is not None else None)
+            if stores is None:
+                continue
+            try:
+                await self.ctx.blocking(partial(stores.close, clean=clean))
+            except Exception as error:  # noqa: BLE001 - the others are closed all the same
+                errors.append(error)
+        return errors
 
     def _all(self) -> frozenset[TaskId]:
         both: Iterable[TaskId] = (*self._stores, *self._opening)

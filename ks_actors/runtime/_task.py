@@ -15,7 +15,7 @@ from ks_actors.runtime._node import TaskServices
 from ks_actors.runtime._offsets import encode_position
 from ks_actors.runtime._output import OutputBuffer
 from ks_actors.runtime._punctuation import PunctuationQueue, Schedule
-from ks_actors.runtime._queue import RecordQueue
+from ks_actors.runtime._queue import RecordQueue, latest
 from ks_actors.runtime._sink import Sink
 from ks_actors.runtime._source import TopicSource
 from ks_actors.runtime._states import TASK_TRANSITIONS, TaskState
@@ -108,6 +108,12 @@ class Task:
             self.life.to(TaskState.SUSPENDED)
         self._close_plan()
         self.life.to(TaskState.CLOSED)
+
+    def abandon(self) -> None:
+        """Leave processors as they are, to be closed by nobody, as if the process had ended; what is in flight is cancelled."""
+        plan, self._plan = self._plan, None
+        for node in () if plan is None else plan.asynchronous:
+            node.cancel()
 
     # --- records --------------------------------------------------------------------------------------------------------------
 
@@ -225,7 +231,7 @@ class Task:
         current.queue = queue
         if entrance.batch is not None:
             current.offset = batch.offsets[0]
-            current.stream_time = max(current.stream_time, max(batch.timestamps))
+            current.stream_time = max(current.stream_time, latest(batch.timestamps))
             entrance.batch(batch)
         else:
             self._one_at_a_time(batch, entrance.process)
@@ -240,7 +246,7 @@ class Task:
         headers = [()] * len(batch) if batch.headers is None else batch.headers
         for key, value, timestamp, header, offset in zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=True):
             current.offset, current.timestamp, current.headers = offset, timestamp, header
-            if timestamp > current.stream_time:
+            if timestamp > current.stream_time:  # noqa: PLR1730 - faster than a call, for every record
                 current.stream_time = timestamp
             process(key, value, timestamp, header)
 

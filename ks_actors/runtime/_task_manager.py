@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, assert_never
 
-from actors import Actor, Mailbox
+from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._buffers import InputBudget
 from ks_actors.runtime._messages import TaskManagerMessage
@@ -27,6 +28,7 @@ class TasksBroken(Exception):
     """A worker died in the middle of a task: nothing can be committed before all is rolled back."""
 
 
+_log = logging.getLogger("ks_actors")
 TASK_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Freeze, m.PauseProcessing))
 
 
@@ -70,6 +72,14 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._woken: bool = False
         self._asked_commit: bool = False
         self._budget = InputBudget(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes)
+
+    def signal(self, signal: Signal) -> None:
+        """Close what nobody has closed: after a failure."""
+        if isinstance(signal, Stopping):
+            for task_id in list(self._tasks):
+                error = self._close(task_id)
+                if error is not None:
+                    _log.warning("closing task %s failed: %s", task_id, error)
 
     def receive(self, message: TaskManagerMessage) -> None:
         """Keep the schedule."""

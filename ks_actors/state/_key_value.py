@@ -53,6 +53,11 @@ class KeyValueBase(Table[K], Generic[K, P]):
         encoded: bytes = self._codec.key(key)
         return encoded
 
+    def entry_bytes(self, key: K, value: P) -> int:
+        """Return how many bytes a key and its value take, time included, when they are written."""
+        entry = self._entry(value)
+        return len(self._codec.key(key)) + (0 if entry is None else len(self._codec.raw(entry)))
+
     def delete(self, key: K) -> P | None:
         """Delete `key` and return the value that it had."""
         value = self.get(key)

@@ -23,13 +23,12 @@ INSTEAD = {
 """Differences on purpose: in the first case we give what Kafka Streams gives in the second, whose input is the same."""
 
 
-def run(case: dict[str, Any], directory: Path) -> tuple[list[dict[str, Any]], int]:
+def run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
     rebuilt = REBUILT[case["name"]]
     builder = StreamsBuilder()
     rebuilt.build(builder)
     rows = []
-    config = {"application_id": "conformance", "state_dir": directory}
-    with TopologyTestDriver(builder.build(), config=config, initial_wall_clock_ms=0) as driver:
+    with TopologyTestDriver(builder.build()) as driver:
         topics = {step["topic"] for step in case["steps"]}
         inputs = {topic: driver.create_input_topic(topic, rebuilt.key, STRING) for topic in topics}
         outputs = {topic: driver.create_output_topic(topic, rebuilt.key, STRING) for topic in rebuilt.outputs}
@@ -49,20 +48,20 @@ def run(case: dict[str, Any], directory: Path) -> tuple[list[dict[str, Any]], in
         for name in CASES
     ],
 )
-def test_a_case_gives_what_kafka_streams_gives(name: str, tmp_path: Path) -> None:
+def test_a_case_gives_what_kafka_streams_gives(name: str) -> None:
     """Record by record and step by step, and the number of dropped ones; what cannot be built yet fails, and is noticed when it no longer does."""
-    rows, dropped = run(CASES[name], tmp_path / "state")
+    rows, dropped = run(CASES[name])
     expected = CASES[INSTEAD.get(name, name)]
     assert rows == expected["expected"]
     assert dropped == expected["dropped_records_total"]
 
 
 @pytest.mark.parametrize("name", INSTEAD)
-def test_a_difference_on_purpose_is_one(name: str, tmp_path: Path) -> None:
+def test_a_difference_on_purpose_is_one(name: str) -> None:
     """The inputs are equal, the outputs are not, and ours are not the first."""
     assert CASES[name]["steps"] == CASES[INSTEAD[name]]["steps"]
     assert CASES[name]["expected"] != CASES[INSTEAD[name]]["expected"]
-    assert run(CASES[name], tmp_path / "state")[0] != CASES[name]["expected"]
+    assert run(CASES[name])[0] != CASES[name]["expected"]
 
 
 def test_every_case_is_rebuilt_or_has_its_reason() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,6 +16,7 @@ from ks_actors.testing import TopologyTestDriver
 from .topologies import REBUILT
 
 Case: TypeAlias = Mapping[str, Any]
+Between: TypeAlias = Callable[[TopologyTestDriver, int], None]
 
 HERE = Path(__file__).parent / "cases"
 SEED_1 = HERE / "seed-1"
@@ -50,17 +51,19 @@ def read_cases(directory: Path, topology: str) -> list[Case]:
 
 
 def config_of(case: Case) -> dict[str, Any]:
-    return {"application_id": "oracle", "default_dsl_store": case["params"].get("store", "in_memory"), "max_task_idle_ms": -1}
+    return {"application_id": "oracle", "default_dsl_store": case["params"].get("store", "in_memory")}
 
 
-def run(case: Case, directory: Path) -> Ran:
-    """Pipe a case's steps one by one and collect what comes after each, topic by topic. `directory` is for stores on disk, and not there yet."""
+def run(case: Case, between: Between | None = None) -> Ran:
+    """Pipe a case's steps one by one and collect what comes after each, topic by topic; `between` is called before each."""
     rebuilt = REBUILT[case["topology"]]
     rows: list[dict[str, Any]] = []
     with TopologyTestDriver(rebuilt.build(case["params"]), config=config_of(case), initial_wall_clock_ms=0) as driver:
         inputs: dict[str, Any] = {}
         outputs = [(topic, driver.create_output_topic(topic, STRING, STRING)) for topic in rebuilt.outputs]
         for number, step in enumerate(case["steps"]):
+            if between is not None:
+                between(driver, number)
             if "advance_wall_ms" in step:
                 driver.advance_wall_clock_time(step["advance_wall_ms"])
             else:
@@ -114,17 +117,17 @@ def by_step(rows: list[dict[str, Any]]) -> dict[int, list[tuple[Any, ...]]]:
     return steps
 
 
-def compare(case: Case, directory: Path, *, dropped: bool = True) -> Mismatch | None:
+def compare(case: Case, between: Between | None = None) -> Mismatch | None:
     """Run a case and tell where it first differs from what Kafka Streams gave; None if nowhere."""
     try:
-        ran = run(case, directory)
+        ran = run(case, between)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a difference, and the case's name must be told
         return Mismatch(case["id"], case["params"], None, None, "no error", repr(error))
     expected, got = by_step(case["expected"]), by_step(ran.rows)
     for number, step in enumerate(case["steps"]):
         if expected.get(number) != got.get(number):
             return Mismatch(case["id"], case["params"], number, step, expected.get(number, []), got.get(number, []))
-    if dropped and ran.dropped != case["dropped"]:
+    if ran.dropped != case["dropped"]:
         return Mismatch(case["id"], case["params"], None, None, f"{case['dropped']} dropped", f"{ran.dropped} dropped")
     return None
 

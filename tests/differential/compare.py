@@ -8,11 +8,9 @@ reads DIRECTORY/<topology>.jsonl.xz, prints a line per topology and the first mi
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 
 from .cases import compare, read_cases
-from .differences import DROPPED_DEPENDS_ON_STORE
 from .topologies import reason_out_of_reach
 
 SHOWN = 3
@@ -24,8 +22,7 @@ def main() -> None:
         name = path.name.removesuffix(".jsonl.xz")
         cases = read_cases(path.parent, name)
         reachable = [case for case in cases if reason_out_of_reach(name, case["params"]) is None]
-        with tempfile.TemporaryDirectory() as scratch:
-            results = [compare(case, Path(scratch, case["id"]), dropped=name not in DROPPED_DEPENDS_ON_STORE) for case in reachable]
+        results = [compare(case) for case in reachable]
         wrong = [result for result in results if result is not None]
         failed += len(wrong)
         sys.stdout.write(f"{name}: {len(reachable) - len(wrong)} of {len(reachable)} as Kafka Streams, {len(cases) - len(reachable)} left out\n")

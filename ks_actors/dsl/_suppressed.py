@@ -1,0 +1,142 @@
+"""When changes of a table go on, and how many may wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
+
+from ks_actors._errors import TopologyError
+from ks_actors.dsl import _table
+from ks_actors.dsl._logic import add_logic
+from ks_actors.dsl._materialize import immutable
+from ks_actors.processors._held_serde import HeldSerde
+from ks_actors.processors._suppress import Suppress, SuppressView
+from ks_actors.topology._names import valid_name
+from ks_actors.topology._stores import StoreKind, StoreSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ks_actors.dsl._table import Table
+    from ks_actors.processors._operator import Operator
+    from ks_actors.processors._views import View
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_SUPPRESS = "KTABLE-SUPPRESS-"
+
+
+@final
+@dataclass(frozen=True)
+class BufferConfig:
+    """How many changes may wait, at most one per key: in number, or in bytes as they are written; None is no limit.
+
+    When it is full, the first ones are emitted early, or processing ends. What waits is in memory, and in a changelog topic unless `logging` is off.
+    """
+
+    max_records: int | None = None
+    max_bytes: int | None = None
+    when_full: Literal["emit_early", "shut_down"] = "shut_down"
+    logging: bool = True
+    changelog_configs: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, limit in (("max_records", self.max_records), ("max_bytes", self.max_bytes)):
+            if limit is not None and limit < 0:
+                raise TopologyError(f"{name} of a BufferConfig is {limit}: give 0 or more, or None for no limit")
+
+    @classmethod
+    def unbounded(cls) -> BufferConfig:
+        """Return that of a buffer without limits."""
+        return cls()
+
+
+@final
+@dataclass(frozen=True)
+class Suppressed:
+    """When changes of a table go on. Made by `until_time_limit` and `until_window_closes`; `wait_ms` None is the latter."""
+
+    wait_ms: int | None
+    buffer: BufferConfig
+    name: str | None = None
+
+    @classmethod
+    def until_time_limit(cls, wait_ms: int, buffer: BufferConfig) -> Suppressed:
+        """Let the latest change of a key go on when stream time is `wait_ms` past the first one that waits."""
+        if wait_ms < 0:
+            raise TopologyError(f"changes cannot wait for {wait_ms} ms: give 0 or more")
+        return cls(wait_ms, buffer)
+
+    @classmethod
+    def until_window_closes(cls, buffer: BufferConfig) -> Suppressed:
+        """Let one result of each window go on, when the window has closed: its end and its grace period are over. Deleted results do not go on.
+
+        The buffer must not emit early, for there would be more than one result then.
+        """
+        if buffer.when_full == "emit_early" and (buffer.max_records is not None or buffer.max_bytes is not None):
+            raise TopologyError("a buffer that emits early cannot wait until windows close: let it shut down when it is full, or lift its limits")
+        return cls(None, buffer)
+
+    def with_name(self, name: str) -> Suppressed:
+        """Return one whose node has this name, and its store this name and `-store`."""
+        return replace(self, name=name)
+
+
+class SuppressLogic:
+    """A table of changes that are held back; it needs old values to know what was seen last."""
+
+    def __init__(self, parent: Table[Any, Any], spec: StoreSpec, suppressed: Suppressed, wait_ms: int) -> None:
+        self._parent: Table[Any, Any] = parent
+        self._spec: StoreSpec = spec
+        self._suppressed: Suppressed = suppressed
+        self._wait_ms: int = wait_ms
+        parent.send_old(force=True)
+
+    def operator(self) -> Operator:
+        """Make the operator."""
+        buffer = self._suppressed.buffer
+        return Suppress(
+            store=self._spec.name,
+            wait_ms=self._wait_ms,
+            until_close=self._suppressed.wait_ms is None,
+            max_records=buffer.max_records,
+            max_bytes=buffer.max_bytes,
+            shut_down=buffer.when_full == "shut_down",
+            immutable=immutable(self._spec.value),
+        )
+
+    def stores(self) -> Sequence[StoreSpec]:
+        """Return the store of what waits."""
+        return (self._spec,)
+
+    def view(self) -> View:
+        """Return the parent's view, but for what waits."""
+        return SuppressView(self._parent.view(), self._spec.name)
+
+    def send_old(self, *, force: bool) -> bool:
+        """Send old values, which the parent has been told to send."""
+        return self._parent.send_old(force=force)
+
+
+def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
+    """Hold back the changes of a table."""
+    graph, buffer = table.graph, suppressed.buffer
+    name = graph.new_processor_name(_SUPPRESS) if suppressed.name is None else valid_name(suppressed.name)
+    wait_ms = suppressed.wait_ms
+    if wait_ms is None:
+        if table.grace_ms is None:
+            raise TopologyError(f"table {table.node.name} has no windows that could close: take Suppressed.until_time_limit, or aggregate by windows")
+        wait_ms = table.grace_ms
+    spec = StoreSpec(
+        name=graph.new_store_name(_SUPPRESS) if suppressed.name is None else f"{name}-store",
+        kind=StoreKind.KEY_VALUE,
+        key=table.key,
+        value=HeldSerde(table.value),
+        type="in_memory",
+        logging=buffer.logging,
+        changelog_configs=dict(buffer.changelog_configs),
+    )
+    logic = SuppressLogic(table, spec, suppressed, wait_ms)
+    node = add_logic(graph, name, logic, table.node)
+    return _table.Table(graph, node, frozenset({table.node.name}), table.key, table.value, logic, grace_ms=table.grace_ms)

@@ -1,0 +1,251 @@
+"""What those are told who make work last: StateManager, Restorer, Collector and Committer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from actors import Message, Ref, Reply
+from ks_actors.runtime._messages_group import Arrived, FetchFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ks_actors._task_id import TaskId
+    from ks_actors.log._types import Fetched, GroupMetadata, OffsetAndMetadata, Outgoing, TopicPartition
+    from ks_actors.runtime._messages_tasks import Frozen, WorkerMessage
+    from ks_actors.runtime._offsets import Position
+
+
+# --- to the StateManager --------------------------------------------------------------------------------------------------------
+
+
+class OpenTask(Message, frozen=True, tag="ASSIGN"):
+    """Make this task: open its stores, restore them, pass it on."""
+
+    task: TaskId
+    positions: Mapping[TopicPartition, Position]
+    epoch: int
+
+
+class Opened(Message, frozen=True, tag="OPENED"):
+    """The stores of a task are open (internal)."""
+
+    task: TaskId
+
+
+class OpenFailed(Message, frozen=True, tag="OPEN_FAILED"):
+    """The stores of a task could not be opened (internal)."""
+
+    task: TaskId
+    error: Exception
+
+
+class RestoredRecords(Message, frozen=True, tag="RESTORED_RECORDS"):
+    """Changelog records, straight from the log."""
+
+    fetched: Sequence[Fetched]
+
+
+class Restored(Message, frozen=True, tag="RESTORED"):
+    """The changelogs of a task are read to their end."""
+
+    task: TaskId
+
+
+class RestoreFailed(Message, frozen=True, tag="RESTORE_FAILED"):
+    """Reading changelogs failed."""
+
+    error: Exception
+
+
+class CloseStores(Message, frozen=True, tag="CLOSE_STORES"):
+    """Close the stores of these tasks (None: of all); answered when they are. `clean` writes what is committed first."""
+
+    reply: Reply[None]
+    tasks: frozenset[TaskId] | None
+    clean: bool
+
+
+class EncodeChangelog(Message, frozen=True, tag="FLUSH"):
+    """Write the changelog records of a commit to the collector; answered with the number of records."""
+
+    reply: Reply[int]
+    frozen: Frozen
+    epoch: int
+
+
+class PersistUnlogged(Message, frozen=True, tag="PERSIST"):
+    """Write stores without a changelog to disk."""
+
+    reply: Reply[None]
+    frozen: Frozen
+
+
+class Keep(Message, frozen=True, tag="KEEP"):
+    """The commit has succeeded: the frozen state is final; `ends` are the changelogs' ends. Answered when it is kept: then the next may be frozen."""
+
+    reply: Reply[None]
+    frozen: Frozen
+    ends: Mapping[TopicPartition, int]
+
+
+class LookIdle(Message, frozen=True, tag="LOOK_IDLE"):
+    """See whether there is time to write what is committed (internal)."""
+
+
+class Corrupted(Message, frozen=True, tag="CORRUPTED"):
+    """What a task has on disk does not fit its changelogs: wipe it, restore all."""
+
+    task: TaskId
+    reason: str
+
+
+class FlushStep(Message, frozen=True, tag="FLUSH_STEP"):
+    """Write a little of the committed layers to disk (internal)."""
+
+
+StateManagerMessage: TypeAlias = (
+    OpenTask
+    | Opened
+    | OpenFailed
+    | RestoredRecords
+    | Restored
+    | RestoreFailed
+    | CloseStores
+    | EncodeChangelog
+    | PersistUnlogged
+    | Keep
+    | FlushStep
+    | LookIdle
+    | Corrupted
+)
+
+# --- to the Restorer ------------------------------------------------------------------------------------------------------------
+
+
+class Restore(Message, frozen=True, tag="ASSIGN"):
+    """Read these changelogs of a task, from these offsets to their end. A position of None begins at the log's first record."""
+
+    task: TaskId
+    changelogs: Mapping[TopicPartition, int | None]
+
+
+class StopRestoring(Message, frozen=True, tag="CLOSE"):
+    """Read the changelogs of these tasks no more (None: of none)."""
+
+    tasks: frozenset[TaskId] | None
+
+
+class ChangelogEnds(Message, frozen=True, tag="ENDS"):
+    """Where changelogs begin and end (internal)."""
+
+    task: TaskId
+    begins: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    positions: Mapping[TopicPartition, int | None]
+
+
+RestorerMessage: TypeAlias = Restore | StopRestoring | ChangelogEnds | Arrived | FetchFailed
+
+# --- to the Collector -----------------------------------------------------------------------------------------------------------
+
+
+class Output(Message, frozen=True, tag="OUTPUT"):
+    """Records to be written, in order per partition; those of a later epoch wait for the end of the commit."""
+
+    batches: Sequence[Outgoing]
+    epoch: int
+
+
+class Sent(Message, frozen=True, tag="SENT"):
+    """A send has ended (internal)."""
+
+    batches: Sequence[Outgoing]
+    ends: Sequence[int]
+
+
+class SendFailed(Message, frozen=True, tag="SEND_FAILED"):
+    """A send has failed (internal)."""
+
+    batches: Sequence[Outgoing]
+    error: Exception
+
+
+class Partitioned(Message, frozen=True, tag="PARTITIONED"):
+    """The sizes of topics are known (internal)."""
+
+    partitions: Mapping[str, int]
+    batches: Sequence[Outgoing]
+
+
+class Flush(Message, frozen=True, tag="DRAIN"):
+    """Write all that belongs to `epoch`; answered with the ends of all partitions that were written to since the last commit."""
+
+    reply: Reply[Mapping[TopicPartition, int]]
+    epoch: int
+
+
+class CommitTransaction(Message, frozen=True, tag="COMMIT_TXN"):
+    """Commit what was written, and the offsets."""
+
+    reply: Reply[None]
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    group: GroupMetadata
+
+
+class Abort(Message, frozen=True, tag="ABORT"):
+    """Forget what was not committed: of the current epoch and of all later ones."""
+
+    reply: Reply[None]
+    epoch: int
+
+
+class NextEpoch(Message, frozen=True, tag="NEXT_EPOCH"):
+    """The commit is over: what waited for it may be written."""
+
+    epoch: int
+
+
+CollectorMessage: TypeAlias = Output | Sent | SendFailed | Partitioned | Flush | CommitTransaction | Abort | NextEpoch
+
+# --- to the Committer -----------------------------------------------------------------------------------------------------------
+
+
+class Commit(Message, frozen=True, tag="COMMIT"):
+    """Commit all tasks; several that come during one commit are served by the next one."""
+
+    reply: Reply[None] | None
+    reason: str
+
+
+class CommitTimer(Message, frozen=True, tag="COMMIT_TIMER"):
+    """The commit interval has gone by (internal)."""
+
+
+class WorkersChanged(Message, frozen=True, tag="WORKERS"):
+    """These are the workers now."""
+
+    workers: tuple[Ref[WorkerMessage], ...]
+
+
+class Rollback(Message, frozen=True, tag="ROLLBACK"):
+    """Bring tasks back to their last commit: `tasks` under at least once, all of them under exactly once."""
+
+    reply: Reply[None]
+    tasks: frozenset[TaskId] | None
+    cause: Exception
+
+
+class Purged(Message, frozen=True, tag="PURGED"):
+    """Deleting records of repartition topics is over (internal)."""
+
+    error: Exception | None
+
+
+class HoldCommits(Message, frozen=True, tag="HOLD"):
+    """Commit nothing while `held`: the group is between two generations, and would refuse it."""
+
+    held: bool
+
+
+CommitterMessage: TypeAlias = Commit | CommitTimer | WorkersChanged | Rollback | Purged | HoldCommits

@@ -1,0 +1,177 @@
+"""What the TaskManager and the Workers are told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from actors import Message, Ref, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ks_actors._task_id import TaskId
+    from ks_actors.log._types import Fetched, OffsetAndMetadata, TopicPartition
+    from ks_actors.runtime._current import Current
+    from ks_actors.runtime._offsets import Position
+    from ks_actors.runtime._task import Task
+    from ks_actors.state import TaskStores, Token
+
+
+# --- to the TaskManager ---------------------------------------------------------------------------------------------------------
+
+
+class AssignTask(Message, frozen=True, tag="ASSIGN"):
+    """A task's stores are restored: it is yours to run, from these positions (offset and partition time)."""
+
+    task: TaskId
+    positions: Mapping[TopicPartition, Position]
+    stores: TaskStores | None
+    current: Current
+
+
+class Records(Message, frozen=True, tag="RECORDS"):
+    """What a fetch brought."""
+
+    fetched: Sequence[Fetched]
+    epoch: int
+
+
+class NextTask(Message, frozen=True, tag="NEXT_TASK"):
+    """A worker is free."""
+
+    worker: Ref[WorkerMessage]
+
+
+class TaskDone(Message, frozen=True, tag="TASK_DONE"):
+    """A lease has ended."""
+
+    worker: Ref[WorkerMessage]
+    task: TaskId
+    records: int
+
+
+class Wake(Message, frozen=True, tag="WAKE"):
+    """Look again whether there is something to do."""
+
+
+class CloseTasks(Message, frozen=True, tag="CLOSE"):
+    """Give these tasks back (None: all), processors closed; answered with their ids when no worker has any of them."""
+
+    reply: Reply[frozenset[TaskId]]
+    tasks: frozenset[TaskId] | None
+
+
+class Drain(Message, frozen=True, tag="DRAIN"):
+    """Let the records in flight come to an end and feed no new ones to asynchronous processors; answered when none is left."""
+
+    reply: Reply[None]
+
+
+class Freeze(Message, frozen=True, tag="FREEZE"):
+    """All workers stand still: freeze the stores of all tasks, and tell what to commit."""
+
+    reply: Reply[Frozen]
+    transactional: bool
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """What one commit is about: positions by partition, tokens of the stores by task."""
+
+    positions: Mapping[TopicPartition, OffsetAndMetadata]
+    tokens: Mapping[TaskId, Token]
+    tasks: Mapping[TaskId, Task]
+
+
+class Refed(Message, frozen=True, tag="FEED"):
+    """After DRAIN: asynchronous processors may be fed again."""
+
+
+class Rewind(Message, frozen=True, tag="REWIND"):
+    """All workers stand still: throw away what these tasks (None: all) did since the last commit; answered with where to fetch from.
+
+    Records that were fetched before `epoch` are stale for them.
+    """
+
+    reply: Reply[Mapping[TopicPartition, int]]
+    tasks: frozenset[TaskId] | None
+    epoch: int
+
+
+class CommittedTasks(Message, frozen=True, tag="COMMITTED"):
+    """These positions are final."""
+
+    positions: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class OutputPressure(Message, frozen=True, tag="OUTPUT_PRESSURE"):
+    """The collector has too much (`high`), or has room again."""
+
+    high: bool
+
+
+class PauseProcessing(Message, frozen=True, tag="PAUSE_PROCESSING"):
+    """Give out no leases (`paused`), or again."""
+
+    paused: bool
+
+
+class RetireWorker(Message, frozen=True, tag="RETIRE_WORKER"):
+    """Give this worker no more leases, and tell it to close when it has none."""
+
+    worker: Ref[WorkerMessage]
+
+
+class WorkerLost(Message, frozen=True, tag="WORKER_LOST"):
+    """This worker is dead; what it had leased is taken back."""
+
+    worker: Ref[WorkerMessage]
+
+
+TaskManagerMessage: TypeAlias = (
+    AssignTask
+    | Records
+    | NextTask
+    | TaskDone
+    | Wake
+    | CloseTasks
+    | Drain
+    | Refed
+    | Freeze
+    | Rewind
+    | CommittedTasks
+    | OutputPressure
+    | PauseProcessing
+    | RetireWorker
+    | WorkerLost
+)
+
+# --- to a Worker ----------------------------------------------------------------------------------------------------------------
+
+
+class Lease(Message, frozen=True, tag="LEASE"):
+    """Process this task for a slice; it is yours alone until TASK_DONE."""
+
+    task: Task
+    draining: bool
+
+
+class PauseForCommit(Message, frozen=True, tag="PAUSE_FOR_COMMIT"):
+    """Stand still from now on; answered (PAUSED) with the worker's name."""
+
+    reply: Reply[str]
+    epoch: int
+
+
+class Resume(Message, frozen=True, tag="RESUME"):
+    """Go on; what is written from now on belongs to `epoch`."""
+
+    epoch: int
+
+
+class CloseWorker(Message, frozen=True, tag="CLOSE"):
+    """End."""
+
+
+WorkerMessage: TypeAlias = Lease | PauseForCommit | Resume | CloseWorker

@@ -1,0 +1,34 @@
+"""The actor system of apps under test."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import final
+
+from actors.testing import TestKit
+
+_LONGEST_RUN = 0.003
+
+
+@final
+class AppKit(TestKit):
+    """A `TestKit` whose virtual time is an app's wall clock too, and whose seed says how long work takes.
+
+    Work takes no virtual time; but workers measure their slices by `work_time`, so that these end after few records or many, as the seed has it.
+    """
+
+    def __init__(self, *, seed: int = 0, wall_clock_ms: int = 0) -> None:
+        super().__init__(seed=seed)
+        self.random: Random = Random(seed)
+        self._start_ms: int = wall_clock_ms
+        self._worked: float = 0.0
+        self._work = Random(seed)
+
+    def wall_time_ms(self) -> int:
+        """Return the virtual wall clock."""
+        return self._start_ms + int(self.clock.time() * 1000)
+
+    def work_time(self) -> float:
+        """Return a time in seconds that goes on with each look at it."""
+        self._worked += self._work.random() * _LONGEST_RUN
+        return self._worked

@@ -1,0 +1,39 @@
+"""What a crash leaves on a disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TRIES = 1000
+
+
+def copy_as_is(source: Path, target: Path) -> None:
+    """Copy a directory as it is at one moment, whoever writes to it: what is in nobody's file yet is lost, as with a process that is killed."""
+    for _ in range(_TRIES):
+        before = _look(source)
+        shutil.rmtree(target, ignore_errors=True)
+        try:
+            shutil.copytree(source, target, symlinks=True)
+        except (FileNotFoundError, shutil.Error):
+            continue  # a compaction in the background has just deleted something
+        if _look(source) == before:
+            return
+    raise TimeoutError(f"{source} changes faster than it can be copied")
+
+
+def _look(directory: Path) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(parent, name)
+            try:
+                status = os.stat(path)
+            except FileNotFoundError:
+                continue
+            found[path] = status.st_size, status.st_mtime_ns
+    return found

@@ -1,0 +1,395 @@
+"""Whole apps under test."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import uuid
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+
+from actors import ActorsError
+from actors.testing import FailingSeed, VirtualLoop
+from ks_actors._app import App
+from ks_actors._batch import Batch
+from ks_actors._config import StreamsConfig
+from ks_actors._errors import KsActorsError, NotRunning, OffsetOutOfRange, TaskTimeout, UnknownTopicOrPartition
+from ks_actors._partitioner import partition as partition_of
+from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.log.embedded._faults import Faults
+from ks_actors.runtime._directory import write_process_id
+from ks_actors.runtime._states import InstanceState
+from ks_actors.runtime._uncaught import shut_down
+from ks_actors.testing._app_kit import AppKit
+from ks_actors.testing._connection import Connection
+from ks_actors.testing._disk import copy_as_is
+from ks_actors.testing._topics import TestRecord
+from ks_actors.topology import SinkNode, SourceNode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from types import TracebackType
+
+    from ks_actors._batch import Headers
+    from ks_actors._config_settings import Keywords
+    from ks_actors._task_id import TaskId
+    from ks_actors.log.embedded._faults import Operation
+    from ks_actors.log.embedded._member import EmbeddedMembership
+    from ks_actors.runtime import RestoreListener, UncaughtHandler
+    from ks_actors.serdes import Serde
+    from ks_actors.topology import Topology
+
+T = TypeVar("T")
+_LOOK_AGAIN = 0.02
+_ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
+
+
+class _World:
+    """What the instances of one test share."""
+
+    def __init__(self, kit: AppKit, log: EmbeddedLog | None, topics: Mapping[str, int | NewTopic]) -> None:
+        self.kit: AppKit = kit
+        self.log: EmbeddedLog = log if log is not None else EmbeddedLog(clock=kit.wall_time_ms)
+        self.given: bool = log is not None
+        self.topics: dict[str, int | NewTopic] = dict(topics)
+        self.harnesses: list[AppHarness] = []
+
+
+class AppHarness:
+    """Run an app on an embedded log in virtual time, under a schedule that `seed` chooses; crash it, break what it stands on, and look at what comes out.
+
+    To be used by `async with`, on a `VirtualLoop`: see `run_app`. `topics` are made first: the number of partitions by name. `config` is the app's
+    (application_id is "app" unless given), the other options are those of `App`. The app runs inside the block, unless `start` is False. Leaving the
+    block closes it, and raises what it ended by unless `ended` has told. State is in a directory of the harness's own, `log` is one in memory,
+    unless they are given; a log that is given has to be started.
+
+    What runs is what runs in production: the app talks to the log through a connection that `crash` cuts, blocking jobs run in the loop's thread, and
+    time goes by when nothing else can happen. The same seed gives the same run.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        seed: int = 0,
+        topics: Mapping[str, int | NewTopic] | None = None,
+        log: EmbeddedLog | None = None,
+        start: bool = True,
+        wall_clock_ms: int = 0,
+        on_state: Callable[[InstanceState, InstanceState], None] | None = None,
+        restore_listener: RestoreListener | None = None,
+        uncaught_handler: UncaughtHandler = shut_down,
+        task_priority: Callable[[TaskId], int] | None = None,
+        **config: Unpack[Keywords],
+    ) -> None:
+        self._topology = topology
+        self._config = config
+        self._options: dict[str, Any] = {
+            "on_state": on_state,
+            "restore_listener": restore_listener,
+            "uncaught_handler": uncaught_handler,
+            "task_priority": task_priority,
+        }
+        self._start_at_once: bool = start
+        self._world: _World = _World(AppKit(seed=seed, wall_clock_ms=wall_clock_ms), log, topics or {})
+        self._shares: bool = False
+        self._stack: AsyncExitStack = AsyncExitStack()
+        self._expiries: list[asyncio.TimerHandle] = []
+        self._connection: Connection | None = None
+        self._app: App | None = None
+        self._told: Exception | None = None
+        self.config: StreamsConfig = StreamsConfig.of({"application_id": "app", **config})
+
+    # --- the block ------------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            if not self._shares:
+                await self._make_world(stack)
+            if "state_dir" not in self._config:
+                directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="ks-actors-test-", ignore_cleanup_errors=True))
+                self.config = self.config.replace(state_dir=Path(directory))
+            self._world.harnesses.append(self)
+            stack.push_async_exit(self._leave)
+            if self._start_at_once:
+                await self.start()
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        await self._stack.__aexit__(kind, error, traceback)
+
+    async def _make_world(self, stack: AsyncExitStack) -> None:
+        world = self._world
+        await stack.enter_async_context(world.kit)
+        if not world.given:
+            await stack.enter_async_context(world.log)
+        await world.log.create_topics([each if isinstance(each, NewTopic) else NewTopic(name, each) for name, each in world.topics.items()])
+
+    async def _leave(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        del kind, traceback
+        self._world.harnesses.remove(self)
+        try:
+            await self.close()
+        except Exception as failure:
+            if error is None and failure is not self._told:
+                raise
+        finally:
+            for timer in self._expiries:
+                timer.cancel()
+
+    def another(self, **config: Unpack[Keywords]) -> AppHarness:
+        """Return one more instance of the app, on the same log and in the same time, with a state directory of its own; to be entered by `async with`."""
+        other = AppHarness(self._topology, **{**self._config, **config})  # type: ignore[arg-type]  # keywords they are
+        other._world = self._world
+        other._options = dict(self._options)
+        other._shares = True
+        return other
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def app(self) -> App:
+        """The app. Raises NotRunning before the start, and after a crash."""
+        if self._app is None:
+            raise NotRunning("there is no app: start it, or restart it")
+        return self._app
+
+    @property
+    def kit(self) -> AppKit:
+        """The actor system, with the clock and the seed."""
+        return self._world.kit
+
+    @property
+    def log(self) -> EmbeddedLog:
+        """The log."""
+        return self._world.log
+
+    @property
+    def state_dir(self) -> Path:
+        """Where the app has its state."""
+        return self.config.state_dir / self.config.application_id
+
+    async def start(self) -> None:
+        """Start the app; after `close` or `crash` a new one, with the same config. Raises what its start fails by."""
+        if self._app is not None and self._app.state not in _ENDS:
+            raise NotRunning("the app runs already")
+        write_process_id(self.state_dir, str(uuid.UUID(int=self.kit.random.getrandbits(128))))
+        self._connection = connection = Connection(self.log)
+        self._app = app = App(self._topology, self.config, log=connection, system=self.kit, **self._options)
+        await app.start()
+
+    async def close(self) -> None:
+        """Close the app as `App.close` does; does nothing when there is none."""
+        app, self._app = self._app, None
+        if app is not None:
+            await app.close()
+
+    async def ended(self) -> Exception | None:
+        """Wait until the app ends by itself, close it, and return the error that it ended by, which then is not raised at the end of the block."""
+        app = self.app
+        with suppress(KsActorsError, ActorsError):
+            await app.run()
+        self._told = app.error
+        return app.error
+
+    async def crash(self) -> None:
+        """End the app as the end of its process would: nothing is committed, written or said.
+
+        Its open transaction stays open until the next instance of its transactional id, or its time is over; the group notices when the session timeout
+        is over. The disk keeps what was in files at this moment. Async processors are cancelled; processors are not closed.
+        """
+        app, connection = self.app, self._connection
+        assert connection is not None
+        assert app._instance is not None
+        self._app = None
+        connection.cut()
+        image = self.config.state_dir / "crashed"
+        copy_as_is(self.state_dir, image)
+        for task in app._metrics.tasks.values():
+            task.abandon()
+        if app._ref is not None:
+            context = app._instance.ctx
+            for child in context.children:
+                context.kill(child)
+            await self.kit.kill(app._ref)
+        await connection.reap()
+        shutil.rmtree(self.state_dir)
+        image.rename(self.state_dir)
+        loop = asyncio.get_running_loop()
+        for membership in connection.memberships:
+            self._expiries.append(loop.call_later(self.config.session_timeout_ms / 1000, self._expire, membership))
+
+    def _expire(self, membership: Any) -> None:
+        member: EmbeddedMembership = membership
+        self.log.expire(member)
+
+    async def restart(self) -> None:
+        """Start a new app, with the same config, in place of one that has crashed, ended or was closed."""
+        await self.start()
+
+    def wipe_state(self) -> None:
+        """Delete what the app has on disk. Raises NotRunning while it runs."""
+        if self._app is not None and self._app.state not in _ENDS:
+            raise NotRunning("the app still uses its state: close it, or crash it")
+        shutil.rmtree(self.state_dir, ignore_errors=True)
+
+    # --- what happens to it ---------------------------------------------------------------------------------------------------
+
+    def fail(self, operation: Operation, error: Exception, times: int = 1, *, after: bool = False) -> None:
+        """Make the next `times` calls of an operation of the log raise `error`; `after` everything was done. Does not concern the harness's own."""
+        self.log.inject(operation, error, times, after=after)
+
+    def lose_membership(self) -> None:
+        """Have the group throw the app out, as if its session had timed out."""
+        connection = self._connection
+        if connection is not None:
+            for membership in connection.memberships[-1:]:
+                self._expire(membership)
+
+    async def add_worker(self) -> str | None:
+        """Do what `App.add_worker` does."""
+        return await self.app.add_worker()
+
+    async def remove_worker(self, timeout_ms: int = 60_000) -> str | None:
+        """Do what `App.remove_worker` does."""
+        return await self.app.remove_worker(timeout_ms)
+
+    async def caught_up(self, timeout_ms: int = 600_000) -> None:
+        """Wait until all instances have processed and committed everything that there is. Raises TaskTimeout, and what an app has ended by."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        apps = [harness.app for harness in self._world.harnesses if harness._app is not None]
+        while True:
+            for app in apps:
+                left = max(0, int((deadline - loop.time()) * 1000))
+                await app.wait_until_caught_up(left)
+            if not any([await app._behind() for app in apps]):
+                return
+            if loop.time() >= deadline:
+                raise TaskTimeout(f"the apps do not catch up with each other within {timeout_ms} ms")
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    async def turns(self, number: int) -> None:
+        """Let the event loop go round so many times: no time goes by."""
+        for _ in range(number):
+            await asyncio.sleep(0)
+
+    # --- records --------------------------------------------------------------------------------------------------------------
+
+    async def produce(
+        self, topic: str, key: Any, value: Any, timestamp: int | None = None, *, partition: int | None = None, headers: Headers = ()
+    ) -> None:
+        """Write a record, with the topology's serdes for the topic; bytes and None are written as they are. The time is the wall clock's, unless given."""
+        await self.produce_all(topic, [TestRecord(key, value, self.kit.wall_time_ms() if timestamp is None else timestamp, headers)], partition=partition)
+
+    async def produce_all(self, topic: str, records: Iterable[TestRecord[Any, Any]], *, partition: int | None = None) -> None:
+        """Write records; those of one partition are one batch."""
+        encode_key, encode_value = (_encoder(serde, topic, is_key=is_key) for serde, is_key in zip(self._serdes(topic), (True, False), strict=True))
+        size = self._partitions(topic)
+        batches: dict[int, Batch] = {}
+        for record in records:
+            key, value = encode_key(record.key), encode_value(record.value)
+            number = partition if partition is not None else 0 if key is None else partition_of(key, size)
+            batch = batches.setdefault(number, Batch([], [], [], []))
+            batch.keys.append(key)
+            batch.values.append(value)
+            batch.timestamps.append(record.timestamp)
+            assert batch.headers is not None
+            batch.headers.append(record.headers)
+        producer = await self.log.producer(client_id="harness")
+        producer._faults = Faults()
+        try:
+            await producer.send([Outgoing(TopicPartition(topic, number), batch) for number, batch in batches.items()])
+        finally:
+            await producer.close()
+
+    async def read(
+        self,
+        topic: str,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> list[TestRecord[Any, Any]]:
+        """Return all records of a topic, partition by partition, with the topology's serdes for it unless others are given; bytes where there are none."""
+        known_key, known_value = self._serdes(topic)
+        decode_key, decode_value = _decoder(key or known_key, topic, is_key=True), _decoder(value or known_value, topic, is_key=False)
+        fetcher = self.log.fetcher(client_id="harness", isolation=isolation)
+        fetcher._faults = Faults()
+        found: list[TestRecord[Any, Any]] = []
+        try:
+            for number in range(self._partitions(topic)):
+                fetcher.assign({TopicPartition(topic, number): 0})
+                for batch in await _all_of(fetcher):
+                    headers = batch.headers or [()] * len(batch)
+                    for each in zip(batch.keys, batch.values, batch.timestamps, headers, strict=True):
+                        found.append(TestRecord(decode_key(each[0]), decode_value(each[1]), *each[2:]))
+        finally:
+            await fetcher.close()
+        return found
+
+    def _partitions(self, topic: str) -> int:
+        found = self.log._broker.topics.get(topic)
+        if found is None:
+            raise UnknownTopicOrPartition(f"there is no topic {topic!r}: name it in `topics`")
+        return len(found.partitions)
+
+    def _serdes(self, topic: str) -> tuple[Serde[Any] | None, Serde[Any] | None]:
+        for node in self._topology.nodes.values():
+            if (isinstance(node, SourceNode) and topic in node.topics) or (isinstance(node, SinkNode) and node.topic == topic):
+                return node.key or self.config.default_key_serde, node.value or self.config.default_value_serde
+        return None, None
+
+
+async def _all_of(fetcher: Any) -> list[Batch]:
+    batches: list[Batch] = []
+    while True:
+        try:
+            fetched = await fetcher.fetch(max_wait_ms=0)
+        except OffsetOutOfRange as error:
+            fetcher.seek(error.partition, error.begin)
+            continue
+        if not fetched:
+            return batches
+        batches += [one.batch for one in fetched]
+
+
+def _encoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[Any], bytes | None]:
+    encode = None if serde is None else serde.serializer(topic, is_key=is_key)
+
+    def encoded(value: Any) -> bytes | None:
+        return value if value is None or encode is None or isinstance(value, bytes) else encode(value)
+
+    return encoded
+
+
+def _decoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[bytes | None], Any]:
+    decode = None if serde is None else serde.deserializer(topic, is_key=is_key)
+    return lambda data: data if data is None or decode is None else decode(data)
+
+
+def run_app(test: Callable[[AppHarness], Awaitable[T]], topology: Topology, *, seed: int = 0, **options: Any) -> T:
+    """Run `test` with an `AppHarness` of these options, on a new `VirtualLoop`; return what it returns, raise what it raises."""
+
+    async def main() -> T:
+        async with AppHarness(topology, seed=seed, **options) as harness:
+            return await test(harness)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main())
+
+
+def explore_app(
+    test: Callable[[AppHarness], Awaitable[object]], topology: Topology, *, runs: int = 10, seed: int = 0, **options: Any
+) -> FailingSeed | None:
+    """Run `test` with up to `runs` seeds, from `seed` on; return the first that fails, or None when all pass."""
+    for candidate in range(seed, seed + runs):
+        try:
+            run_app(test, topology, seed=candidate, **options)
+        except Exception as error:
+            return FailingSeed(candidate, error)
+    return None

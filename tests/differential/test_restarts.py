@@ -1,0 +1,42 @@
+"""The same cases with tasks that end and begin again, and with state that has gone to disk: neither must change what comes out."""
+
+from __future__ import annotations
+
+import pytest
+
+from .cases import SEED_1, compare, read_cases
+from .restarts import restart, write_to_disk
+from .topologies import REBUILT, reason_out_of_reach
+
+# A restart forgets the stream time that these have seen, and schedules punctuators anew, as with Kafka Streams.
+FORGETFUL = {
+    "cogroup_windowed",
+    "hopping",
+    "process_values",
+    "punctuate_stream",
+    "punctuate_wall",
+    "tumbling",
+    "window_filter_table",
+    "window_regroup",
+}
+STATELESS = {"branch_merge", "stateless_chain", "table_source"}
+SOME = slice(None, None, 4)
+
+
+@pytest.mark.parametrize("name", [name for name in REBUILT if name not in FORGETFUL])
+def test_a_restart_changes_nothing(name: str) -> None:
+    """Of kept state everything is there again, from disk or from the changelog, with the timestamps that it had."""
+    for case in read_cases(SEED_1, name)[SOME]:
+        middle = len(case["steps"]) // 2
+        mismatch = compare(case, between=lambda driver, step, middle=middle: restart(driver) if step == middle else None)
+        assert mismatch is None, str(mismatch)
+
+
+@pytest.mark.parametrize("name", [name for name in REBUILT if name not in STATELESS])
+def test_state_on_disk_is_as_good_as_state_in_memory(name: str) -> None:
+    """What was written and has left memory is found again by every way of reading."""
+    cases = [case for case in read_cases(SEED_1, name) if case["params"]["store"] == "rocksdb" and reason_out_of_reach(name, case["params"]) is None]
+    assert cases
+    for case in cases[SOME]:
+        mismatch = compare(case, between=lambda driver, step: write_to_disk(driver) if step % 3 == 0 else None)
+        assert mismatch is None, str(mismatch)

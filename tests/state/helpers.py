@@ -1,0 +1,104 @@
+"""A task's stores with the changelog that a broker would hold of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._batch import Batch
+from ks_actors.serdes import LONG, STRING
+from ks_actors.state import SharedResources, TaskStores
+from ks_actors.topology._stores import StoreKind, StoreSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+Record = tuple[bytes, bytes | None, int]
+
+PLACES = ("in_memory", "rocksdb", "rocksdb without directory")
+"""Where stores live: a dict, RocksDB, or a dict that behaves as RocksDB does."""
+
+
+def key_value(name: str = "s", *, timestamped: bool = False, key: Any = STRING, value: Any = LONG, **options: Any) -> StoreSpec:
+    kind = StoreKind.TIMESTAMPED_KEY_VALUE if timestamped else StoreKind.KEY_VALUE
+    return StoreSpec(name=name, kind=kind, key=key, value=value, **options)
+
+
+def window(name: str = "s", *, timestamped: bool = False, key: Any = STRING, value: Any = STRING, retention_ms: int = 100, **options: Any) -> StoreSpec:
+    kind = StoreKind.TIMESTAMPED_WINDOW if timestamped else StoreKind.WINDOW
+    return StoreSpec(name=name, kind=kind, key=key, value=value, retention_ms=retention_ms, window_size_ms=options.pop("window_size_ms", 10), **options)
+
+
+class Task:
+    """One task, its stores and its changelogs."""
+
+    def __init__(self, specs: Sequence[StoreSpec], tmp_path: Path, place: str = "rocksdb", shared: SharedResources | None = None) -> None:
+        store_type: Any = "in_memory" if place == "in_memory" else "rocksdb"
+        self.specs: list[StoreSpec] = [StoreSpec(**{name: getattr(spec, name) for name in spec.__struct_fields__} | {"type": store_type}) for spec in specs]
+        self.directory: Path | None = tmp_path / "0_3" if place != "rocksdb without directory" else None
+        self.shared: SharedResources | None = shared
+        self.logs: dict[str, list[Record]] = {spec.name: [] for spec in specs if spec.logging}
+        self.now: int = 0
+        self.late: int = 0
+        self.stores: TaskStores = self.make()
+        self.stores.open()
+
+    def make(self) -> TaskStores:
+        return TaskStores(
+            "0_3", self.specs, directory=self.directory, shared=self.shared, record_time=lambda: self.now, expired=self._count_late
+        )
+
+    def _count_late(self, count: int) -> None:
+        self.late += count
+
+    def __getitem__(self, name: str) -> Any:
+        return self.stores.store(name)
+
+    @property
+    def store(self) -> Any:
+        return self["s"]
+
+    def log(self, token: Any) -> dict[str, list[Record]]:
+        records: dict[str, list[Record]] = {}
+        for name, batch in self.stores.changelog(token):
+            records.setdefault(name, []).extend(zip(batch.keys, batch.values, batch.timestamps, strict=True))
+        return records
+
+    def commit(self) -> dict[str, list[Record]]:
+        token = self.stores.freeze()
+        records = self.log(token)
+        self.accept(records)
+        self.stores.keep(token, self.ends())
+        return records
+
+    def accept(self, records: Mapping[str, list[Record]]) -> None:
+        for name, added in records.items():
+            self.logs[name].extend(added)
+
+    def ends(self) -> dict[str, int]:
+        return {name: len(log) for name, log in self.logs.items()}
+
+    def flush(self) -> int:
+        return sum(1 for _ in self.stores.flush_steps())
+
+    def restore(self, size: int = 3) -> int:
+        restored = 0
+        for name, log in self.logs.items():
+            start = self.stores.next_offset(name) or 0
+            while start < len(log):
+                part = log[start : start + size]
+                start += len(part)
+                restored += len(part)
+                keys, values, timestamps = map(list, zip(*part, strict=True))
+                self.stores.restore(name, Batch(keys, values, timestamps), start)
+        return restored
+
+    def reopen(self, *, clean: bool = True) -> int:
+        """Close, open again, and restore; return how many records that took."""
+        self.stores.close(clean=clean)
+        self.stores = self.make()
+        self.stores.open()
+        return self.restore()
+
+    def close(self) -> None:
+        self.stores.close(clean=False)
