@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from ks_actors import serdes
 from ks_actors._app import App
-from ks_actors._batch import Headers
+from ks_actors._batch import Batch, Headers
 from ks_actors._config import ProcessingGuarantee, StreamsConfig
 from ks_actors._errors import (
     ConfigError,
@@ -16,6 +16,7 @@ from ks_actors._errors import (
     Fenced,
     IllegalGeneration,
     IllegalTransition,
+    InvalidRecord,
     KsActorsError,
     LogClosed,
     LogCorrupted,
@@ -26,8 +27,10 @@ from ks_actors._errors import (
     ProcessingFailed,
     ProduceFailed,
     ProductionFailed,
+    RecordTooLarge,
     SerializationError,
     StateError,
+    StateFull,
     StateLocked,
     StorageFull,
     StoreClosed,
@@ -54,6 +57,7 @@ from ks_actors._handlers import (
     log_and_continue,
     log_and_fail,
 )
+from ks_actors._partitioner import partition as partition_of
 from ks_actors._task_id import TaskId
 from ks_actors._timestamps import (
     FailOnInvalidTimestamp,
@@ -64,6 +68,7 @@ from ks_actors._timestamps import (
 from ks_actors._windowed import Window, Windowed
 from ks_actors.dsl import (
     BranchedStream,
+    BufferConfig,
     CogroupedStream,
     Consumed,
     EmitStrategy,
@@ -72,12 +77,15 @@ from ks_actors.dsl import (
     GroupedStream,
     GroupedTable,
     Joined,
+    JoinWindows,
     Materialized,
     Produced,
     Repartitioned,
     SlidingWindows,
     Stream,
+    StreamJoined,
     StreamsBuilder,
+    Suppressed,
     Table,
     TimeWindowedCogroupedStream,
     TimeWindowedStream,
@@ -113,7 +121,9 @@ from ks_actors.topology import (
 __all__ = [
     "App",
     "AsyncOptions",
+    "Batch",
     "BranchedStream",
+    "BufferConfig",
     "CogroupedStream",
     "ConfigError",
     "Consumed",
@@ -138,6 +148,8 @@ __all__ = [
     "IllegalTransition",
     "InputRecord",
     "InstanceState",
+    "InvalidRecord",
+    "JoinWindows",
     "Joined",
     "KeyValueStore",
     "KsActorsError",
@@ -162,6 +174,7 @@ __all__ = [
     "Record",
     "RecordContext",
     "RecordMetadata",
+    "RecordTooLarge",
     "Repartitioned",
     "Response",
     "RestoreListener",
@@ -170,6 +183,7 @@ __all__ = [
     "SerializationError",
     "SlidingWindows",
     "StateError",
+    "StateFull",
     "StateLocked",
     "StorageFull",
     "StoreClosed",
@@ -177,9 +191,11 @@ __all__ = [
     "StoreNotConnected",
     "StoreSpec",
     "Stream",
+    "StreamJoined",
     "StreamsBuilder",
     "StreamsConfig",
     "StreamsError",
+    "Suppressed",
     "Table",
     "TaskCorrupted",
     "TaskId",
@@ -211,6 +227,7 @@ __all__ = [
     "blocking",
     "log_and_continue",
     "log_and_fail",
+    "partition_of",
     "serdes",
     "stores",
 ]

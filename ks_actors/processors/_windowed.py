@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._batch import Batch
@@ -13,7 +14,7 @@ from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ks_actors._batch import Headers
     from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
@@ -138,22 +139,32 @@ def _tumbling_count_batch_form(  # noqa: PLR0915 - one flat loop: calls would co
 
     def process_batch(batch: Batch) -> None:
         holes: list[int] = []
-        keys: list[Any] = []
+        found: list[Window] = []
         changes: list[Any] = []
         timestamps: list[int] = []
+        add_window = found.append
+        add_change = changes.append
+        add_timestamp = timestamps.append
         dropped = 0
         now = clock.time
+        closed = now - grace
+        start = end = -1
+        window = None
         for key, timestamp in zip(batch.keys, batch.timestamps, strict=True):
             if key is None:
                 dropped += 1
-                holes.append(len(keys) + len(holes))
+                holes.append(len(found) + len(holes))
                 continue
-            if timestamp > now:  # noqa: PLR1730 - `max` takes five times as long
+            if timestamp > now:
                 now = timestamp
-            start = timestamp - timestamp % size
-            if start + size <= now - grace:
+                closed = now - grace
+            if not start <= timestamp < end:
+                start = timestamp - timestamp % size
+                end = start + size
+                window = windows.get(start) or _window(windows, start, size)
+            if end <= closed:
                 dropped += 1
-                holes.append(len(keys) + len(holes))
+                holes.append(len(found) + len(holes))
                 continue
             try:
                 entry = get(key, start)
@@ -162,24 +173,23 @@ def _tumbling_count_batch_form(  # noqa: PLR0915 - one flat loop: calls would co
                     latest = timestamp
                 else:
                     before, latest = entry
-                    if latest < timestamp:  # noqa: PLR1730 - likewise
+                    if latest < timestamp:  # noqa: PLR1730 - `max` takes five times as long
                         latest = timestamp
                 count = before + 1
                 put(key, start, (count, latest))
-                window = windows.get(start) or _window(windows, start, size)
             except Exception as error:  # noqa: BLE001 - the handler decides
                 clock.time = now
-                index = len(keys) + len(holes)
+                index = len(found) + len(holes)
                 failed(context, batch, index, error)
                 holes.append(index)
                 continue
-            keys.append(_new(Windowed, (key, window)))
-            changes.append((count, before) if send_old else (count, None))
-            timestamps.append(latest)
+            add_window(window)
+            add_change((count, before) if send_old else (count, None))
+            add_timestamp(latest)
         clock.time = now
         if dropped:
             context.dropped(dropped)
-        forward_rest(forward_batch, batch, holes, changes, timestamps, keys)
+        forward_rest(forward_batch, batch, holes, changes, timestamps, _keys(batch, holes, found))
 
     return process_batch
 
@@ -285,6 +295,15 @@ def _hopping_batch_form(context: NodeContext, aggregation: WindowAggregation, cl
         out.flush()
 
     return process_batch
+
+
+def _keys(batch: Batch, holes: list[int], windows: list[Window]) -> list[Any]:
+    """Return the windowed keys of the records that are left, all in C."""
+    keys: Iterable[Any] = batch.keys
+    if holes:
+        left = set(holes)
+        keys = (key for index, key in enumerate(keys) if index not in left)
+    return list(map(_new, repeat(Windowed), zip(keys, windows, strict=True)))
 
 
 class _Rows:

@@ -74,6 +74,11 @@ class Crew:
             self._dying.add(name)
         self._share()
 
+    def dismiss(self) -> None:
+        """Forget all workers: the app has ended."""
+        self._workers.clear()
+        self._dying.clear()
+
     def buried(self, name: str) -> None:
         """Free the name of a worker that has died."""
         self._dying.discard(name)

@@ -152,6 +152,7 @@ class Instance(Actor[InstanceMessage]):
                 await self._parts.close(clean=True)
             except Exception as error:  # noqa: BLE001 - told to whoever closes; all that can be closed is
                 self.error = error
+            self._dismiss_all()
             self._to(InstanceState.NOT_RUNNING)
         if self.error is not None and self.state is InstanceState.NOT_RUNNING:
             reply.fail(self.error)
@@ -171,6 +172,7 @@ class Instance(Actor[InstanceMessage]):
         if self._started is not None:
             self._started.fail(error)
             self._started = None
+        self._dismiss_all()
         self._to(InstanceState.ERROR)
 
     # --- workers --------------------------------------------------------------------------------------------------------------
@@ -191,6 +193,11 @@ class Instance(Actor[InstanceMessage]):
         if not self._running():
             return
         self._parts.committer.tell(m.WorkersChanged((*self._crew.refs, *self._parts.removed)))
+
+    def _dismiss_all(self) -> None:
+        """Forget the workers, which have ended, or do so now."""
+        self._crew.dismiss()
+        self._metrics.alive_workers = 0
 
     def _dismiss(self, reply: Reply[str | None]) -> None:
         name = self._crew.last() if self._running() else None

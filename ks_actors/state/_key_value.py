@@ -39,6 +39,8 @@ class KeyValueBase(Table[K], Generic[K, P]):
 
     def get(self, key: K) -> P | None:
         """Return the value of `key`, or None. A value that may be changed in place is yours to change; put it to change the store."""
+        if key is None:
+            raise TypeError(f"store {self.name}: a key cannot be None")
         entry = self.get_entry(key)
         return None if entry is None else self._show(entry)
 

@@ -48,6 +48,8 @@ class WindowBase(Windows[K], Generic[K, P]):
 
         With `time_to`, iterate over start and value of the windows that start from `time_from` to `time_to`, both included, in time order.
         """
+        if key is None:
+            raise TypeError(f"store {self.name}: a key cannot be None")
         if time_to is None:
             entry = self.get_entry(key, time_from)
             return None if entry is None else self._show(entry)

@@ -24,9 +24,13 @@ def key_value(name: str = "s", *, timestamped: bool = False, key: Any = STRING, 
     return StoreSpec(name=name, kind=kind, key=key, value=value, **options)
 
 
-def window(name: str = "s", *, timestamped: bool = False, key: Any = STRING, value: Any = STRING, retention_ms: int = 100, **options: Any) -> StoreSpec:
+def window(
+    name: str = "s", *, timestamped: bool = False, key: Any = STRING, value: Any = STRING, retention_ms: int = 100, **options: Any
+) -> StoreSpec:
     kind = StoreKind.TIMESTAMPED_WINDOW if timestamped else StoreKind.WINDOW
-    return StoreSpec(name=name, kind=kind, key=key, value=value, retention_ms=retention_ms, window_size_ms=options.pop("window_size_ms", 10), **options)
+    return StoreSpec(
+        name=name, kind=kind, key=key, value=value, retention_ms=retention_ms, window_size_ms=options.pop("window_size_ms", 10), **options
+    )
 
 
 class Task:
@@ -34,7 +38,9 @@ class Task:
 
     def __init__(self, specs: Sequence[StoreSpec], tmp_path: Path, place: str = "rocksdb", shared: SharedResources | None = None) -> None:
         store_type: Any = "in_memory" if place == "in_memory" else "rocksdb"
-        self.specs: list[StoreSpec] = [StoreSpec(**{name: getattr(spec, name) for name in spec.__struct_fields__} | {"type": store_type}) for spec in specs]
+        self.specs: list[StoreSpec] = [
+            StoreSpec(**{name: getattr(spec, name) for name in spec.__struct_fields__} | {"type": store_type}) for spec in specs
+        ]
         self.directory: Path | None = tmp_path / "0_3" if place != "rocksdb without directory" else None
         self.shared: SharedResources | None = shared
         self.logs: dict[str, list[Record]] = {spec.name: [] for spec in specs if spec.logging}
@@ -44,9 +50,7 @@ class Task:
         self.stores.open()
 
     def make(self) -> TaskStores:
-        return TaskStores(
-            "0_3", self.specs, directory=self.directory, shared=self.shared, record_time=lambda: self.now, expired=self._count_late
-        )
+        return TaskStores("0_3", self.specs, directory=self.directory, shared=self.shared, record_time=lambda: self.now, expired=self._count_late)
 
     def _count_late(self, count: int) -> None:
         self.late += count

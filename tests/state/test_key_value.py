@@ -297,14 +297,14 @@ def test_a_closed_store_says_so(make: MakeTask) -> None:
     assert list(rows) == []
 
 
-def test_the_number_of_entries(make: MakeTask, stage: str) -> None:
-    """Is exact as long as all is in memory."""
+def test_the_number_of_entries(make: MakeTask, place: str, stage: str) -> None:
+    """Is exact in memory, and an estimate on disk, where what describes the task counts too."""
     task = make(key_value())
     for name in "abcd":
         task.store.put(name, 1)
     task.store.delete("b")
     bring(task, stage)
-    assert task.store.approximate_num_entries() == 3
+    assert task.store.approximate_num_entries() in (range(3, 7) if place == "rocksdb" else [3])
 
 
 def test_unfaithful_keys_are_compared_by_their_bytes(make: MakeTask) -> None:

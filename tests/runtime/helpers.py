@@ -1,0 +1,102 @@
+"""Topologies that the tests of the runtime run, and how what comes out is looked at."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from ks_actors import serdes
+from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from random import Random
+
+    from ks_actors.testing import AppHarness, TestRecord
+    from ks_actors.topology import Topology
+
+GUARANTEES = ("at_least_once", "exactly_once_v2")
+EOS = "exactly_once_v2"
+ALOS = "at_least_once"
+STRINGS = Consumed(serdes.STRING, serdes.STRING)
+STRINGS_OUT = Produced(serdes.STRING, serdes.STRING)
+
+
+class Bomb:
+    """A function for `peek` that raises when it is armed, once per time."""
+
+    def __init__(self) -> None:
+        self.armed: int = 0
+        self.exploded: int = 0
+
+    def __call__(self, key: Any, value: Any) -> None:
+        if self.armed:
+            self.armed -= 1
+            self.exploded += 1
+            raise RuntimeError(f"boom at {key}")
+
+
+def nothing(key: Any, value: Any) -> None:
+    """Do what most records do to a bomb."""
+
+
+def echo(bomb: Callable[[Any, Any], None] = nothing) -> Topology:
+    """Write what is read."""
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).peek(bomb).to("out", STRINGS_OUT)
+    return builder.build()
+
+
+def counting(store: str | None = None, bomb: Callable[[Any, Any], None] = nothing, *, repartition: bool = False) -> Topology:
+    """Count the records of each key; with `repartition`, the records of each value."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", STRINGS).peek(bomb)
+    grouped = (
+        stream.group_by(lambda _, value: value, Grouped(serdes.STRING, serdes.STRING, name="by-value")) if repartition else stream.group_by_key()
+    )
+    counts = grouped.count(Materialized("counts", serdes.STRING, serdes.LONG, store_type=store))  # type: ignore[arg-type]  # of two words
+    counts.to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
+    return builder.build()
+
+
+def by_key(records: Iterable[TestRecord[Any, Any]]) -> dict[Any, list[Any]]:
+    """Return the values of each key, in order."""
+    found: dict[Any, list[Any]] = defaultdict(list)
+    for record in records:
+        found[record.key].append(record.value)
+    return dict(found)
+
+
+def check_counts(out: Iterable[TestRecord[Any, Any]], sent: Mapping[str, int], guarantee: str) -> None:
+    """Check counts: exactly once each is there from 1 on, in order; at least once none is missing."""
+    found = by_key(out)
+    for key, number in sent.items():
+        if guarantee == EOS:
+            assert found[key] == list(range(1, number + 1)), key
+        else:
+            assert set(found[key]) >= set(range(1, number + 1)), key
+    assert found.keys() == sent.keys()
+
+
+class Load:
+    """Records with random keys, and a count of them."""
+
+    def __init__(self, harness: AppHarness, random: Random, *, keys: int = 12, by_value: bool = False) -> None:
+        self.sent: Counter[str] = Counter()
+        self._harness = harness
+        self._random = random
+        self._keys = keys
+        self._by_value = by_value
+
+    async def send(self, number: int) -> None:
+        """Write so many records."""
+        for _ in range(number):
+            what = f"k{self._random.randrange(self._keys)}"
+            self.sent[what] += 1
+            key, value = (f"x{self._random.randrange(100)}", what) if self._by_value else (what, "v")
+            await self._harness.produce("in", key, value)
+
+
+def states(seen: Sequence[tuple[Any, Any]]) -> list[str]:
+    """Return the names of the states that a listener was told, in order."""
+    return [new.name for new, _ in seen]
