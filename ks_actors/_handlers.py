@@ -98,7 +98,7 @@ def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> Dead
     told = {
         "exception": kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}",
         "message": str(error),
-        "stacktrace": "".join(traceback.format_exception(error)),
+        "stacktrace": _stack(error),
         "topic": context.topic,
         "partition": str(context.partition),
         "offset": str(context.offset),
@@ -106,6 +106,20 @@ def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> Dead
     # What is not UTF-8 in a message (half a surrogate pair from bad input) must not make the error report fail.
     headers = tuple((_PREFIX + name, None if text is None else text.encode(errors="backslashreplace")) for name, text in told.items())
     return DeadLetter(topic, context.source_raw_key, context.source_raw_value, max(0, context.timestamp), context.headers + headers)
+
+
+def _stack(error: BaseException) -> str:
+    """Return where an error came from, and its causes: without the source lines, which take a hundred times as long to find."""
+    told: list[str] = []
+    seen: BaseException | None = error
+    while seen is not None:
+        lines = [
+            f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_qualname}'
+            for frame, line in traceback.walk_tb(seen.__traceback__)
+        ]
+        told.append("\n".join([f"{type(seen).__name__}: {seen}", *lines]))
+        seen = seen.__cause__
+    return "\ncaused by ".join(told)
 
 
 class DeserializationExceptionHandler(Protocol):

@@ -74,11 +74,7 @@ def build() -> Topology:
     by_carrier = departures.group_by(lambda _, departure: departure.carrier, Grouped(STRING, msgpack(Departure), "carrier")).aggregate(
         CarrierDelays, add_to_carrier, Materialized(BY_CARRIER, STRING, msgpack(CarrierDelays))
     )
-    (
-        by_carrier.to_stream()
-        .join(airlines, lambda carrier, _: carrier, lambda delays, airline: CarrierReport(airline.name, delays))
-        .to(BY_CARRIER, Produced(STRING, json(CarrierReport)))
-    )
+    (by_carrier.to_stream().join(airlines, lambda carrier, _: carrier, under_its_name).to(BY_CARRIER, Produced(STRING, json(CarrierReport))))
 
     by_model = (
         departures.select_key(lambda _, departure: departure.tailnum)
@@ -113,6 +109,11 @@ def board(departure: Departure, plane: Plane | None) -> Boarding:
     if plane is None:
         return Boarding("unknown", 0, departure.departure_delay, departure.arrival_delay)
     return Boarding(plane.model, plane.seats, departure.departure_delay, departure.arrival_delay)
+
+
+def under_its_name(delays: CarrierDelays | None, airline: Airline) -> CarrierReport:
+    """Join a carrier's delays with its name. (Of a table in general, None says that a key is deleted. This one deletes none.)"""
+    return CarrierReport(airline.name, delays or CarrierDelays())
 
 
 def add_to_hour(_: str, flight: Flight, delays: HourlyDelays) -> HourlyDelays:

@@ -16,18 +16,28 @@ if TYPE_CHECKING:
 _START_BYTES = 8
 
 
+class WindowedKeyPartitioner:
+    """Partition by the bytes of the inner key; a sink that has serialized a key already can use `part` of it instead of asking for each record."""
+
+    def __init__(self, key: Serde[Any]) -> None:
+        self._key = key
+        self._serializers: dict[str, Callable[[Any], bytes]] = {}
+
+    def __call__(self, topic: str, key: Any, _value: Any, partitions: int, /) -> int | None:
+        """Return the partition of a record."""
+        if key is None:
+            return None
+        serialize = self._serializers.get(topic)
+        if serialize is None:
+            serialize = self._serializers[topic] = self._key.serializer(topic, is_key=True)
+        return partition(self.part(serialize(key)), partitions)
+
+    @staticmethod
+    def part(key: bytes) -> bytes:
+        """Return the part of a serialized key that the partition depends on."""
+        return key[:-_START_BYTES]
+
+
 def default_partitioner(key: Serde[Any] | None) -> Partitioner | None:
     """Return what partitions by the inner key if this is a serde of windowed keys, None (by the hash of the whole key) for others."""
-    if not isinstance(key, _WindowedSerde):
-        return None
-    serializers: dict[str, Callable[[Any], bytes]] = {}
-
-    def partition_of(topic: str, record_key: Any, _value: Any, partitions: int) -> int | None:
-        if record_key is None:
-            return None
-        serialize = serializers.get(topic)
-        if serialize is None:
-            serialize = serializers[topic] = key.serializer(topic, is_key=True)
-        return partition(serialize(record_key)[:-_START_BYTES], partitions)
-
-    return partition_of
+    return WindowedKeyPartitioner(key) if isinstance(key, _WindowedSerde) else None

@@ -17,7 +17,7 @@ _OLD, _NEW, _BOTH = 0, 1, 2
 _OLD_FLAGGED, _NEW_FLAGGED, _BOTH_FLAGGED = 3, 4, 5
 _SEVEN_BITS = 0x7F
 _CONTINUED = 0x80
-_LAST_SHIFT = 28
+_LONGEST = 5
 
 
 @final
@@ -95,12 +95,9 @@ def _varint(length: int) -> bytes:
 
 def _read_varint(data: bytes) -> tuple[int, int]:
     """Return the length at the beginning of `data`, and where it ends."""
-    value = shift = 0
-    for index, byte in enumerate(data):
-        value |= (byte & _SEVEN_BITS) << shift
+    value = 0
+    for index, byte in enumerate(data[:_LONGEST]):
+        value |= (byte & _SEVEN_BITS) << 7 * index
         if byte < _CONTINUED:
             return value >> 1, index + 1
-        shift += 7
-        if shift > _LAST_SHIFT:
-            break
     raise SerializationError(f"the length of a change's new value cannot be read: {data!r}")

@@ -148,7 +148,7 @@ class _Side:
         """Forward pending records that cannot meet any more."""
         tracker = self._tracker
         since = tracker.pending_since
-        wait = self._waits[True] if self._left else self._waits[False]
+        wait = self._waits[self._left]
         if since is None or (since >= 0 and since + wait >= tracker.time):
             return
         tracker.pending_since = None

@@ -149,7 +149,7 @@ def _tumbling_count_batch_form(  # noqa: PLR0915 - one flat loop: calls would co
         now = clock.time
         closed = now - grace
         start = end = -1
-        window = None
+        window = Window(start, end)
         for key, timestamp in zip(batch.keys, batch.timestamps, strict=True):
             if key is None:
                 dropped += 1
@@ -169,8 +169,7 @@ def _tumbling_count_batch_form(  # noqa: PLR0915 - one flat loop: calls would co
             try:
                 entry = get(key, start)
                 if entry is None:
-                    before = 0
-                    latest = timestamp
+                    before, latest = 0, timestamp
                 else:
                     before, latest = entry
                     if latest < timestamp:  # noqa: PLR1730 - `max` takes five times as long
@@ -194,7 +193,9 @@ def _tumbling_count_batch_form(  # noqa: PLR0915 - one flat loop: calls would co
     return process_batch
 
 
-def _tumbling_batch_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> ProcessBatch:
+def _tumbling_batch_form(  # noqa: PLR0915 - likewise
+    context: NodeContext, aggregation: WindowAggregation, clock: Clock
+) -> ProcessBatch:
     store = context.store(aggregation.store)
     get = store.get_entry
     put = store.put_entry
@@ -214,11 +215,16 @@ def _tumbling_batch_form(context: NodeContext, aggregation: WindowAggregation, c
         given: set[int] = set()
         begin = 0
         dropped = 0
+        start = end = -1
+        window = Window(start, end)
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-            if key is not None and timestamp > clock.time:
+            if timestamp > clock.time and key is not None:
                 clock.time = timestamp
-            start = timestamp - timestamp % size
-            if key is None or start + size <= clock.time - grace:
+            if not start <= timestamp < end:
+                start = timestamp - timestamp % size
+                end = start + size
+                window = windows.get(start) or _window(windows, start, size)
+            if key is None or end <= clock.time - grace:
                 dropped += 1
                 holes.append(len(keys) + len(holes))
                 continue
@@ -230,7 +236,7 @@ def _tumbling_batch_form(context: NodeContext, aggregation: WindowAggregation, c
                     begin, holes, keys, changes, timestamps = upto, [], [], [], []
                     given.clear()
                 old, new = fold(key, value, entry)
-                latest = timestamp if entry is None else max(timestamp, entry[1])
+                latest = timestamp if entry is None or entry[1] < timestamp else entry[1]
                 put(key, start, None if new is None else (new, latest))
             except Exception as error:  # noqa: BLE001 - the handler decides
                 index = len(keys) + len(holes)
@@ -239,7 +245,7 @@ def _tumbling_batch_form(context: NodeContext, aggregation: WindowAggregation, c
                 continue
             if mutable:
                 given.add(id(new))
-            keys.append(_new(Windowed, (key, windows.get(start) or _window(windows, start, size))))
+            keys.append(_new(Windowed, (key, window)))
             changes.append((new, old if send_old else None))
             timestamps.append(latest)
         if dropped:
@@ -264,6 +270,7 @@ def _hopping_batch_form(context: NodeContext, aggregation: WindowAggregation, cl
 
     def process_batch(batch: Batch) -> None:
         out = _Rows(context.forward_batch, batch)
+        add_index, add_key, add_change, add_timestamp = out.adders
         given: set[int] = set()
         dropped = 0
         for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
@@ -282,12 +289,14 @@ def _hopping_batch_form(context: NodeContext, aggregation: WindowAggregation, cl
                         out.flush()
                         given.clear()
                     old, new = fold(key, value, entry)
-                    latest = timestamp if entry is None else max(timestamp, entry[1])
+                    latest = timestamp if entry is None or entry[1] < timestamp else entry[1]
                     put(key, start, None if new is None else (new, latest))
                     if mutable:
                         given.add(id(new))
-                    window = windows.get(start) or _window(windows, start, size)
-                    out.add(index, _new(Windowed, (key, window)), (new, old if send_old else None), latest)
+                    add_index(index)
+                    add_key(_new(Windowed, (key, windows.get(start) or _window(windows, start, size))))
+                    add_change((new, old if send_old else None))
+                    add_timestamp(latest)
             except Exception as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
         if dropped:
@@ -307,38 +316,27 @@ def _keys(batch: Batch, holes: list[int], windows: list[Window]) -> list[Any]:
 
 
 class _Rows:
-    """Records made of those of a batch, in columns: more or fewer than it has."""
+    """Records made of those of a batch, in columns, more or fewer than it has. `adders` are for index there, key, value and timestamp."""
 
-    __slots__ = ("_batch", "_forward", "_indexes", "_keys", "_timestamps", "_values")
+    __slots__ = ("_batch", "_columns", "_forward", "adders")
 
     def __init__(self, forward: ProcessBatch, batch: Batch) -> None:
-        self._forward = forward
-        self._batch = batch
-        self._clear()
-
-    def _clear(self) -> None:
-        self._indexes: list[int] = []
-        self._keys: list[Any] = []
-        self._values: list[Any] = []
-        self._timestamps: list[int] = []
-
-    def add(self, index: int, key: Any, value: Any, timestamp: int) -> None:
-        """Add a record made of the one at `index`."""
-        self._indexes.append(index)
-        self._keys.append(key)
-        self._values.append(value)
-        self._timestamps.append(timestamp)
+        self._forward: ProcessBatch = forward
+        self._batch: Batch = batch
+        self._columns: tuple[list[Any], ...] = ([], [], [], [])
+        self.adders: tuple[Callable[[Any], None], ...] = tuple(column.append for column in self._columns)
 
     def flush(self) -> None:
         """Forward what there is."""
-        if not self._keys:
+        indexes, keys, values, timestamps = map(list, self._columns)
+        if not keys:
             return
+        for column in self._columns:
+            column.clear()
         batch = self._batch
-        headers = None if batch.headers is None else [batch.headers[index] for index in self._indexes]
-        offsets = [batch.offsets[index] for index in self._indexes] if batch.offsets else ()
-        made = Batch(self._keys, self._values, self._timestamps, headers, offsets)
-        self._clear()
-        self._forward(made)
+        headers = None if batch.headers is None else [batch.headers[index] for index in indexes]
+        offsets = [batch.offsets[index] for index in indexes] if batch.offsets else ()
+        self._forward(Batch(keys, values, timestamps, headers, offsets))
 
 
 def _window(windows: dict[int, Window], start: int, size: int) -> Window:

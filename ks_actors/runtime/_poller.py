@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from actors import Ref, Reply
     from ks_actors._task_id import TaskId
     from ks_actors.log import Fetcher, Log, Membership, MembershipEvent
-    from ks_actors.log._types import Fetched
     from ks_actors.runtime._membership import GroupView
 
 POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow))
@@ -120,7 +119,12 @@ class Poller(Actor[PollerMessage]):
         if self._fetching or self._leaving is not None or not (self._positions.keys() - self._stopped):
             return
         self._fetching = True
-        self.ctx.pipe(self._fetcher.fetch(max_wait_ms=self._poll_ms), partial(_arrived, epoch=self._epoch), partial(_fetch_failed, epoch=self._epoch))
+        self.ctx.pipe(self._fetch_once(), _arrived, partial(_fetch_failed, epoch=self._epoch))
+
+    async def _fetch_once(self) -> m.Arrived:
+        fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms)
+        # The epoch as it is now: a seek while the fetch was under way has moved it, too.
+        return m.Arrived(fetched, self._epoch)
 
     def _begin_fetching(self, ready: m.TaskReady) -> None:
         if ready.task not in self._tasks:
@@ -151,8 +155,8 @@ class Poller(Actor[PollerMessage]):
 
     async def _fetch_failed(self, error: Exception) -> None:
         if isinstance(error, OffsetOutOfRange):
-            if error.partition not in self._positions:
-                return
+            if error.partition not in self._positions or self._fetcher.position(error.partition) != error.position:
+                return  # that is over: it reads from somewhere else by now, or not at all
             begin = await self._first(error.partition, error)
             if begin is not None:
                 self._fetcher.seek(error.partition, begin)
@@ -300,8 +304,8 @@ class Poller(Actor[PollerMessage]):
         reply.tell(None)
 
 
-def _arrived(fetched: Sequence[Fetched], epoch: int) -> PollerMessage:
-    return m.Arrived(fetched, epoch)
+def _arrived(message: m.Arrived) -> PollerMessage:
+    return message
 
 
 def _fetch_failed(error: Exception, epoch: int) -> PollerMessage:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _CHUNK = 1000
 
 
-
 def latest(timestamps: list[int]) -> int:
     """Return the highest of some timestamps."""
     return max(timestamps)
@@ -93,6 +92,7 @@ class RecordQueue:
         self._at: int = 0
         self._behind: int = position
         self._poison: Exception | None = None
+        self._poisoned: int = -1
 
     def add(self, batch: Batch, next_offset: int, end_offset: int) -> None:
         """Take what was fetched; `next_offset` is where the log goes on behind it."""
@@ -122,8 +122,8 @@ class RecordQueue:
         """The offset of the next record to be processed: what is to be committed."""
         if self._at < len(self._chunk):
             return self._chunk.offsets[self._at]
-        if self._poison is not None and self.buffered:
-            return self._raw_chunk.offsets[len(self._chunk)]
+        if self._poison is not None:
+            return self._poisoned
         return self._raw[0].offsets[0] if self._raw else self._behind
 
     def head(self) -> int | None:
@@ -174,47 +174,30 @@ class RecordQueue:
             raw = raw.slice(0, _CHUNK)
         self._raw_chunk, self._at = raw, 0
         source = self.source
-        try:
-            key, value = source.decode_key, source.decode_value
-            keys = [None if data is None else key(data) for data in raw.keys]
-            values = [None if data is None else value(data) for data in raw.values]
-        except Exception:  # noqa: BLE001 - bytes may be anything: what they do to a serde is looked at one by one
-            self._chunk = self._decode_one_by_one(raw)
-            return
+        failures: dict[int, Exception] = {}
+        keys = _decoded(source.decode_key, raw.keys, failures)
+        values = _decoded(source.decode_value, raw.values, failures)
         chunk = Batch(keys, values, raw.timestamps, raw.headers, raw.offsets)
-        self._chunk = chunk if source.keeps_valid and min(raw.timestamps) >= 0 else self._stamp(chunk, raw)
-        self.buffered -= len(raw) - len(self._chunk)
-
-    def _decode_one_by_one(self, raw: Batch) -> Batch:
-        """Decode up to the record that ends the task, without those that are left out."""
-        source = self.source
-        chunk = Batch([], [], [], None if raw.headers is None else [], [])
-        kept: list[int] = []
         seen = len(raw)
-        for index, (key, value) in enumerate(zip(raw.keys, raw.values, strict=True)):
+        if failures:
+            chunk, seen = self._leave_out(chunk, raw, failures)
+        if not source.keeps_valid or min(chunk.timestamps, default=0) < 0:
+            chunk = self._stamp(chunk, raw)
+        self._chunk = chunk
+        self.buffered -= seen - len(chunk)
+
+    def _leave_out(self, chunk: Batch, raw: Batch, failures: dict[int, Exception]) -> tuple[Batch, int]:
+        """Return what is left without those that cannot be decoded, up to the one that ends the task; and how many records that is about."""
+        seen = len(raw)
+        for index in sorted(failures):
             try:
-                decoded = (
-                    None if key is None else source.decode_key(key),
-                    None if value is None else source.decode_value(value),
-                )
-            except Exception as error:  # noqa: BLE001 - as above
-                try:
-                    source.undecodable(RawRecord(self.partition, raw, index), error)
-                except Exception as fatal:  # noqa: BLE001 - kept until those in front are done
-                    self._poison = fatal
-                    seen = index
-                    break
-                continue
-            chunk.keys.append(decoded[0])
-            chunk.values.append(decoded[1])
-            kept.append(index)
-        chunk.timestamps = [raw.timestamps[index] for index in kept]
-        chunk.offsets = [raw.offsets[index] for index in kept]
-        if raw.headers is not None:
-            chunk.headers = [raw.headers[index] for index in kept]
-        stamped = self._stamp(chunk, raw)
-        self.buffered -= seen - len(stamped)
-        return stamped
+                self.source.undecodable(RawRecord(self.partition, raw, index), failures[index])
+            except Exception as fatal:  # noqa: BLE001 - kept until those in front are done
+                self._poison, self._poisoned = fatal, raw.offsets[index]
+                seen = index
+                break
+        kept = [index for index in range(seen) if index not in failures]
+        return _picked(chunk, kept), seen
 
     def _stamp(self, chunk: Batch, raw: Batch) -> Batch:
         """Give every record its event time; leave out those that have none."""
@@ -230,18 +213,40 @@ class RecordQueue:
                 time = max(time, stamp)
         except Exception as error:  # noqa: BLE001 - a user's function; kept until those in front are done
             at = bisect_left(raw.offsets, chunk.offsets[len(stamps)])
-            self._poison = self.source.unstampable(RawRecord(self.partition, raw, at), error)
+            self._poison, self._poisoned = self.source.unstampable(RawRecord(self.partition, raw, at), error), raw.offsets[at]
             chunk = chunk.slice(0, len(stamps))
-        if stamps and min(stamps) < 0:
-            kept = [index for index, stamp in enumerate(stamps) if stamp >= 0]
-            for index, stamp in enumerate(stamps):
-                if stamp < 0:
-                    self.source.untimely(RawRecord(self.partition, raw, bisect_left(raw.offsets, chunk.offsets[index])), stamp)
-            return Batch(
-                [chunk.keys[index] for index in kept],
-                [chunk.values[index] for index in kept],
-                [stamps[index] for index in kept],
-                None if chunk.headers is None else [chunk.headers[index] for index in kept],
-                [chunk.offsets[index] for index in kept],
-            )
-        return Batch(chunk.keys, chunk.values, stamps, chunk.headers, chunk.offsets)
+        stamped = Batch(chunk.keys, chunk.values, stamps, chunk.headers, chunk.offsets)
+        if min(stamps, default=0) >= 0:
+            return stamped
+        for offset, stamp in zip(chunk.offsets, stamps, strict=True):
+            if stamp < 0:
+                self.source.untimely(RawRecord(self.partition, raw, bisect_left(raw.offsets, offset)), stamp)
+        return _picked(stamped, [index for index, stamp in enumerate(stamps) if stamp >= 0])
+
+
+def _decoded(decode: Callable[[bytes], Any], column: list[bytes | None], failures: dict[int, Exception]) -> list[Any]:
+    """Return a column decoded, with None where that failed, and the errors by index."""
+    try:
+        return [None if data is None else decode(data) for data in column]
+    except Exception:  # noqa: BLE001 - bytes may be anything; once more, and note which
+        decoded: list[Any] = []
+    rest = iter(column)
+    while len(decoded) < len(column):
+        try:
+            # What was decoded in front of an error stays in the list, and `rest` is behind it.
+            decoded.extend(None if data is None else decode(data) for data in rest)
+        except Exception as error:  # noqa: BLE001 - as above
+            failures.setdefault(len(decoded), error)
+            decoded.append(None)
+    return decoded
+
+
+def _picked(batch: Batch, kept: list[int]) -> Batch:
+    headers = batch.headers
+    return Batch(
+        [batch.keys[index] for index in kept],
+        [batch.values[index] for index in kept],
+        [batch.timestamps[index] for index in kept],
+        None if headers is None else [headers[index] for index in kept],
+        [batch.offsets[index] for index in kept],
+    )

@@ -129,16 +129,20 @@ class Restorer(Actor[RestorerMessage]):
     def _fetch(self) -> None:
         if self._positions and not self._fetching:
             self._fetching = True
-            work = self._fetcher.fetch(max_wait_ms=self._poll_ms)
-            self.ctx.pipe(work, partial(_arrived, epoch=self._epoch), partial(_failed, self._epoch))
+            self.ctx.pipe(self._fetch_once(), _arrived, partial(_failed, self._epoch))
+
+    async def _fetch_once(self) -> m.Arrived:
+        fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms)
+        # The epoch as it is now: what was assigned while the fetch was under way is what it has read.
+        return m.Arrived(fetched, self._epoch)
 
 
 def _ends_known(found: m.ChangelogEnds) -> RestorerMessage:
     return found
 
 
-def _arrived(fetched: Sequence[Fetched], epoch: int) -> RestorerMessage:
-    return m.Arrived(fetched, epoch)
+def _arrived(message: m.Arrived) -> RestorerMessage:
+    return message
 
 
 def _failed(epoch: int, error: Exception) -> RestorerMessage:

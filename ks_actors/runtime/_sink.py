@@ -82,6 +82,8 @@ class _TopicWriter:
         self._encode_value = sink._value_serde.serializer(topic)
         self._count = sink._partitions(topic) or 0
         self._custom: Callable[..., Any] | None = sink._node.partitioner
+        # A partitioner that looks at a part of the serialized key need not be asked record by record.
+        self._part: Callable[[bytes], bytes] | None = getattr(self._custom, "part", None)
         places = range(self._count) if self._count else (UNKNOWN_PARTITION,)
         self._columns: list[Column] = [sink._output.column(topic, number) for number in places]
         self._first: Column = self._columns[0]
@@ -106,7 +108,7 @@ class _TopicWriter:
 
     def batch(self, records: Batch) -> None:
         """Write many records."""
-        if self._custom is not None:
+        if self._custom is not None and self._part is None:
             self._one_by_one(records)
             return
         encode_key, encode_value = self._encode_key, self._encode_value
@@ -124,9 +126,11 @@ class _TopicWriter:
     def _spread_out(self, keys: list[bytes | None], values: list[bytes | None], records: Batch) -> None:
         number = next(self._sink._spread) % self._count
         if None not in keys:
-            numbers = self._partition(cast("list[bytes]", keys))
+            whole = cast("list[bytes]", keys)
+            numbers = self._partition(whole if self._part is None else list(map(self._part, whole)))
         else:
-            numbers = [number if key is None else partition(key, self._count) for key in keys]
+            part = self._part
+            numbers = [number if key is None else partition(key if part is None else part(key), self._count) for key in keys]
         headers = records.headers
         timestamps = records.timestamps
         for place, column in enumerate(self._columns):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._messages import CollectorMessage, TaskManagerMessage
     from ks_actors.runtime._task import Task
 
-WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit,))
+WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))  # in one lane: neither overtakes the other
 
 
 class Worker(Actor[WorkerMessage]):

@@ -17,6 +17,7 @@ Row = tuple[bytes, bytes | None]
 """A key and its value; no value deletes."""
 
 FULL: Final = ("No space left", "File too large", "Disk quota exceeded")
+BROKEN: Final = ("Corruption", "No such file")
 LOCKED: Final = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")
 
 
@@ -214,7 +215,7 @@ class RocksEngine:
             raise StateLocked(
                 f"{where} is in use by another process, or by another app in this one: stop it, or choose another directory ({text})"
             ) from error
-        if text.startswith("Corruption"):
+        if any(sign in text for sign in BROKEN):
             raise TaskCorrupted(f"{where} cannot be trusted: it is to be wiped and restored ({text})") from error
         raise StateError(f"{where} cannot be used: {text}") from error
 

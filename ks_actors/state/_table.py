@@ -152,7 +152,7 @@ class Table(Transactional[Any], Generic[K]):
             if type(value) in TEXTS:
                 size += len(value)
             self._ticks += 1
-            if not self._ticks & 15:
+            if not self._ticks & 127:
                 self._typical += (weigh(value) - self._typical) // 4
         self._size += size
 

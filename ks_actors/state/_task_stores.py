@@ -161,6 +161,7 @@ class TaskStores:
         self._stop_flush()
         try:
             if clean and self._engine is not None and self._directory is not None:
+                self._write = True
                 for _ in self.flush_steps():
                     pass
                 self._engine.flush(wait=True)
@@ -285,7 +286,9 @@ class TaskStores:
             )
             if self._write:
                 return True
-        return any(store.unsettled() >= (1 if idle else BACKLOG) for store in stores)
+        memory_only = any(store.unsettled() >= (1 if idle else BACKLOG) for store in stores)
+        self._write = not memory_only
+        return memory_only
 
     def flush_steps(self) -> Iterator[None]:
         """Write what is committed, each step about half a millisecond, the offsets last; let others run between the steps.

@@ -153,7 +153,7 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
             self._size += len(value)
             return
         self._ticks += 1
-        if not self._ticks & 15:
+        if not self._ticks & 127:
             self._typical += (weigh(value) - self._typical) // 4
 
     def _add_duplicate(self, index: Any, start: int, entry: Entry | None) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ks_actors._batch import Batch
+from ks_actors.runtime._making import make_stores
 from ks_actors.runtime._offsets import decode_position
 
 if TYPE_CHECKING:
@@ -26,18 +28,32 @@ def restart(driver: TopologyTestDriver) -> None:
     """End the task after its last commit and start it again: stores from disk where they are there, else from their changelogs."""
     task, setup = driver._task, driver._setup
     assert task is not None
+    assert driver._directory is not None
     positions = {partition: decode_position(committed) for partition, committed in task.positions().items()}
-    stores = task.stores
-    if stores is not None:
-        changelogs = {name: driver._records.get(setup.changelog(name), ()) for name in stores.logged}
-        stores.keep(stores.freeze(), {name: len(records) for name, records in changelogs.items()})
-        stores.close(clean=True)
-        stores.open()
+    old = task.stores
+    if old is not None:
+        changelogs = {name: driver._records.get(setup.changelog(name), ()) for name in old.logged}
+        old.keep(old.freeze(), {name: len(records) for name, records in changelogs.items()})
+        old.close(clean=True)
+        driver._open.remove(old)
+        new = make_stores(
+            old.task,
+            setup.store_specs(setup.topology.stores),
+            directory=Path(driver._directory.name),
+            shared=None,
+            current=task._current,
+            expired=driver._expired,
+            topics={name: setup.changelog(name) for name in old.names},
+        )
+        assert new is not None
+        new.open()
+        driver._open.append(new)
         for name, records in changelogs.items():
-            begin = stores.next_offset(name) or 0
+            begin = new.next_offset(name) or 0
             rest = list(records)[begin:]
-            keys, values, timestamps = ([record[column] for record in rest] for column in range(3))
-            stores.restore(name, Batch(keys, values, timestamps, None, range(begin, len(records))), len(records))
+            batch = Batch([r[0] for r in rest], [r[1] for r in rest], [r[2] for r in rest], None, range(begin, len(records)))
+            new.restore(name, batch, len(records))
+        task.stores = new
     task.rewind(positions)
     for partition, position in positions.items():
         task.add(partition, Batch([], [], [], None, ()), position.offset, position.offset)

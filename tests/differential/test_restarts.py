@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from .cases import SEED_1, compare, read_cases
 from .restarts import restart, write_to_disk
 from .topologies import REBUILT, reason_out_of_reach
+
+if TYPE_CHECKING:
+    from ks_actors.testing import TopologyTestDriver
+
+    from .cases import Between
 
 # A restart forgets the stream time that these have seen, and schedules punctuators anew, as with Kafka Streams.
 FORGETFUL = {
@@ -23,12 +30,24 @@ STATELESS = {"branch_merge", "stateless_chain", "table_source"}
 SOME = slice(None, None, 4)
 
 
+def restarting_at(middle: int) -> Between:
+    def between(driver: TopologyTestDriver, step: int) -> None:
+        if step == middle:
+            restart(driver)
+
+    return between
+
+
+def writing_often(driver: TopologyTestDriver, step: int) -> None:
+    if step % 3 == 0:
+        write_to_disk(driver)
+
+
 @pytest.mark.parametrize("name", [name for name in REBUILT if name not in FORGETFUL])
 def test_a_restart_changes_nothing(name: str) -> None:
     """Of kept state everything is there again, from disk or from the changelog, with the timestamps that it had."""
     for case in read_cases(SEED_1, name)[SOME]:
-        middle = len(case["steps"]) // 2
-        mismatch = compare(case, between=lambda driver, step, middle=middle: restart(driver) if step == middle else None)
+        mismatch = compare(case, between=restarting_at(len(case["steps"]) // 2))
         assert mismatch is None, str(mismatch)
 
 
@@ -38,5 +57,5 @@ def test_state_on_disk_is_as_good_as_state_in_memory(name: str) -> None:
     cases = [case for case in read_cases(SEED_1, name) if case["params"]["store"] == "rocksdb" and reason_out_of_reach(name, case["params"]) is None]
     assert cases
     for case in cases[SOME]:
-        mismatch = compare(case, between=lambda driver, step: write_to_disk(driver) if step % 3 == 0 else None)
+        mismatch = compare(case, between=writing_often)
         assert mismatch is None, str(mismatch)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from examples.flights.data import FLIGHTS
 from examples.flights.job import Options, opened
 from examples.flights.model import CarrierReport
 from examples.flights.results import committed
@@ -19,16 +22,45 @@ from tests.examples import flights_job
 from tests.examples.flights_expected import expected
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 KILLS = 10
+LOADING, PROCESSING = 0.2, 0.95
+"""Which parts of a run's work are the loading, and all that a job is to be killed in: behind that it might end first."""
 
 
-def moments() -> random.Random:
-    """Return a source of moments; FLIGHTS_SEED repeats those of an earlier run."""
+def moments() -> Iterator[tuple[str, int, float]]:
+    """Yield ten random moments in the order of the work: what is done then, how many flights of it, and how many seconds more to wait."""
     seed = int(os.environ.get("FLIGHTS_SEED", random.randrange(1 << 32)))
     say(f"FLIGHTS_SEED={seed}")
-    return random.Random(seed)
+    source = random.Random(seed)
+    for place in sorted(source.uniform(0, PROCESSING) for _ in range(KILLS)):
+        what, share = ("loading", place / LOADING) if place < LOADING else ("processing", (place - LOADING) / (1 - LOADING))
+        yield what, int(share * FLIGHTS), source.uniform(0, 0.15)
+
+
+def kill_at(command: list[str], moment: tuple[str, int, float]) -> None:
+    """Run the job until it has come so far as the moment tells, then kill it."""
+    what, flights, seconds = moment
+    options = ("--progress-seconds", "0.01")
+    with subprocess.Popen([*command, *options], cwd=flights_job.ROOT, stdout=subprocess.PIPE, text=True) as job:  # noqa: S603 - our own
+        assert job.stdout is not None
+        line = ""
+        for line in job.stdout:
+            told, _, count = line.partition(": ")
+            if (told, what) == ("processing", "loading") or (told == what and number(count) >= flights):
+                break
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(seconds)
+        job.kill()
+    say(f"killed {seconds:.3f} s behind {line.strip()!r}, wanted {what} {flights:,}")
+    assert job.returncode == -signal.SIGKILL
+
+
+def number(text: str) -> int:
+    """Return the first number of a line of progress."""
+    return int(text.split(maxsplit=1)[0].replace(",", ""))
 
 
 def say(text: str) -> None:
@@ -36,24 +68,11 @@ def say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def kill_after(seconds: float, command: list[str], output: Path) -> str:
-    """Run the job for so long, then kill it; return the last line that it printed by then."""
-    with output.open("wb") as file, subprocess.Popen(command, cwd=flights_job.ROOT, stdout=file, stderr=subprocess.STDOUT) as job:  # noqa: S603 - our own
-        try:
-            job.wait(seconds)
-        except subprocess.TimeoutExpired:
-            job.kill()
-    lines = output.read_text(encoding="utf-8").splitlines()
-    assert job.returncode == -9, f"ended after less than {seconds:.2f} s by itself: {lines[-5:]}"
-    return lines[-1] if lines else ""
-
-
 @pytest.mark.timeout(400)
 async def test_exactly_once_nothing_is_doubled_and_nothing_lost(tmp_path: Path) -> None:
-    """Killed at ten random moments, from loading on, the job ends with the tables of polars, and each count went up by one each time."""
-    random_moments = moments()
-    for _ in range(KILLS):
-        say(kill_after(random_moments.uniform(0.1, 1.2), flights_job.command(tmp_path, "--progress-seconds", "0.1"), tmp_path / "output"))
+    """Killed at ten random moments of loading and processing, the job ends with the tables of polars, and each count went up by one each time."""
+    for moment in moments():
+        kill_at(flights_job.command(tmp_path), moment)
     say(flights_job.run(tmp_path).splitlines()[-1])
     assert flights_job.plain(await flights_job.results(tmp_path)) == expected()
     counts = await counts_by_carrier(tmp_path)
@@ -63,10 +82,8 @@ async def test_exactly_once_nothing_is_doubled_and_nothing_lost(tmp_path: Path) 
 @pytest.mark.timeout(400)
 async def test_at_least_once_nothing_is_lost(tmp_path: Path) -> None:
     """Killed at random moments, the job counts each flight once or more."""
-    random_moments = moments()
-    for _ in range(KILLS):
-        command = flights_job.command(tmp_path, "--guarantee", "at_least_once", "--progress-seconds", "0.1")
-        say(kill_after(random_moments.uniform(0.1, 1.2), command, tmp_path / "output"))
+    for moment in moments():
+        kill_at(flights_job.command(tmp_path, "--guarantee", "at_least_once"), moment)
     flights_job.run(tmp_path, "--guarantee", "at_least_once")
     found, wanted = flights_job.plain(await flights_job.results(tmp_path)), expected()
     assert found.by_hour.keys() == wanted.by_hour.keys()

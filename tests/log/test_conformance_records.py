@@ -272,6 +272,9 @@ async def test_offsets_are_found_by_time(log: Log) -> None:
     await producer.send([Outgoing(partition, batch(b"e", timestamps=[50]))])
     await log.delete_records({partition: 3})
     assert await log.offsets_for_times({partition: 20}) == {partition: 3}
+    await producer.send([Outgoing(partition, batch(b"f", b"g", timestamps=[70, 60]))])
+    await log.delete_records({partition: 6})
+    assert await log.offsets_for_times({partition: 65}) == {partition: 7}
 
 
 async def test_what_is_closed_says_so(log: Log) -> None:

@@ -118,6 +118,7 @@ async def test_compaction_knows_transactions(embedded: EmbeddedLog) -> None:
     assert await read_all(embedded, partition, UNCOMMITTED) == [*expected, (5, b"c", b"1"), (6, b"b", b"3")]
     await slow.commit({}, NOBODY)
     await embedded.compact()
+    assert await read_all(embedded, partition, start=7) == []
     assert await read_all(embedded, partition, UNCOMMITTED) == [(0, b"a", b"1"), (5, b"c", b"1"), (6, b"b", b"3")]
 
 

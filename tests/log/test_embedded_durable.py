@@ -110,7 +110,7 @@ async def test_what_was_open_when_the_process_was_killed_stays_open(tmp_path: Pa
         assert await values_of(log, partition) == [b"done", b"plain", b"more"]
 
 
-@pytest.mark.usefixtures("actors_seed")
+@pytest.mark.usefixtures("actors_seed")  # this one is in virtual time
 async def test_what_was_open_ends_with_its_time(tmp_path: Path) -> None:
     """Counted anew from when the log was opened: nobody needs to come again for it."""
     log = EmbeddedLog(tmp_path)

@@ -196,7 +196,8 @@ async def test_a_log_can_be_closed_without_room(tmp_path: Path, caplog: pytest.L
         assert await values_of(again, partition) == [b"a" * 100_000]
 
 
-async def test_a_log_that_cannot_be_opened_again_says_so(log: EmbeddedLog, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("content", "message"), [("nonsense", "is damaged"), ("MANIFEST-009999\n", "could not be opened")])
+async def test_a_log_that_cannot_be_opened_again_says_so(log: EmbeddedLog, tmp_path: Path, content: str, message: str) -> None:
     """After a failed write it has to be; until that works it neither reads nor writes, and then it goes on with what was acknowledged."""
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
@@ -204,12 +205,12 @@ async def test_a_log_that_cannot_be_opened_again_says_so(log: EmbeddedLog, tmp_p
     with full(tmp_path), pytest.raises(ProduceFailed):
         await write(producer, partition, b"b")
     current = tmp_path / "CURRENT"
-    content = current.read_text()
-    current.write_text("nonsense")
-    for _ in range(2):
-        with pytest.raises(ProduceFailed, match=r"is damaged|could not be opened"):
-            await write(producer, partition, b"b")
+    proper = current.read_text()
     current.write_text(content)
+    for _ in range(2):
+        with pytest.raises(ProduceFailed, match=message):
+            await write(producer, partition, b"b")
+    current.write_text(proper)
     assert await write(producer, partition, b"c") == 2
     assert await values_of(log, partition) == [b"a", b"c"]
 

@@ -45,7 +45,7 @@ def test_changes_of_versioned_tables_can_be_read() -> None:
     assert read(b"\x06newold\x01\x05") == ("new", "old")
 
 
-@pytest.mark.parametrize("data", [b"", b"x\x06", b"\x7f\x02", b"\xff\xff\xff\xff\xff\xff\x02", b"\x06ne\x02"])
+@pytest.mark.parametrize("data", [b"", b"x\x06", b"\x7f\x02", b"\xff\xff\xff\xff\xff\xff\x02", b"\x06ne\x02", b"\xff\x82"[:1] + b"\x02"])
 def test_what_is_no_change_is_refused(data: bytes) -> None:
     """With an error that shows the bytes."""
     with pytest.raises(SerializationError):

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors._errors import TopologyError
-from ks_actors.dsl import Consumed, EmitStrategy, Grouped, Materialized, Produced, StreamsBuilder, Table, TimeWindows, UnlimitedWindows
+from ks_actors.dsl import (
+    Consumed,
+    EmitStrategy,
+    Grouped,
+    Joined,
+    Materialized,
+    Produced,
+    SlidingWindows,
+    StreamsBuilder,
+    Table,
+    TimeWindows,
+    UnlimitedWindows,
+)
 from ks_actors.processors import ValueTransformer
 from ks_actors.processors._aggregates import StreamAggregate
 from ks_actors.processors._change_serde import ChangeSerde
@@ -301,3 +313,64 @@ def test_a_global_table_can_be_named_or_not() -> None:
     builder.stream("in", TEXT).left_join(unnamed, lambda _, value: value, lambda a, b: f"{a}{b}").to("out", Produced(STRING, STRING))
     topology = builder.build()
     assert set(topology.global_stores) == {"rows", "b-STATE-STORE-0000000002"}
+
+
+def test_sliding_windows_keep_what_new_windows_are_made_of() -> None:
+    """Twice the time difference and the grace period; results may come out when windows close."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", TEXT).group_by_key().windowed_by(SlidingWindows.of_time_difference_and_grace(10, 5))
+    stream.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(Materialized("counts"))
+    assert builder.build().stores["counts"].retention_ms == 25
+    assert SlidingWindows.of_time_difference_with_no_grace(10).keep_ms == 20
+    assert UnlimitedWindows.of().keep_ms == LAST_INSTANT
+    for difference, grace in ((-1, 0), (1, -1)):
+        with pytest.raises(TopologyError):
+            SlidingWindows.of_time_difference_and_grace(difference, grace)
+
+
+def test_a_reduced_stream_and_a_reduced_table_keep_their_serdes() -> None:
+    """An aggregate of values is a value."""
+    builder = StreamsBuilder()
+    assert builder.stream("in", TEXT).group_by_key().reduce(lambda a, v: a + v).value is STRING
+    grouped = builder.table("rows", TEXT).group_by(lambda key, value: (value, key), Grouped(STRING, STRING))
+    assert grouped.reduce(lambda a, v: a + v, lambda a, _: a, name="r").value is STRING
+    assert grouped.aggregate(str, lambda _, v, a: a + v, lambda _, __, a: a, Materialized("a")).queryable_store_name == "a"
+    topology = builder.build()
+    assert {"r-sink", "r-source", "r"} <= set(topology.nodes)
+    topology_stores = topology.stores
+    assert topology_stores["a"].value is None
+
+
+def test_a_count_with_options_but_no_name_lets_a_number_go_to_waste() -> None:
+    """As Kafka Streams does, so that names further on are the same."""
+    builder = StreamsBuilder()
+    counted = builder.stream("in", TEXT).group_by_key().count(Materialized(value=LONG), name="c")
+    assert counted.node.name == "c"
+    assert list(builder.build().stores) == ["KSTREAM-AGGREGATE-STATE-STORE-0000000002"]
+
+
+def test_a_stream_becomes_a_table_behind_a_repartition_if_its_keys_changed() -> None:
+    """Whoever reads the table is connected to its store; a filter that is not looks behind."""
+    builder = StreamsBuilder()
+    rows = builder.stream("in", TEXT).select_key(lambda _, value: value).to_table(Materialized("rows", STRING, STRING), name="t")
+    plain = builder.stream("other", TEXT).to_table()
+    joined = rows.filter_not(lambda _, value: value > "b", name="f").join(
+        plain.map_values(lambda _, value: value, name="m"), lambda a, b: a + b, name="j"
+    )
+    joined.to_stream(lambda _, value: value, name="s").to("out")
+    topology = builder.build()
+    assert list(topology.internal_topics) == ["t-repartition"]
+    assert {"j", "j-join-this", "j-join-other", "f", "m", "s"} <= set(topology.nodes)
+    (other,) = [node for name, node in topology.nodes.items() if name == "j-join-other"]
+    assert isinstance(other, ProcessorNode)
+    assert other.stores == ("rows",)
+
+
+def test_a_stream_joins_a_table_behind_a_repartition_if_its_keys_changed() -> None:
+    """With the names of the join; by value or by key and value."""
+    builder = StreamsBuilder()
+    rows = builder.table("rows", TEXT)
+    stream = builder.stream("in", TEXT).select_key(lambda _, value: value)
+    joined = stream.left_join(rows, lambda k, a, b: f"{k}{a}{b}", Joined(STRING, STRING, STRING, "j"))
+    assert (joined.node.name, joined.key) == ("j", STRING)
+    assert list(builder.build().internal_topics) == ["j-repartition"]

@@ -74,6 +74,11 @@ def test_an_aggregate_that_a_subtractor_ends_begins_anew() -> None:
     assert rows == [(("0+a", None), 5), (("0+b", None), 5), ((None, None), 9)]
 
 
+def test_a_change_of_nothing_is_put_at_its_own_time() -> None:
+    """It comes from nowhere but a defect upstream, and is treated as Kafka Streams treats it."""
+    assert aggregated(DictStore(), (("a", None), 5), ((None, None), 3)) == [(("0+a", None), 5), (("0+a", "0+a"), 3)]
+
+
 def reduced(store: DictStore, *changes: tuple[tuple[Any, Any], int]) -> list[tuple[Any, int]]:
     node = Node({"s": store})
     operator = TableReduce(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,6 +52,22 @@ def test_windows_in_batches_are_windows_one_by_one(
 
 def tumbling(grace: int = 0, **options: Any) -> WindowAggregation:
     return WindowAggregation(store="s", size_ms=10, advance_ms=10, grace_ms=grace, **options)
+
+
+@pytest.mark.parametrize(("aggregator", "initializer"), FOLDS)
+@pytest.mark.parametrize("advance", [10, 5])
+def test_a_batch_with_everything_in_it_is_as_its_records(aggregator: Any, initializer: Any, advance: int) -> None:
+    """Keyless, failing and late records, several windows, keys that come again, times that go back: for every kind of aggregation."""
+    aggregation = WindowAggregation(
+        store="s", size_ms=10, advance_ms=advance, grace_ms=5, aggregator=aggregator, initializer=initializer, send_old=advance == 10
+    )
+    keys = ["a", "a", None, "a", "broken", "b", "a", "a", "a", "b"]
+    values = ["x", "y", "x", "!", "x", "x", "y", "x", "x", "x"]
+    records = Batch(keys, values, [3, 2, 50, 4, 5, 12, 8, 30, 1, 31], None, range(10))
+    outcomes = [run(WindowedAggregate(aggregation), {"s": new_store()}, [records, records], in_batches=way, snapshot=repr) for way in (False, True)]
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0].dropped > 2
+    assert {failure.offset for failure in outcomes[1].failures} >= {4}
 
 
 def test_a_record_counts_in_the_window_that_it_falls_into() -> None:

@@ -1,0 +1,284 @@
+"""Joins of two streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors._errors import SerializationError, TopologyError
+from ks_actors.dsl import Consumed, JoinWindows, StreamJoined, StreamsBuilder
+from ks_actors.processors._pending_serdes import PendingKeySerde, PendingValuesSerde
+from ks_actors.processors._stream_join import JoinWindow, PendingKey, StreamJoinSide, Trackers
+from ks_actors.serdes import LONG, STRING
+from ks_actors.topology import StoreKind
+
+from .helpers import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ks_actors._batch import Headers
+    from ks_actors.processors._operator import Process
+
+LEFT, RIGHT = True, False
+
+
+class Duplicates:
+    """A window store that keeps all that is put."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, str, tuple[Any, int]]] = []
+
+    def put_entry(self, key: str, start: int, entry: tuple[Any, int] | None) -> None:
+        if entry is not None:
+            self.rows.append((start, key, entry))
+
+    def fetch_entries(self, key: str, first: int, last: int) -> list[tuple[int, tuple[Any, int]]]:
+        return sorted(((start, entry) for start, of, entry in self.rows if of == key and first <= start <= last), key=lambda row: row[0])
+
+
+class Plain:
+    """A key-value store in the order of keys."""
+
+    def __init__(self) -> None:
+        self.values: dict[PendingKey, Any] = {}
+
+    def get(self, key: PendingKey) -> Any:
+        return self.values.get(key)
+
+    def put(self, key: PendingKey, value: Any) -> None:
+        if value is None:
+            self.values.pop(key, None)
+        else:
+            self.values[key] = value
+
+    def all(self) -> Iterator[tuple[PendingKey, Any]]:
+        return iter(sorted(self.values.items()))
+
+
+class Keeper(Node):
+    """The node before the join, which is its only child."""
+
+    def __init__(self, stores: dict[str, Any], join: Process) -> None:
+        super().__init__(stores)
+        self.join = join
+
+    def forward(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        self.join(key, value, timestamp, headers)
+
+
+class Join:
+    """Both sides of a join in one task, and what comes out of it."""
+
+    def __init__(self, *, left: bool = False, outer: bool = False, before: int = 10, after: int = 10, grace: int = 0, keyed: bool = False) -> None:
+        self.stores: dict[str, Any] = {"left": Duplicates(), "right": Duplicates(), "pending": Plain()}
+        self.node = Node(self.stores)
+        trackers = Trackers()
+        self.process = {}
+        for of_left, mine, other in ((LEFT, "left", "right"), (RIGHT, "right", "left")):
+            side = StreamJoinSide(
+                other=other,
+                joiner=(lambda k, a, b: f"{k}:{a}-{b}") if keyed else (lambda a, b: f"{a}-{b}"),
+                before_ms=before,
+                after_ms=after,
+                grace_ms=grace,
+                left=of_left,
+                outer=left if of_left else outer,
+                keyed=keyed,
+                pending="pending" if left else None,
+                trackers=trackers,
+            )
+            bound = side.bind(self.node)
+            self.process[of_left] = JoinWindow(store=mine).bind(Keeper(self.stores, bound.process)).process
+            self.close = bound.close
+
+    def get(self, side: bool, key: Any, value: Any, timestamp: int, headers: Headers = ()) -> list[tuple[Any, Any, int]]:
+        """Process a record and return what came out for it."""
+        before = len(self.node.rows)
+        self.process[side](key, value, timestamp, headers)
+        return [(row.key, row.value, row.timestamp) for row in self.node.rows[before:]]
+
+
+def test_records_meet_whichever_comes_first() -> None:
+    """The left value is on the left, the later timestamp is the result's."""
+    join = Join()
+    assert join.get(LEFT, "k", "a", 10) == []
+    assert join.get(RIGHT, "k", "b", 15) == [("k", "a-b", 15)]
+    assert join.get(RIGHT, "k", "c", 8) == [("k", "a-c", 10)]
+    assert join.get(LEFT, "k", "d", 12) == [("k", "d-c", 12), ("k", "d-b", 15)]
+    assert join.get(LEFT, "other", "e", 12) == []
+
+
+def test_windows_are_as_the_left_side_sees_them() -> None:
+    """Ends included, and not the same before and after."""
+    join = Join(before=2, after=5, keyed=True)
+    join.get(LEFT, "k", "a", 10)
+    assert [time for time in range(21) if join.get(RIGHT, "k", "b", time)] == [8, 9, 10, 11, 12, 13, 14, 15]
+    join = Join(before=2, after=5, keyed=True)
+    join.get(RIGHT, "k", "b", 10)
+    assert [time for time in range(21) if join.get(LEFT, "k", "a", time)] == [5, 6, 7, 8, 9, 10, 11, 12]
+    assert join.node.rows[0].value == "k:a-b"
+
+
+def test_records_without_key_or_value_are_dropped() -> None:
+    """They are not kept, and meet nothing."""
+    join = Join()
+    assert join.get(LEFT, None, "a", 10) + join.get(LEFT, "k", None, 10) + join.get(RIGHT, "k", "b", 10) == []
+    assert join.node.dropped_count == 2
+
+
+def test_an_outer_side_has_a_result_for_a_record_without_key_at_once() -> None:
+    """It can meet nothing."""
+    join = Join(left=True)
+    assert join.get(LEFT, None, "a", 10) == [(None, "a-None", 10)]
+    assert join.get(RIGHT, None, "b", 10) == []
+    assert join.node.dropped_count == 1
+
+
+def test_a_record_that_met_none_comes_out_when_none_can_come_any_more() -> None:
+    """Stream time has to pass its last instant by more than the grace period; it has its own timestamp then."""
+    join = Join(left=True, grace=5)
+    assert join.get(LEFT, "k", "a", 10) == []
+    assert join.get(RIGHT, "x", "b", 25) == []
+    assert join.get(RIGHT, "x", "c", 26) == [("k", "a-None", 10)]
+    assert join.stores["pending"].values == {}
+
+
+def test_a_record_that_meets_one_does_not_come_out_alone() -> None:
+    """Nor do those of the same side, key and time that wait with it."""
+    join = Join(left=True)
+    join.get(LEFT, "k", "a", 10)
+    join.get(LEFT, "k", "b", 10)
+    assert join.get(RIGHT, "k", "c", 10) == [("k", "a-c", 10), ("k", "b-c", 10)]
+    assert join.get(RIGHT, "x", "d", 100) == []
+
+
+def test_a_late_record_that_meets_none_comes_out_at_once() -> None:
+    """Stream time is past all that it could meet: there is nothing to wait for."""
+    join = Join(left=True, outer=True)
+    join.get(RIGHT, "x", "b", 50)
+    assert join.get(LEFT, "k", "a", 10) == [("k", "a-None", 10)]
+    assert join.get(RIGHT, "k", "c", 30) == [("k", "None-c", 30)]
+
+
+def test_what_waits_comes_out_by_time_right_before_left_then_key() -> None:
+    """In one go, with the headers of the record that moved stream time."""
+    join = Join(left=True, outer=True)
+    for side, key, value, time in ((LEFT, "b", "1", 10), (RIGHT, "c", "2", 10), (LEFT, "a", "3", 10), (LEFT, "a", "4", 9)):
+        assert join.get(side, key, value, time) == []
+    headers = (("h", b"1"),)
+    assert join.get(LEFT, "z", "z", 40, headers) == [("a", "4-None", 9), ("c", "None-2", 10), ("a", "3-None", 10), ("b", "1-None", 10)]
+    assert {row.headers for row in join.node.rows} == {headers}
+
+
+def test_values_of_one_key_and_time_wait_together() -> None:
+    """All of them come out, in the order in which they came."""
+    join = Join(left=True)
+    join.get(LEFT, "k", "a", 10)
+    join.get(LEFT, "k", "b", 10)
+    assert join.get(LEFT, "z", "z", 40) == [("k", "a-None", 10), ("k", "b-None", 10)]
+
+
+def test_looking_for_what_waits_ends_where_both_sides_still_wait() -> None:
+    """What is behind is not looked at, and comes out later."""
+    join = Join(left=True, outer=True)
+    for side, key, time in ((LEFT, "a", 10), (LEFT, "b", 20), (RIGHT, "c", 20), (RIGHT, "d", 20)):
+        join.get(side, key, key, time)
+    assert join.get(LEFT, "z", "z", 25) == [("a", "a-None", 10)]
+    assert sorted(place.key for place in join.stores["pending"].values) == ["b", "c", "d", "z"]
+
+
+def test_a_task_that_takes_over_lets_out_what_waits() -> None:
+    """What it finds in the store may be due already."""
+    join = Join(left=True)
+    join.stores["pending"].put(PendingKey(10, LEFT, "k"), ((LEFT, "a"),))
+    assert join.get(RIGHT, "x", "b", 40) == [("k", "a-None", 10)]
+    join.close()
+
+
+# ---- serdes
+
+
+def test_a_pending_key_is_written_as_kafka_streams_writes_it() -> None:
+    """So that keys are ordered by time, side and key."""
+    serde = PendingKeySerde(STRING)
+    place = PendingKey(5, LEFT, "k")
+    data = b"\0\0\0\0\0\0\0\5\1k"
+    assert serde.serializer("t", is_key=True)(place) == data
+    assert serde.deserializer("t", is_key=True)(data) == place
+    assert (serde.faithful, serde.immutable) == (True, True)
+    with pytest.raises(SerializationError):
+        serde.deserializer("t")(b"\0\0")
+
+
+def test_pending_values_are_written_as_kafka_streams_writes_them() -> None:
+    """A list of values with the side before each."""
+    serde = PendingValuesSerde(STRING, LONG)
+    values = ((LEFT, "a"), (RIGHT, 7))
+    data = b"\1\0\0\0\2" + b"\0\0\0\2\1a" + b"\0\0\0\x09\0\0\0\0\0\0\0\0\7"
+    assert serde.serializer("t")(values) == data
+    assert serde.deserializer("t")(data) == values
+    assert serde.immutable
+    for broken in (b"", data[:-1], data[:7], b"\0" + data[1:], b"\1\0\0\0\1\0\0\0\0"):
+        with pytest.raises(SerializationError):
+            serde.deserializer("t")(broken)
+
+
+def test_pending_serdes_take_the_apps_defaults() -> None:
+    """Where the user told none."""
+    assert PendingKeySerde(None).or_default(STRING).faithful
+    assert not PendingKeySerde(None).faithful
+    known = PendingKeySerde(STRING)
+    assert known.or_default(LONG) is known
+    assert PendingValuesSerde(None, STRING).or_default(LONG).left is LONG
+    assert not PendingValuesSerde(None, STRING).immutable
+    assert "pending" in repr(known) + repr(PendingValuesSerde(None, None))
+    with pytest.raises(SerializationError, match="StreamJoined"):
+        PendingKeySerde(None).serializer("t")
+    with pytest.raises(SerializationError, match="StreamJoined"):
+        PendingValuesSerde(None, None).serializer("t")
+
+
+# ---- the DSL
+
+TEXT = Consumed(STRING, STRING)
+
+
+def test_a_named_join_names_its_nodes_stores_and_topics() -> None:
+    """As Kafka Streams does; changed keys are repartitioned on either side."""
+    builder = StreamsBuilder()
+    left, right = (builder.stream(topic, TEXT).select_key(lambda _, v: v) for topic in ("l", "r"))
+    options = StreamJoined(STRING, STRING, STRING, "j", "s", "in_memory", changelog_configs={"segment.bytes": "100"})
+    left.outer_join(right, lambda a, b: f"{a}{b}", JoinWindows.of_time_difference_and_grace(5, 7).before(3), options).to("out")
+    topology = builder.build()
+    assert {"j-this-windowed", "j-other-windowed", "j-outer-this-join", "j-outer-other-join", "j-merge"} <= set(topology.nodes)
+    assert set(topology.internal_topics) == {"j-left-repartition", "j-right-repartition"}
+    assert set(topology.stores) == {"s-outer-this-join-store", "s-outer-other-join-store", "s-outer-shared-join-store"}
+    spec = topology.stores["s-outer-this-join-store"]
+    assert (spec.kind, spec.retain_duplicates, spec.retention_ms, spec.window_size_ms) == (StoreKind.WINDOW, True, 15, 8)
+    assert spec.changelog_configs == {"segment.bytes": "100", "cleanup.policy": "delete"}
+    assert {spec.type for spec in topology.stores.values()} == {"in_memory"}
+
+
+def test_a_left_join_has_a_store_of_what_waits_and_an_inner_one_has_none() -> None:
+    """Serdes that are not given are the streams'."""
+    windows = JoinWindows.of_time_difference_with_no_grace(5)
+    builder = StreamsBuilder()
+    left, right = builder.stream("l", TEXT), builder.stream("r", Consumed(STRING, LONG))
+    inner = left.join(right, lambda a, b: f"{a}{b}", windows)
+    left.left_join(right, lambda k, a, b: f"{k}{a}{b}", windows, StreamJoined(store_name="s"))
+    stores = builder.build().stores
+    assert inner.key is STRING
+    assert list(stores)[:2] == ["KSTREAM-JOINTHIS-0000000004-store", "KSTREAM-JOINOTHER-0000000005-store"]
+    assert [stores[name].value for name in list(stores)[:2]] == [STRING, LONG]
+    assert list(stores)[2:] == ["s-this-join-store", "s-outer-other-join-store", "s-left-shared-join-store"]
+
+
+def test_windows_of_nothing_are_refused() -> None:
+    """And no grace period is less than none."""
+    assert JoinWindows.of_time_difference_with_no_grace(5).after(-3).size_ms == 2
+    with pytest.raises(TopologyError, match="negative"):
+        JoinWindows.of_time_difference_with_no_grace(5).after(-6)
+    with pytest.raises(TopologyError, match="grace_ms"):
+        JoinWindows.of_time_difference_and_grace(5, -1)

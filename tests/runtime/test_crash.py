@@ -1,0 +1,97 @@
+"""An app dies at any moment, as a process does, and is started again; or the log fails it at any step."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import LogError, StorageFull, TransactionAborted
+from ks_actors.runtime import UncaughtResponse
+from ks_actors.testing import run_app
+from tests.runtime.helpers import EOS, GUARANTEES, Load, by_key, check_counts, counting, echo
+
+if TYPE_CHECKING:
+    from ks_actors.testing import AppHarness
+
+STEPS = ("send", "commit", "commit_offsets", "abort", "fetch", "committed", "end_offsets", "begin_offsets", "delete_records")
+
+
+def replace(_: Exception) -> UncaughtResponse:
+    return UncaughtResponse.REPLACE_WORKER
+
+
+async def crash_now_and_then(harness: AppHarness, load: Load, random: Random, *, crashes: int) -> None:
+    """Write, let some work be done, crash, start again; at the end wait until all is done."""
+    for _ in range(crashes):
+        await load.send(random.randrange(1, 80))
+        if random.random() < 0.7:
+            await asyncio.sleep(random.choice([0.05, 0.1, 0.1001, 0.35]))
+        await load.send(random.randrange(1, 40))
+        await harness.turns(random.randrange(120))
+        await harness.crash()
+        if random.random() < 0.2:
+            harness.wipe_state()
+        await harness.restart()
+    await harness.caught_up()
+
+
+@pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_crash_loses_nothing_and_doubles_nothing(seed: int, guarantee: str, store: str) -> None:
+    """After crashes at random moments, exactly once each count is there once and in order; at least once none is missing."""
+    random = Random(seed)
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, random, by_value=seed % 2 == 1)
+        await crash_now_and_then(harness, load, random, crashes=6)
+        check_counts(await harness.read("out"), load.sent, guarantee)
+
+    run_app(
+        test,
+        counting(store, repartition=seed % 2 == 1),
+        seed=seed,
+        topics={"in": 3, "out": 2},
+        processing_guarantee=guarantee,
+        num_workers=1 + seed % 3,
+        commit_interval_ms=100,
+    )
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("seed", range(6))
+def test_failures_of_the_log_lose_nothing_and_double_nothing(seed: int, guarantee: str) -> None:
+    """Whatever call of the log fails, before or after it was done, and the app crashing besides: results are as exact as promised."""
+    random = Random(seed)
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, random)
+        for _ in range(12):
+            operation = random.choice(STEPS)
+            error = random.choice([StorageFull("no room"), LogError("the broker is away"), TransactionAborted("void")])
+            harness.fail(operation, error, after=random.random() < 0.3 and operation in {"send", "commit", "commit_offsets", "abort"})
+            await load.send(random.randrange(1, 60))
+            await asyncio.sleep(random.choice([0.01, 0.1, 0.25]))
+            if random.random() < 0.15:
+                await harness.crash()
+                harness.log._faults._before.clear()
+                harness.log._faults._after.clear()
+                await harness.restart()
+        harness.log._faults._before.clear()
+        harness.log._faults._after.clear()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+
+    run_app(
+        test,
+        counting("in_memory"),
+        seed=seed,
+        topics={"in": 2, "out": 1},
+        processing_guarantee=guarantee,
+        num_workers=2,
+        commit_interval_ms=100,
+        uncaught_handler=replace,
+    )

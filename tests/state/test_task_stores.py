@@ -1,0 +1,467 @@
+"""All stores of a task together: opening, committing, writing to disk, closing."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from ks_actors._errors import IllegalTransition, StateError, StateFull, StateLocked, TaskCorrupted
+from ks_actors.serdes import LONG, STRING, json, msgpack
+from ks_actors.state import SharedResources, TaskStores, read_checkpoint, write_checkpoint
+from ks_actors.state import _manifest as manifest
+from ks_actors.state._engine import RocksEngine, after
+from tests.state.helpers import Task, key_value, window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from ks_actors.state._engine import Row
+    from tests.state.conftest import MakeTask
+
+
+def test_stores_are_had_by_name(make: MakeTask) -> None:
+    """Logged ones are known by name too; what is not there is named, with what is."""
+    task = make(key_value("a"), window("b", logging=False))
+    assert task.stores.logged == ("a",)
+    assert task["b"].name == "b"
+    with pytest.raises(StateError, match="task 0_3 has no store 'c'; it has a, b"):
+        task.stores.store("c")
+    with pytest.raises(StateError, match="not open"):
+        task.make().store("a")
+
+
+def test_one_commit_at_a_time(make: MakeTask) -> None:
+    """A token is good until it is kept or dropped, and while it is, there is no other."""
+    task = make(key_value())
+    token = task.stores.freeze()
+    with pytest.raises(IllegalTransition, match="Token 1"):
+        task.stores.freeze()
+    task.stores.keep(token, {})
+    for call in (lambda: task.stores.keep(token, {}), lambda: task.stores.persist_unlogged(token), lambda: list(task.stores.changelog(token))):
+        with pytest.raises(IllegalTransition, match="nothing"):
+            call()
+    dropped = task.stores.freeze()
+    task.stores.drop()
+    with pytest.raises(IllegalTransition, match="Token 2"):
+        task.stores.keep(dropped, {})
+
+
+def test_nothing_needs_to_be_restored_after_a_clean_close(on_disk: MakeTask) -> None:
+    """And only the tail behind what was written after any other: offsets are never ahead of data."""
+    task = on_disk(key_value(), window("w"))
+    for number in range(10):
+        task.store.put(f"k{number}", number)
+        task["w"].put("k", "v", number)
+        task.commit()
+        if number == 5:
+            task.flush()
+    assert task.reopen(clean=False) == 8
+    assert task.reopen(clean=True) == 0
+    assert (task.stores.next_offset("s"), task.stores.next_offset("w")) == (10, 10)
+    assert len(list(task.store.all())) == len(list(task["w"].all())) == 10
+
+
+def test_what_is_not_committed_is_gone_after_a_close(make: MakeTask) -> None:
+    """A clean one too: the runtime commits before, or does not want it."""
+    task = make(key_value())
+    task.store.put("a", 1)
+    task.commit()
+    task.store.put("a", 2)
+    task.stores.freeze()
+    task.store.put("b", 2)
+    task.reopen(clean=True)
+    assert list(task.store.all()) == [("a", 1)]
+
+
+def test_a_new_store_starts_at_the_beginning(on_disk: MakeTask) -> None:
+    """Those that were there are where they were; one that the topology has no more keeps its data for when it comes back."""
+    task = on_disk(key_value())
+    task.store.put("a", 1)
+    task.commit()
+    task.specs = [key_value("t", type="rocksdb")]
+    task.logs = {"t": []}
+    task.reopen()
+    assert task.stores.next_offset("t") is None
+    task["t"].put("a", 2)
+    task.commit()
+    task.specs = [key_value(type="rocksdb"), key_value("t", type="rocksdb")]
+    task.reopen()
+    assert (task["s"].get("a"), task["t"].get("a")) == (1, 2)
+    assert task.stores.next_offset("s") == 1
+
+
+@pytest.mark.parametrize("other", [key_value(timestamped=True), window(), window(retention_ms=400_000), window(retain_duplicates=True)])
+def test_a_store_of_another_kind_is_not_read(on_disk: MakeTask, other: Any) -> None:
+    """Neither is one whose segments are others: the task is to be wiped and restored. The directory is free again."""
+    task = on_disk(key_value() if other.retention_ms in {0, 100} and not other.retain_duplicates else window())
+    task.stores.close(clean=True)
+    specs, task.specs = task.specs, [other]
+    task.stores = task.make()
+    with pytest.raises(TaskCorrupted, match=r"store s was .*; it is .* now"):
+        task.stores.open()
+    task.specs = specs
+    task.stores = task.make()
+    task.stores.open()
+    task.stores.close(clean=True)
+    task.specs = [other]
+    task.stores = task.make()
+    task.stores.wipe()
+    task.stores.open()
+
+
+def test_a_directory_has_one_owner(on_disk: MakeTask) -> None:
+    """The second one is told, and may have it when the first has closed; only a closed task can be wiped."""
+    task = on_disk(key_value())
+    second = task.make()
+    with pytest.raises(StateLocked, match=r"task 0_3.*in use"):
+        second.open()
+    with pytest.raises(IllegalTransition, match="closed before it is wiped"):
+        task.stores.wipe()
+    rows = task.store.all()
+    task.stores.close(clean=True)
+    second.open()
+    second.close(clean=False)
+    second.wipe()
+    second.wipe()
+    assert task.directory is not None
+    assert not task.directory.exists()
+    assert list(rows) == []
+
+
+def test_what_is_broken_is_corrupted(on_disk: MakeTask) -> None:
+    """A database that cannot be opened, a list of stores that cannot be read, one of another format, a checkpoint that is none."""
+    task = on_disk(key_value())
+    directory = task.directory
+    assert directory is not None
+    engine = task.stores._engine
+    assert engine is not None
+    for broken in (b"no list", msgspec.json.encode(manifest.Manifest(format=99))):
+        engine.write([(manifest.STORES, broken)])
+        task.stores.close(clean=False)
+        task.stores = task.make()
+        with pytest.raises(TaskCorrupted, match="task 0_3"):
+            task.stores.open()
+        engine = task.stores._engine = RocksEngine("0_3", directory / "rocksdb", SharedResources())
+    task.stores.close(clean=False)
+    current = directory / "rocksdb" / "CURRENT"
+    for text in ("MANIFEST-999999\n", "no name"):
+        current.write_text(text)
+        with pytest.raises(TaskCorrupted, match="task 0_3"):
+            task.stores.open()
+    (directory / "rocksdb").rename(directory / "elsewhere")
+    (directory / "rocksdb").write_text("no directory")
+    with pytest.raises(StateError, match="cannot be used"):
+        task.stores.open()
+    for text in ("1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "0\n1\nt 0 x\n", ""):
+        (directory / ".checkpoint").write_text(text)
+        with pytest.raises(TaskCorrupted, match="no checkpoint file"):
+            read_checkpoint(directory)
+
+
+def test_a_block_that_cannot_be_read_is_corruption(on_disk: MakeTask) -> None:
+    """Whether it is met by a read or by a scan: a scan that just ended would lose records."""
+    task = on_disk(key_value(value=STRING))
+    for number in range(2000):
+        task.store.put(f"{number:05}", f"{number * 7919 % 10007}" * 5)
+    task.commit()
+    task.stores.close(clean=True)
+    assert task.directory is not None
+    (table,) = (task.directory / "rocksdb").glob("*.sst")
+    data = bytearray(table.read_bytes())
+    data[len(data) // 4 : len(data) // 4 + 64] = bytes(64)
+    table.write_bytes(data)
+    task.stores = task.make()
+    task.stores.open()
+    with pytest.raises(TaskCorrupted, match="wiped and restored"):
+        list(task.store.all())
+    with pytest.raises(TaskCorrupted, match="wiped and restored"):
+        for number in range(2000):
+            task.store.get(f"{number:05}")
+
+
+def test_the_checkpoint_file(on_disk: MakeTask) -> None:
+    """Is in Kafka Streams' format, with the names of the changelog topics; it says how far a task had come that was closed cleanly."""
+    task = on_disk(key_value(), window("w", logging=False))
+    assert task.directory is not None
+    task.store.put("a", 1)
+    task.commit()
+    task.stores.close(clean=False)
+    assert read_checkpoint(task.directory) == {}
+    task.stores = TaskStores(
+        "0_3", task.specs, directory=task.directory, shared=None, record_time=lambda: 0, expired=print, topics={"s": "app-s-changelog"}
+    )
+    task.stores.open()
+    task.restore()
+    task.stores.close(clean=True)
+    assert (task.directory / ".checkpoint").read_text() == "0\n1\napp-s-changelog 3 1\n"
+    assert read_checkpoint(task.directory) == {("app-s-changelog", 3): 1}
+    write_checkpoint(task.directory, {})
+    assert read_checkpoint(task.directory) == {}
+
+
+def test_the_checkpoint_counts_where_a_store_has_no_offset_of_its_own(on_disk: MakeTask) -> None:
+    """Without either, what is on disk of a store is left-over: it is deleted, and restored from the beginning."""
+    task = on_disk(key_value())
+    engine, directory = task.stores._engine, task.directory
+    assert engine is not None
+    assert directory is not None
+    engine.write([(task.store.prefix + b"a", (5).to_bytes(8, "big"))])
+    write_checkpoint(directory, {("s", 3): 7})
+    task.stores.close(clean=False)
+    task.stores = task.make()
+    task.stores.open()
+    assert (task.stores.next_offset("s"), task.store.get("a")) == (7, 5)
+    write_checkpoint(directory, {})
+    task.stores.close(clean=False)
+    task.stores = task.make()
+    task.stores.open()
+    assert (task.stores.next_offset("s"), task.store.get("a")) == (None, None)
+
+
+def test_stores_without_changelog_survive(on_disk: MakeTask) -> None:
+    """They are written at the commit, in one go; where the runtime does not, with everything else."""
+    task = on_disk(key_value(logging=False), window("w", logging=False, retention_ms=100_000), key_value("l"))
+    for name in ("a", "b"):
+        task.store.put(name, 1)
+        task["w"].put(name, name, 50)
+        task["l"].put(name, 1)
+    task.store.put("b", None)
+    token = task.stores.freeze()
+    task.store.put("c", 1)
+    assert list(task.log(token)) == ["l"]
+    task.stores.persist_unlogged(token)
+    task.stores.keep(token, {"l": 2})
+    task.reopen(clean=False)
+    assert (list(task.store.all()), len(list(task["w"].all())), list(task["l"].all())) == ([("a", 1)], 2, [])
+    task.store.put("d", 1)
+    task.commit()
+    assert task.stores.wants_flush(True)
+    task.flush()
+    task.reopen(clean=False)
+    assert list(task.store.all()) == [("a", 1), ("d", 1)]
+
+
+def test_nothing_to_persist(make: MakeTask) -> None:
+    """Is fine."""
+    task = make(key_value())
+    token = task.stores.freeze()
+    task.stores.persist_unlogged(token)
+    task.stores.keep(token, {})
+    assert not task.stores.wants_flush(False)
+
+
+def test_when_a_flush_is_wanted(on_disk: MakeTask) -> None:
+    """When the tail to be replayed is long, in records or bytes, or when the task is idle and something is not on disk."""
+    task = on_disk(key_value(value=STRING), shared=SharedResources(tail_records=10, tail_bytes=1 << 20))
+    assert not task.stores.wants_flush(True)
+    task.store.put("a", "x")
+    assert not task.stores.wants_flush(True)
+    task.commit()
+    assert not task.stores.wants_flush(False)
+    assert task.stores.wants_flush(True)
+    steps = task.stores.flush_steps()
+    next(steps)
+    assert not task.stores.wants_flush(True)
+    assert len(list(steps)) > 0
+    assert not task.stores.wants_flush(True)
+    for number in range(10):
+        task.store.put("b", str(number))
+        task.commit()
+    assert task.stores.wants_flush(False)
+    task.flush()
+    task.store.put("c", "x" * (1 << 20))
+    task.commit()
+    assert task.stores.wants_flush(False)
+    task.flush()
+    assert not task.stores.wants_flush(False)
+
+
+def test_memory_alone_can_want_a_flush(make: MakeTask) -> None:
+    """What a commit has left to be looked at is looked at then, and nothing is written."""
+    task = make(key_value())
+    for number in range(60_000):
+        task.store.put(str(number), number)
+    task.commit()
+    assert task.store.unsettled() > 50_000
+    assert task.stores.wants_flush(False)
+    task.flush()
+    assert task.store.unsettled() == 0
+    assert not task.stores.wants_flush(False)
+    assert task.stores.next_offset("s") == 60_000
+
+
+def test_memory_is_bounded(on_disk: MakeTask) -> None:
+    """What is on disk leaves memory when there is more than may be; nothing that is not there does."""
+    task = on_disk(key_value(), shared=SharedResources(resident_bytes=30_000))
+    for number in range(1000):
+        task.store.put(f"{number:04}", number)
+    task.commit()
+    task.store.put("0000", -1)
+    assert list(task.store.range("0000", "0001")) == [("0000", -1), ("0001", 1)]
+    task.flush()
+    assert len(task.store._view) < 120
+    assert task.store.get("0000") == -1
+    assert [task.store.get(f"{number:04}") for number in range(1, 1000)] == list(range(1, 1000))
+    assert list(task.store.range("0100", "0102")) == [("0100", 100), ("0101", 101), ("0102", 102)]
+    token = task.stores.freeze()
+    task.store.put("0001", -1)
+    steps = task.stores.flush_steps()
+    for _ in steps:
+        if token is not None:
+            task.stores.keep(token, {"s": 1001})
+            token = None
+    assert (task.store.get("0000"), task.store.get("0001")) == (-1, -1)
+
+
+class Faulty:
+    """An engine that fails at one write."""
+
+    def __init__(self, engine: Any, fails_at: int) -> None:
+        self.engine = engine
+        self.left = fails_at
+
+    def write(self, rows: Iterable[Row], ranges: Sequence[tuple[bytes, bytes]] = (), *, durable: bool = False) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise StateFull("task 0_3: there is no room")
+        self.engine.write(rows, ranges, durable=durable)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
+
+@pytest.mark.parametrize("fails_at", range(1, 9))
+@pytest.mark.parametrize("again", [True, False])
+def test_a_write_that_fails_harms_nothing(on_disk: MakeTask, fails_at: int, again: bool) -> None:
+    """What is in memory is as it was, and is written at the next attempt; what is on disk is not behind its offsets."""
+    task = on_disk(key_value(), window("w", retention_ms=100_000))
+    for number in range(700):
+        task.store.put(f"{number:04}", number)
+        task["w"].put(f"{number % 10}", str(number), number * 250)
+    task.commit()
+    task.flush()
+    for number in range(700):
+        task.store.put(f"{number:04}", -number)
+        task["w"].put(f"{number % 10}", str(-number), number * 250)
+    task.commit()
+    task.restore()
+    expected = list(task.store.all()), list(task["w"].all())
+    faulty = Faulty(task.stores._engine, fails_at)
+    task.stores._engine = task.store.engine = task["w"].engine = faulty  # type: ignore[assignment]
+    if fails_at < 8:
+        with pytest.raises(StateFull):
+            task.flush()
+    assert (list(task.store.all()), list(task["w"].all())) == expected
+    if again:
+        task.flush()
+    assert task.reopen(clean=False) == (0 if again else 1100 if fails_at < 8 else 1100)
+    assert (list(task.store.all()), list(task["w"].all())) == expected
+
+
+def test_a_restore_that_cannot_be_written_is_written_later(on_disk: MakeTask) -> None:
+    """What was restored, and put since, is in memory until then, the newer over the older."""
+    task = on_disk(key_value())
+    task.accept({"s": [(f"{number:04}".encode(), number.to_bytes(8, "big"), 0) for number in range(500)]})
+    task.restore(size=100)
+    task.store.put("0499", -1)
+    task.commit()
+    task.stores._engine = task.store.engine = Faulty(task.stores._engine, 2)  # type: ignore[assignment]
+    with pytest.raises(StateFull):
+        task.flush()
+    task.accept({"s": [(b"0001", None, 0), (b"0002", (22).to_bytes(8, "big"), 0)]})
+    task.restore()
+    assert [task.store.get(key) for key in ("0000", "0001", "0002", "0499")] == [0, None, 22, -1]
+    task.flush()
+    task.reopen(clean=False)
+    assert [task.store.get(key) for key in ("0000", "0001", "0002", "0499")] == [0, None, 22, -1]
+    assert len(list(task.store.all())) == 499
+
+
+def test_a_store_that_is_read_while_it_is_restored(make: MakeTask) -> None:
+    """As a standby's is: what was read, or put in an earlier life, does not hide what comes."""
+    task = make(key_value(), window("w"))
+    start = (5).to_bytes(8, "big") + bytes(4)
+    for number in range(3):
+        task.accept({"s": [(b"a", number.to_bytes(8, "big"), 0), (b"b", None if number else b"\0" * 8, 0)]})
+        task.accept({"w": [(b"a" + start, str(number).encode(), 0), (b"b" + start, None if number else b"0", 0)]})
+        task.restore()
+        assert (task.store.get("a"), task.store.get("b")) == (number, None if number else 0)
+        assert list(task.store.all()) == ([("a", number)] if number else [("a", 0), ("b", 0)])
+        assert task["w"].fetch("a", 5) == str(number)
+        assert [value for _, value in task["w"].fetch("b", 0, 9)] == ([] if number else ["0"])
+        if number == 1:
+            task.flush()
+
+
+def test_uncommitted_bytes_follow_what_is_put(make: MakeTask) -> None:
+    """Text within a factor of two, whatever its size; other objects roughly. A freeze starts at 0."""
+
+    class Point(msgspec.Struct):
+        x: list[int]
+
+    task = make(key_value(value=STRING), key_value("j", value=json()), key_value("p", value=msgpack(Point)), window("w"), window("d", value=json()))
+    stores = task.stores
+    assert stores.uncommitted_bytes == 0
+    for _ in range(3):
+        for number in range(1000):
+            task.store.put(f"{number}", "x" * 10_000)
+    assert 1000 * 10_000 < stores.uncommitted_bytes < 1000 * 11_000
+    for number in range(1000):
+        task.store.put(f"{number}", None if number % 2 else "x")
+    assert stores.uncommitted_bytes < 1_000_000
+    stores.drop()
+    for number in range(1000):
+        task["w"].put("k", "x" * 10_000, 50)
+        task["w"].put(f"{number}", None if number % 2 else "x" * 1000, 60)
+    assert 500_000 < stores.uncommitted_bytes < 1_000_000
+    stores.freeze()
+    assert stores.uncommitted_bytes == 0
+    stores.drop()
+    for number in range(1000):
+        task["j"].put(str(number), ["x" * 1000] * 10)
+        task["d"].put(str(number), {"k": "x" * 1000}, 50)
+        task["p"].put(str(number), Point([1] * 100))
+    assert 10_000_000 < stores.uncommitted_bytes < 25_000_000
+    other = make(key_value("j", value=json()))
+    for number in range(10):
+        other["j"].put("k", "x" * 10_000 * number)
+    assert 90_000 < other.stores.uncommitted_bytes < 91_000
+    other["j"].put("k", None)
+    other["j"].put("k", 5)
+    assert other.stores.uncommitted_bytes < 1000
+
+
+def test_the_end_of_a_prefix() -> None:
+    """Is the next key that does not have it; a prefix of nothing but 0xff has none."""
+    assert (after(b"\1"), after(b"a\xff"), after(b"\xff\xff"), after(b"")) == (b"\2", b"b", b"", b"")
+
+
+def test_a_task_without_number_has_partition_zero(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As the stores of global tables."""
+    stores = TaskStores("global", [key_value(type="rocksdb")], directory=tmp_path, shared=None, record_time=lambda: 0, expired=print)
+    with caplog.at_level(logging.WARNING):
+        stores.open()
+    token = stores.freeze()
+    stores.keep(token, {"s": 4})
+    stores.close(clean=True)
+    assert read_checkpoint(tmp_path) == {("s", 0): 4}
+
+
+def test_no_more_stores_than_ids(tmp_path: Path) -> None:
+    """A store's id is one byte."""
+    specs = [key_value(f"s{number}", type="rocksdb") for number in range(255)]
+    stores = TaskStores("0_0", specs, directory=tmp_path, shared=None, record_time=lambda: 0, expired=print)
+    with pytest.raises(TaskCorrupted, match="254 stores"):
+        stores.open()
+
+
+def test_shared_resources_can_be_let_go(tmp_path: Path) -> None:
+    """When all databases that used them are closed."""
+    shared = SharedResources()
+    task = Task([key_value()], tmp_path, shared=shared)
+    task.close()
+    shared.close()
