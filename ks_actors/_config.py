@@ -47,9 +47,9 @@ class StreamsConfig:
     client_id: str
     """The name of this instance in logs and metrics. Default: the application's id."""
     log: str
-    """The log that topics are in: `memory://` (the default), `memory://name` for one that apps of this process share, or `embedded:///path`.
+    """The log that topics are in: `memory://` (the default), a new one in memory, or `embedded:///path`.
 
-    Takes the place of `bootstrap.servers`.
+    Takes the place of `bootstrap.servers`. Apps of one process share a log by `App(log=…)`.
     """
     state_dir: Path
     """Where stores are kept, in a directory by the application's id. Default: `ks-actors` in the system's directory for temporary files."""

@@ -114,10 +114,10 @@ def directory(value: Any) -> Path:
 
 
 def log_url(value: Any) -> str:
-    """Take `memory://`, `memory://name` or `embedded:///path`."""
+    """Take `memory://` or `embedded:///path`."""
     url = text(value)
     scheme, separator, rest = url.partition("://")
-    if separator and (scheme == "memory" or (scheme == "embedded" and rest.strip("/"))):
+    if url == "memory://" or (separator and scheme == "embedded" and rest.strip("/")):
         return url
     if separator and scheme == "kafka":
         raise ValueError("names a log of Kafka, which comes in a later version")

@@ -49,12 +49,13 @@ async def run(options: Options, show: Progress) -> Outcome:
     """Do all of it."""
     async with opened(options) as log:
         await load(log, options.limit, lambda loaded: show("loading", loaded, options.limit))
-        before = await processed(log)
+        before, mark = await processed(log), await written(log)
         began = perf_counter()
         async with App(topology.build(), configure(options), log=log) as app:
             caught_up = asyncio.ensure_future(app.wait_until_caught_up(PATIENCE_MS))
             while not caught_up.done():
-                show("processing", min(await processed(log), options.limit), options.limit)
+                done = before + await written(log) - mark
+                show("processing", min(done, options.limit), options.limit)
                 await asyncio.wait((caught_up,), timeout=LOOK_SECONDS)
             await caught_up
             seconds = perf_counter() - began
@@ -93,6 +94,12 @@ async def opened(options: Options) -> AsyncIterator[Log]:
 
 
 async def processed(log: Log) -> int:
-    """Return how many flights are done, as committed: each has given one update of its hour, or one dead letter."""
-    done = [await ends(log, TOPICS[name], IsolationLevel.READ_COMMITTED) for name in (topology.BY_HOUR, topology.DEAD_LETTERS)]
-    return sum(map(sum, done))
+    """Return how many flights are done, as committed: each is counted in an hour, or is a dead letter."""
+    results = await read(log)
+    return sum(delays.flights for delays in results.by_hour.values()) + len(results.dead_letters)
+
+
+async def written(log: Log) -> int:
+    """Return how far the results have come: each flight writes an update of its hour or a dead letter, and each commit a mark or two."""
+    written = [await ends(log, TOPICS[name], IsolationLevel.READ_COMMITTED) for name in (topology.BY_HOUR, topology.DEAD_LETTERS)]
+    return sum(map(sum, written))

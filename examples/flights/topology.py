@@ -29,6 +29,7 @@ from .model import (
 
 HOUR = 3_600_000
 GRACE = 24 * HOUR  # a flight is reported when it leaves: the worst one did so after 22 hours
+KEPT = 400 * 24 * HOUR  # all hours: at least once, a crash makes days of flights come again, and they are to find their counts
 
 FLIGHTS, WEATHER, PLANES, AIRPORTS, AIRLINES = "flights", "weather", "planes", "airports", "airlines"
 BY_HOUR, BY_CARRIER, BY_MODEL, DEAD_LETTERS = "delays-by-hour", "delays-by-carrier", "delays-by-model", "flights-dead-letters"
@@ -61,7 +62,7 @@ def build() -> Topology:
     by_hour = (
         flights.group_by_key()
         .windowed_by(TimeWindows.of_size_and_grace(HOUR, GRACE))
-        .aggregate(HourlyDelays, add_to_hour, Materialized(BY_HOUR, STRING, msgpack(HourlyDelays)))
+        .aggregate(HourlyDelays, add_to_hour, Materialized(BY_HOUR, STRING, msgpack(HourlyDelays), retention_ms=KEPT))
     )
     by_hour.to_stream().to(BY_HOUR, Produced(HOURLY_KEY, json(HourlyDelays)))
 

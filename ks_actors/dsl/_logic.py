@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ks_actors.processors._table_aggregates import TableAggregate, TableReduce
@@ -127,7 +128,7 @@ def table_reduce(spec: StoreSpec, adder: Callable[[Any, Any], Any], subtractor: 
     return AggregateLogic(spec, make, StoreView(spec.name))
 
 
-class _DerivedLogic:
+class _DerivedLogic(ABC):
     """A table computed from one other, stored if the user wants it."""
 
     def __init__(self, parent: Table[Any, Any], spec: StoreSpec | None) -> None:
@@ -149,8 +150,9 @@ class _DerivedLogic:
             self._send_old = True
         return self._send_old
 
+    @abstractmethod
     def _compute(self, parent: View) -> View:
-        raise NotImplementedError
+        """Return the view that computes from the parent's."""
 
 
 class FilterLogic(_DerivedLogic):

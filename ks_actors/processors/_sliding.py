@@ -51,7 +51,8 @@ class _Sliding:
         self._send_old = aggregation.send_old
         self._mutable = not aggregation.immutable
         self._initial, self._fold = _functions(aggregation)
-        self._now = -1
+        # what has come out takes no more records
+        self._now = context.progress.get(self._name, -1 - self._grace) + self._grace if on_close else -1
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         if key is None or value is None:

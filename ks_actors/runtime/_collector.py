@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, assert_never, cast
 
 from actors import Actor, Mailbox, Signal, Stopping
-from ks_actors._errors import ProduceFailed, ProductionFailed
+from ks_actors._errors import Fenced, LogClosed, LogError, ProduceFailed, ProductionFailed
 from ks_actors._partitioner import partition as default_partition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._merge import merged, split
@@ -14,7 +16,7 @@ from ks_actors.runtime._messages import CollectorMessage
 from ks_actors.runtime._output import UNKNOWN_PARTITION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from actors import Ref, Reply
     from ks_actors.log import Log, Producer, TransactionalProducer
@@ -24,13 +26,16 @@ if TYPE_CHECKING:
 COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
 _HIGH = 200_000
 _LOW = 100_000
+_RETRY = 0.1
+_log = logging.getLogger("ks_actors")
 
 
 class Collector(Actor[CollectorMessage]):
     """Write the output and the changelogs of all tasks, with one send under way at a time.
 
     What belongs to a commit that is still to come waits until `NEXT_EPOCH`, so that a transaction holds exactly what its offsets say. When too much
-    waits, the task manager is told to hand out no more work.
+    waits, the task manager is told to hand out no more work. With transactions, `renew` gives another producer of the transactional id when it was fenced,
+    and aborting is tried again for `patience` seconds.
     """
 
     def __init__(
@@ -39,15 +44,19 @@ class Collector(Actor[CollectorMessage]):
         log: Log,
         *,
         epoch: int,
-        instance: Ref[m.InstanceMessage],
         manager: Callable[[], Ref[m.TaskManagerMessage]],
+        committer: Callable[[], Ref[m.CommitterMessage]],
         refused: Callable[[TopicPartition, Outgoing, Exception], bool],
         metrics: Metrics,
+        renew: Callable[[], Awaitable[TransactionalProducer]] | None,
+        patience: float,
     ) -> None:
         self._producer = producer
+        self._renew = renew
+        self._patience: float = patience
         self._log = log
         self._epoch: int = epoch
-        self._instance = instance
+        self._committer = committer
         self._manager = manager
         self._refused = refused
         self._metrics = metrics
@@ -55,9 +64,9 @@ class Collector(Actor[CollectorMessage]):
         self._held: dict[int, list[Outgoing]] = {}
         self._waiting: int = 0
         self._sending: bool = False
-        self._sizing: int = 0
+        self._sizing: bool = False
+        self._unsized: list[Outgoing] = []
         self._pressed: bool = False
-        self._round: int = 0
         self._flush: m.Flush | None = None
         self._ends: dict[TopicPartition, int] = {}
         self._sizes: dict[str, int] = {}
@@ -79,9 +88,7 @@ class Collector(Actor[CollectorMessage]):
             case m.SendFailed():
                 self._look_into(message)
             case m.Partitioned():
-                self._sizing -= 1
-                self._sizes.update(message.partitions)
-                self._queue(self._place(message.batches))
+                self._sized(message)
             case m.Flush():
                 self._flush = message
             case m.CommitTransaction():
@@ -111,33 +118,44 @@ class Collector(Actor[CollectorMessage]):
             self._queue(batches)
 
     def _queue(self, batches: Sequence[Outgoing]) -> None:
-        unknown = [outgoing for outgoing in batches if outgoing.partition.partition == UNKNOWN_PARTITION]
-        if unknown:
-            known = {topic: size for outgoing in unknown if (size := self._sizes.get(topic := outgoing.partition.topic))}
-            if len(known) < len({outgoing.partition.topic for outgoing in unknown}):
-                self._sizing += 1
-                names = {outgoing.partition.topic for outgoing in unknown}
-                self.ctx.pipe(self._find_sizes(names), partial(_partitioned, batches=unknown), partial(m.SendFailed, unknown))
-                batches = [outgoing for outgoing in batches if outgoing.partition.partition != UNKNOWN_PARTITION]
-            else:
-                batches = self._place(batches)
-        self._ready.extend(batches)
-        self._press()
-
-    async def _find_sizes(self, names: set[str]) -> dict[str, int]:
-        described = await self._log.describe_topics(names)
-        return {name: topic.partitions for name, topic in described.items()}
-
-    def _place(self, batches: Sequence[Outgoing]) -> list[Outgoing]:
-        """Partition records of topics whose size became known; a topic that does not exist is the log's to complain about."""
-        placed: list[Outgoing] = []
         for outgoing in batches:
             topic, number = outgoing.partition
-            if number == UNKNOWN_PARTITION:
-                placed.extend(split(topic, outgoing.batch, self._sizes.get(topic, 1), default_partition))
+            if number != UNKNOWN_PARTITION:
+                self._ready.append(outgoing)
+            elif topic in self._sizes:
+                self._place(outgoing)
             else:
-                placed.append(outgoing)
-        return placed
+                self._unsized.append(outgoing)
+        self._find_sizes()
+        self._press()
+
+    def _find_sizes(self) -> None:
+        """Ask how many partitions topics have that nobody knew when the app was started."""
+        if self._unsized and not self._sizing:
+            self._sizing = True
+            self.ctx.pipe(self._look_up({outgoing.partition.topic for outgoing in self._unsized}), _sized, _unsizable)
+
+    async def _look_up(self, names: set[str]) -> dict[str, int]:
+        described = await self._log.describe_topics(names)
+        # One that does not exist is the log's to complain about.
+        return {name: described[name].partitions if name in described else 1 for name in names}
+
+    def _sized(self, found: m.Partitioned) -> None:
+        self._sizing = False
+        if found.error is not None:
+            if self._unsized:
+                self._fail(found.error)
+            return
+        unsized, self._unsized = self._unsized, []
+        sizes = self._sizes
+        self._sizes = {**sizes, **found.partitions}
+        self._queue(unsized)
+        # A topic that does not exist may be created: its size is asked for again.
+        self._sizes = sizes | {name: size for name, size in found.partitions.items() if size > 1}
+
+    def _place(self, outgoing: Outgoing) -> None:
+        topic = outgoing.partition.topic
+        self._ready.extend(split(topic, outgoing.batch, self._sizes[topic], default_partition))
 
     def _go_on(self) -> None:
         if not self._sending:
@@ -155,7 +173,7 @@ class Collector(Actor[CollectorMessage]):
         if self._failure is not None:
             flush, self._flush = self._flush, None
             flush.reply.fail(self._failure)
-        elif not (self._sending or self._ready or self._sizing):
+        elif not (self._sending or self._ready or self._unsized):
             flush, self._flush = self._flush, None
             flush.reply.tell(dict(self._ends))
 
@@ -190,7 +208,8 @@ class Collector(Actor[CollectorMessage]):
         if self._failure is None:
             self._failure = error
             if self._flush is None and self._abort is None:
-                self._instance.tell(m.Fatal(error, rolled_back=False))
+                # The commit fails by it, and goes back to the last one.
+                self._committer().tell(m.Commit(None, f"output failed: {error}"))
 
     def _press(self) -> None:
         if not self._pressed and self._waiting >= _HIGH:
@@ -203,37 +222,61 @@ class Collector(Actor[CollectorMessage]):
     # --- transactions ---------------------------------------------------------------------------------------------------------
 
     async def _commit(self, message: m.CommitTransaction) -> None:
-        producer = self._producer
-        assert hasattr(producer, "commit")
         try:
-            await producer.commit(message.offsets, message.group)
+            await cast("TransactionalProducer", self._producer).commit(message.offsets, message.group)
         except Exception as error:  # noqa: BLE001 - the committer decides what it means
             message.reply.fail(error)
         else:
             message.reply.tell(None)
 
     def _start_abort(self, abort: m.Abort) -> None:
-        self._abort = None
+        self._abort = self._flush = None
         self._ready.clear()
+        self._unsized.clear()
         self._held = {}
         self._waiting = 0
         self._ends = {}
         self._failure = None
         self._epoch = abort.epoch
         self._press()
-        if hasattr(self._producer, "abort"):
-            self._sending = True
-            self.ctx.pipe(self._producer.abort(), partial(_aborted, reply=abort.reply), partial(_abort_failed, reply=abort.reply))
-        else:
+        if self._renew is None:
             abort.reply.tell(None)
+        else:
+            self._sending = True
+            self.ctx.pipe(self._end_transaction(self._renew), partial(_aborted, reply=abort.reply), partial(_abort_failed, reply=abort.reply))
+
+    async def _end_transaction(self, renew: Callable[[], Awaitable[TransactionalProducer]]) -> None:
+        """Abort, as often as it takes: what is sent next must not get into the transaction that failed."""
+        deadline = self.ctx.time() + self._patience
+        while True:
+            try:
+                await cast("TransactionalProducer", self._producer).abort()
+            except Fenced:
+                # Somebody else has had the transactional id meanwhile. To have it again is what ends the transaction, too.
+                await self._producer.close()
+                self._producer = await renew()
+                return
+            except LogClosed:
+                raise
+            except LogError as error:
+                if self.ctx.time() >= deadline:
+                    raise
+                _log.warning("a transaction could not be aborted, it is tried again: %s", error)
+                await asyncio.sleep(_RETRY)
+            else:
+                return
 
 
 def _sent(ends: Sequence[int], batches: Sequence[Outgoing]) -> CollectorMessage:
     return m.Sent(batches, ends)
 
 
-def _partitioned(sizes: dict[str, int], batches: Sequence[Outgoing]) -> CollectorMessage:
-    return m.Partitioned(sizes, batches)
+def _sized(sizes: dict[str, int]) -> CollectorMessage:
+    return m.Partitioned(sizes, None)
+
+
+def _unsizable(error: Exception) -> CollectorMessage:
+    return m.Partitioned({}, error)
 
 
 def _aborted(_: None, reply: Reply[None]) -> CollectorMessage:

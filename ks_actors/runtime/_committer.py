@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Started
-from ks_actors._errors import Fenced, IllegalGeneration, TaskMigrated, TaskTimeout
+from ks_actors._errors import Fenced, IllegalGeneration, TaskMigrated, TaskTimeout, TransactionAborted
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._committing import COMMITTING, Phase
 from ks_actors.runtime._messages import CommitterMessage
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _log = logging.getLogger("ks_actors")
+
+
+class _Uncertain(Exception):
+    """The end of a transaction failed in a way that leaves open whether it has happened; the cause tells more."""
 
 
 class Committer(Actor[CommitterMessage]):
@@ -61,6 +65,8 @@ class Committer(Actor[CommitterMessage]):
         self._epoch: int = epoch
         self._fetch_epoch: int = 0
         self._held: bool = False
+        # Why the tasks cannot be committed any more: they are to be given up.
+        self._void: Exception | None = None
         self._instance = instance
         self._manager = manager
         self._state = state
@@ -81,16 +87,13 @@ class Committer(Actor[CommitterMessage]):
         """Commit or roll back, one thing after the other."""
         match message:
             case m.Commit():
-                if self._held:
-                    self.ctx.stash(message)
-                else:
-                    await self._commit(message)
+                await self._commit_when_due(message)
             case m.HoldCommits():
                 self._held = message.held
                 if not message.held:
                     self.ctx.unstash()
             case m.CommitTimer():
-                if not self._held:
+                if not self._held and self._void is None:
                     await self._commit(m.Commit(None, "commit_interval_ms has gone by"))
                 self.ctx.timers.once("commit", self._interval, message)
             case m.WorkersChanged():
@@ -98,8 +101,7 @@ class Committer(Actor[CommitterMessage]):
                 for worker in message.workers:
                     worker.tell(m.Resume(self._epoch))
             case m.Rollback():
-                await self._roll_back(message.tasks, message.cause)
-                message.reply.tell(None)
+                await self._roll_back_for(message)
             case m.Purged():
                 self._purger.under_way = False
                 if message.error is not None:
@@ -108,6 +110,16 @@ class Committer(Actor[CommitterMessage]):
                 assert_never(message)
 
     # --- the procedure --------------------------------------------------------------------------------------------------------
+
+    async def _commit_when_due(self, request: m.Commit) -> None:
+        if self._void is not None:
+            self._answer(request, self._void)
+        elif self._held and not request.hold:
+            self.ctx.stash(request)
+        else:
+            await self._commit(request)
+        if request.hold:
+            self._held = True
 
     async def _commit(self, request: m.Commit) -> None:
         began = perf_counter()
@@ -153,7 +165,12 @@ class Committer(Actor[CommitterMessage]):
         ends = await self._collector.ask(m.Flush, epoch).within(self._timeout)
         if self._transactional:
             group = await self._poller().ask(m.AskGroup)
-            await self._collector.ask(m.CommitTransaction, frozen.positions, group).within(self._timeout)
+            try:
+                await self._collector.ask(m.CommitTransaction, frozen.positions, group).within(self._timeout)
+            except (Fenced, IllegalGeneration, TransactionAborted):
+                raise
+            except Exception as error:  # whatever it was: the log may have done it all the same
+                raise _Uncertain from error
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
         else:
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
@@ -198,23 +215,39 @@ class Committer(Actor[CommitterMessage]):
         """Go back to the last commit; return what the failure is to be called."""
         _log.warning("commit failed, everything since the last one is rolled back: %s", error)
         self._phase.to(Phase.IDLE)
-        if isinstance(error, (Fenced, IllegalGeneration)):
+        if isinstance(error, _Uncertain):
+            # What is committed only the log knows. Until the tasks have begun anew from there, nothing may be committed on top of what is known here.
+            error = self._void = _cause(error)
+        elif isinstance(error, (Fenced, IllegalGeneration)):
             migrated = TaskMigrated(f"the tasks belong to another member of the group by now: {error}")
             migrated.__cause__ = error
-            await self._abort_output()
-            self._resume()
-            self._poller().tell(m.Rejoin(migrated))
-            return migrated
+            error = self._void = migrated
         try:
-            await self._roll_back(None, error)
+            await (self._roll_back(None, error) if self._void is None else self._drop_output())
         except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
+            self._void = worse
             self._instance.tell(m.Fatal(worse, rolled_back=False))
             return worse
         self._metrics.rolled_back += 1
-        if not isinstance(error, TasksBroken):
+        if isinstance(error, TaskMigrated):
+            self._poller().tell(m.Rejoin(error))
+        elif self._void is not None:
+            self._instance.tell(m.Fatal(error, rolled_back=False))
+        elif not isinstance(error, TasksBroken):
             # Of a worker that died its supervisor knows by itself.
             self._instance.tell(m.Fatal(error, rolled_back=True))
         return error
+
+    async def _roll_back_for(self, request: m.Rollback) -> None:
+        if request.give_up:
+            self._held, self._void = True, None
+        try:
+            await (self._drop_output() if request.give_up else self._roll_back(request.tasks, request.cause))
+        except Exception as error:  # noqa: BLE001 - whoever asked decides
+            self._void = error
+            request.reply.fail(error)
+        else:
+            request.reply.tell(None)
 
     async def _roll_back(self, tasks: frozenset[TaskId] | None, cause: Exception) -> None:
         """Throw away what was done since the last commit, and fetch it again."""
@@ -229,6 +262,11 @@ class Committer(Actor[CommitterMessage]):
         await self._poller().ask(m.SeekAll, positions, self._fetch_epoch)
         self._resume()
 
+    async def _drop_output(self) -> None:
+        """Throw away what was written since the last commit, of tasks that are given up anyway."""
+        await self._abort_output()
+        self._resume()
+
     async def _abort_output(self) -> None:
         self._epoch += 1
         await self._collector.ask(m.Abort, self._epoch).within(self._timeout)
@@ -240,3 +278,9 @@ class Committer(Actor[CommitterMessage]):
             request.reply.tell(None)
         else:
             request.reply.fail(error)
+
+
+def _cause(error: Exception) -> Exception:
+    cause = error.__cause__
+    assert isinstance(cause, Exception)
+    return cause

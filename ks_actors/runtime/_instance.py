@@ -271,7 +271,7 @@ class Instance(Actor[InstanceMessage]):
             self._parts.rejoin(decided.error)
         elif decided.worker is not None and response is UncaughtResponse.REPLACE_WORKER:
             await self._hire()
-        elif len(self._crew) == 0:
+        elif decided.worker is not None and len(self._crew) == 0:
             await self._end_in_error(decided.error)
         if decided.worker is not None:
             self._crew.buried(decided.worker)

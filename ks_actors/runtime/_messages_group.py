@@ -89,9 +89,10 @@ class MembershipChanged(Message, frozen=True, tag="MEMBERSHIP"):
 
 
 class MembershipFailed(Message, frozen=True, tag="MEMBERSHIP_FAILED"):
-    """Waiting for the group failed."""
+    """Waiting for the group failed (`waiting`), or doing what it wants."""
 
     error: Exception
+    waiting: bool
 
 
 class Arrived(Message, frozen=True, tag="ARRIVED"):

@@ -172,10 +172,10 @@ class SendFailed(Message, frozen=True, tag="SEND_FAILED"):
 
 
 class Partitioned(Message, frozen=True, tag="PARTITIONED"):
-    """The sizes of topics are known (internal)."""
+    """The sizes of topics are known, or why they are not (internal)."""
 
     partitions: Mapping[str, int]
-    batches: Sequence[Outgoing]
+    error: Exception | None
 
 
 class Flush(Message, frozen=True, tag="DRAIN"):
@@ -212,10 +212,11 @@ CollectorMessage: TypeAlias = Output | Sent | SendFailed | Partitioned | Flush |
 
 
 class Commit(Message, frozen=True, tag="COMMIT"):
-    """Commit all tasks; several that come during one commit are served by the next one."""
+    """Commit all tasks; several that come during one commit are served by the next one. `hold`: and none after this one until HOLD ends."""
 
     reply: Reply[None] | None
     reason: str
+    hold: bool = False
 
 
 class CommitTimer(Message, frozen=True, tag="COMMIT_TIMER"):
@@ -229,11 +230,15 @@ class WorkersChanged(Message, frozen=True, tag="WORKERS"):
 
 
 class Rollback(Message, frozen=True, tag="ROLLBACK"):
-    """Bring tasks back to their last commit: `tasks` under at least once, all of them under exactly once."""
+    """Bring tasks back to their last commit: `tasks` under at least once, all of them under exactly once.
+
+    `give_up`: they are going to be given up; nothing is committed until HOLD ends.
+    """
 
     reply: Reply[None]
     tasks: frozenset[TaskId] | None
     cause: Exception
+    give_up: bool = False
 
 
 class Purged(Message, frozen=True, tag="PURGED"):

@@ -29,6 +29,7 @@ class AssignTask(Message, frozen=True, tag="ASSIGN"):
     positions: Mapping[TopicPartition, Position]
     stores: TaskStores | None
     current: Current
+    generation: int
 
 
 class Records(Message, frozen=True, tag="RECORDS"):
@@ -54,6 +55,17 @@ class TaskDone(Message, frozen=True, tag="TASK_DONE"):
 
 class Wake(Message, frozen=True, tag="WAKE"):
     """Look again whether there is something to do."""
+
+
+class SuspendTasks(Message, frozen=True, tag="SUSPEND"):
+    """Have these tasks (None: all) processed no more, and take none of them that was begun up to `generation`.
+
+    Answered when no worker has any of them.
+    """
+
+    reply: Reply[None]
+    tasks: frozenset[TaskId] | None
+    generation: int
 
 
 class CloseTasks(Message, frozen=True, tag="CLOSE"):
@@ -135,6 +147,7 @@ TaskManagerMessage: TypeAlias = (
     | NextTask
     | TaskDone
     | Wake
+    | SuspendTasks
     | CloseTasks
     | Drain
     | Refed

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from actors import Context, Ref
     from ks_actors._task_id import TaskId
-    from ks_actors.log import Log
+    from ks_actors.log import Log, TransactionalProducer
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._setup import Setup
     from ks_actors.state import TaskStores
@@ -95,22 +95,24 @@ class Parts:
 
     async def _start_collector(self, context: Context[Any], process_id: str) -> None:
         config, log = self._config, self._log
-        if self._transactional:
-            # The same id after a crash: that fences what is left of the instance before, and aborts its transaction.
-            producer = await log.transactional_producer(
-                f"{config.application_id}-{process_id}-1", client_id=config.client_id, timeout_ms=config.transaction_timeout_ms
-            )
-        else:
-            producer = await log.producer(client_id=config.client_id)  # type: ignore[assignment]  # one port is the other with transactions
+
+        # The same id after a crash: that fences what is left of the instance before, and aborts its transaction.
+        async def renew() -> TransactionalProducer:
+            name = f"{config.application_id}-{process_id}-1"
+            return await log.transactional_producer(name, client_id=config.client_id, timeout_ms=config.transaction_timeout_ms)
+
+        producer = await renew() if self._transactional else await log.producer(client_id=config.client_id)
         production = Production(self._setup, self._metrics)
         collector = Collector(
             producer,
             log,
             epoch=_FIRST_EPOCH,
-            instance=context.self_ref,
             manager=lambda: self.manager,
+            committer=lambda: self.committer,
             refused=production.refused,
             metrics=self._metrics,
+            renew=renew if self._transactional else None,
+            patience=self.patience,
         )
         self.collector = await self._spawn(context, Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX), "collector")
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
-from ks_actors._errors import KsActorsError, LogClosed, MissingSourceTopics, OffsetOutOfRange, StreamsError, TaskMigrated, UnknownTopicOrPartition
+from ks_actors._errors import KsActorsError, LogClosed, MissingSourceTopics, OffsetOutOfRange, StreamsError, UnknownTopicOrPartition
 from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import PollerMessage
 from ks_actors.runtime._offsets import Position, decode_position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from actors import Ref, Reply
     from ks_actors._task_id import TaskId
@@ -62,13 +63,17 @@ class Poller(Actor[PollerMessage]):
         self._positions: dict[TopicPartition, int] = {}
         self._stopped: set[TopicPartition] = set()
         self._fetching: bool = False
-        self._waiting: bool = False
         self._leaving: Reply[None] | None = None
+        # What the group says is dealt with one after the other, and before that what is to be given up.
+        self._events: deque[MembershipEvent] = deque()
+        self._rejoin: Exception | None = None
+        self._waiting: bool = False
+        self._following: bool = False
 
     async def signal(self, signal: Signal) -> None:
         """Wait for the group from the start; leave it at the end."""
         if isinstance(signal, Started):
-            self._wait_for_group()
+            self._go_on()
         elif isinstance(signal, Stopping):
             await self._fetcher.close()
             await self._membership.leave()
@@ -81,8 +86,9 @@ class Poller(Actor[PollerMessage]):
                 if message.fetched:
                     self._manager.tell(m.Records(message.fetched, message.epoch))
             case m.BufferHigh():
-                self._stopped.update(message.partitions)
-                self._fetcher.pause(message.partitions)
+                high = [partition for partition in message.partitions if partition in self._positions]
+                self._stopped.update(high)
+                self._fetcher.pause(high)
             case m.BufferLow():
                 self._resume(message.partitions)
             case m.TaskReady():
@@ -95,18 +101,19 @@ class Poller(Actor[PollerMessage]):
                 message.reply.tell(self._membership.group)
             case m.MembershipChanged():
                 self._waiting = False
-                self._follow(message.event)
+                self._events.append(message.event)
+                self._go_on()
             case m.Settled():
-                self._wait_for_group()
+                self._following = False
+                self._go_on()
             case m.FetchFailed():
                 self._fetching = False
                 await self._fetch_failed(message.error)
             case m.MembershipFailed():
-                self._waiting = False
-                if not isinstance(message.error, LogClosed):
-                    self._instance.tell(m.Fatal(message.error, rolled_back=False))
+                self._membership_failed(message)
             case m.Rejoin():
-                self.ctx.pipe(self._lose_all(message.cause), m.Settled, m.MembershipFailed)
+                self._rejoin = message.cause
+                self._go_on()
             case m.LeaveGroup():
                 await self._leave(message.reply)
             case _:
@@ -196,20 +203,41 @@ class Poller(Actor[PollerMessage]):
 
     # --- the group ------------------------------------------------------------------------------------------------------------
 
-    def _wait_for_group(self) -> None:
-        if self._leaving is None and not self._waiting:
+    def _go_on(self) -> None:
+        """Deal with the next thing, when the last one is settled."""
+        if self._following or self._leaving is not None:
+            return
+        if self._rejoin is not None:
+            cause, self._rejoin = self._rejoin, None
+            self._do(self._lose_all(cause))
+        elif self._events:
+            self._follow(self._events.popleft())
+        elif not self._waiting:
             self._waiting = True
-            self.ctx.pipe(self._membership.event(), m.MembershipChanged, m.MembershipFailed)
+            self.ctx.pipe(self._membership.event(), m.MembershipChanged, _no_event)
+
+    def _do(self, work: Coroutine[Any, Any, int]) -> None:
+        self._following = True
+        self.ctx.pipe(work, m.Settled, _not_done)
+
+    def _membership_failed(self, failed: m.MembershipFailed) -> None:
+        if failed.waiting:
+            self._waiting = False
+        else:
+            self._following = False
+        if not isinstance(failed.error, LogClosed):
+            self._instance.tell(m.Fatal(failed.error, rolled_back=False))
+            self._go_on()
 
     def _follow(self, event: MembershipEvent) -> None:
         match event:
             case Revoked():
-                self.ctx.pipe(self._let_rebalance(), m.Settled, m.MembershipFailed)
+                self._do(self._let_rebalance())
             case Assigned():
                 self._committer.tell(m.HoldCommits(held=False))
                 self._take_over(event)
             case Lost():
-                self.ctx.pipe(self._lose_all(StreamsError("the membership of the group is lost")), m.Settled, m.MembershipFailed)
+                self._do(self._lose_all(StreamsError("the membership of the group is lost")))
             case _:
                 assert_never(event)
 
@@ -217,10 +245,9 @@ class Poller(Actor[PollerMessage]):
         if self._tasks:
             self._instance.tell(m.TasksChanged(0, len(self._tasks)))
         try:
-            await self._committer.ask(m.Commit, "the group rebalances").within(self._group.rebalance_seconds)
+            await self._committer.ask(m.Commit, "the group rebalances", hold=True).within(self._group.rebalance_seconds)
         except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
             _log.warning("the commit before a rebalance failed: %s", error)
-        self._committer.tell(m.HoldCommits(held=True))
         self._membership.revoked(self._group.user_data(frozenset(self._tasks), self._membership.group.generation))
         return self._membership.group.generation
 
@@ -229,6 +256,7 @@ class Poller(Actor[PollerMessage]):
             assigned = self._group.tasks(event.assignment)
         except KsActorsError as error:
             self._give_up(error)
+            self._go_on()
             return
         gone = frozenset(self._tasks) - frozenset(assigned)
         new = {task: partitions for task, partitions in assigned.items() if task not in self._tasks}
@@ -236,18 +264,23 @@ class Poller(Actor[PollerMessage]):
         self._tasks.update(new)
         self._pending = (self._pending - gone) | set(new)
         self._tell_instance()
-        self.ctx.pipe(self._change(gone, new, event), m.Settled, m.MembershipFailed)
+        self._do(self._change(gone, new, event))
 
     async def _change(self, gone: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned) -> int:
         """Give up what is gone, begin what is new."""
         if gone:
             self._forget(gone)
+            # From here on they write nothing more: it would be committed without them.
+            await self._manager.ask(m.SuspendTasks, gone, event.group.generation - 1).within(self._group.rebalance_seconds)
             try:
-                await self._committer.ask(m.Commit, "tasks move to another member").within(self._group.rebalance_seconds)
-            except TaskMigrated:
-                return event.group.generation  # all tasks are being given up
-            await self._manager.ask(m.CloseTasks, gone).within(self._group.rebalance_seconds)
-            await self._state.ask(m.CloseStores, gone, clean=True).within(self._group.rebalance_seconds)
+                await self._committer.ask(m.Commit, "tasks move to another member", hold=True).within(self._group.rebalance_seconds)
+            except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
+                _log.warning("the commit of tasks that move to another member failed: %s", error)
+            try:
+                await self._manager.ask(m.CloseTasks, gone).within(self._group.rebalance_seconds)
+                await self._state.ask(m.CloseStores, gone, clean=True).within(self._group.rebalance_seconds)
+            finally:
+                self._committer.tell(m.HoldCommits(held=False))
             self._membership.rejoin(self._group.user_data(frozenset(self._tasks), event.group.generation))
         if new:
             positions = await self._begin_positions([partition for partitions in new.values() for partition in partitions])
@@ -281,9 +314,10 @@ class Poller(Actor[PollerMessage]):
         self._tasks = {}
         self._pending = set()
         self._instance.tell(m.TasksChanged(0, 1))
+        await self._manager.ask(m.SuspendTasks, None, self._membership.group.generation).within(self._group.rebalance_seconds)
+        await self._committer.ask(m.Rollback, None, cause, give_up=True).within(self._group.rebalance_seconds)
         await self._manager.ask(m.CloseTasks, None).within(self._group.rebalance_seconds)
         await self._state.ask(m.CloseStores, None, clean=False).within(self._group.rebalance_seconds)
-        await self._committer.ask(m.Rollback, None, cause).within(self._group.rebalance_seconds)
         self._membership.rejoin(self._group.user_data(frozenset(), self._membership.group.generation))
         return self._membership.group.generation
 
@@ -310,3 +344,11 @@ def _arrived(message: m.Arrived) -> PollerMessage:
 
 def _fetch_failed(error: Exception, epoch: int) -> PollerMessage:
     return m.FetchFailed(error, epoch)
+
+
+def _no_event(error: Exception) -> PollerMessage:
+    return m.MembershipFailed(error, waiting=True)
+
+
+def _not_done(error: Exception) -> PollerMessage:
+    return m.MembershipFailed(error, waiting=False)

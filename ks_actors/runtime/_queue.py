@@ -96,9 +96,13 @@ class RecordQueue:
 
     def add(self, batch: Batch, next_offset: int, end_offset: int) -> None:
         """Take what was fetched; `next_offset` is where the log goes on behind it."""
-        if len(batch):
-            self._raw.append(batch)
-            self.buffered += len(batch)
+        count = len(batch)
+        if count <= _CHUNK:
+            if count:
+                self._raw.append(batch)
+        else:
+            self._raw.extend(batch.slice(start, start + _CHUNK) for start in range(0, count, _CHUNK))
+        self.buffered += count
         self._behind = next_offset
         self.end_offset = end_offset
 
@@ -169,9 +173,6 @@ class RecordQueue:
 
     def _decode(self) -> None:
         raw = self._raw.popleft()
-        if len(raw) > _CHUNK:
-            self._raw.appendleft(raw.slice(_CHUNK, len(raw)))
-            raw = raw.slice(0, _CHUNK)
         self._raw_chunk, self._at = raw, 0
         source = self.source
         failures: dict[int, Exception] = {}

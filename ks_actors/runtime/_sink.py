@@ -133,11 +133,12 @@ class _TopicWriter:
             numbers = [number if key is None else partition(key if part is None else part(key), self._count) for key in keys]
         headers = records.headers
         timestamps = records.timestamps
+        if numbers and numbers.count(numbers[0]) == len(numbers):  # as ever where keys are those of the input
+            self._columns[numbers[0]].extend(keys, values, timestamps, headers)
+            return
         for place, column in enumerate(self._columns):
             picked = [index for index, number in enumerate(numbers) if number == place]
-            if len(picked) == len(keys):
-                column.extend(keys, values, timestamps, headers)
-            elif picked:
+            if picked:
                 column.extend(
                     [keys[index] for index in picked],
                     [values[index] for index in picked],

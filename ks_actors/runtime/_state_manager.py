@@ -198,7 +198,7 @@ class StateManager(Actor[StateManagerMessage]):
         for partition, (owner, name) in self._by_changelog.items():
             if owner == task:
                 self._listener.on_restore_end(partition, name, opening.restored.get(name, 0))
-        self._manager.tell(m.AssignTask(task, opening.message.positions, opening.stores, opening.current))
+        self._manager.tell(m.AssignTask(task, opening.message.positions, opening.stores, opening.current, opening.message.epoch))
 
     # --- a commit -------------------------------------------------------------------------------------------------------------
 

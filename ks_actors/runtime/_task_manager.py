@@ -65,6 +65,9 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._held: dict[TaskId, list[Fetched]] = {}
         self._stale_below: dict[TopicPartition, int] = {}
         self._closing: list[m.CloseTasks] = []
+        self._suspending: list[m.SuspendTasks] = []
+        self._suspended: set[TaskId] = set()
+        self._void_generation: dict[TaskId | None, int] = {}
         self._draining: Reply[None] | None = None
         self._drained: bool = False
         self._paused: bool = False
@@ -94,9 +97,11 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._woken = False
             case m.AssignTask():
                 self._assign(message)
+            case m.SuspendTasks():
+                self._suspend(message)
             case m.CloseTasks():
                 self._closing.append(message)
-                self._close_what_is_free()
+                self._settle()
             case m.Drain():
                 self._draining = message.reply
             case m.Refed():
@@ -105,7 +110,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._freeze(message)
                 return
             case m.Rewind():
-                message.reply.tell(self._rewind(message))
+                self._rewind(message)
             case m.CommittedTasks():
                 self._note_committed(message.positions)
             case m.OutputPressure():
@@ -144,6 +149,8 @@ class TaskManager(Actor[TaskManagerMessage]):
             if task.id in self._leased or task.id in self._broken or task.broken:
                 continue
             draining = self._draining is not None and task.asynchronous
+            if task.id in self._suspended and not draining:
+                continue
             if draining:
                 fit = task.has_results
             else:
@@ -179,7 +186,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._poller().tell(m.BufferLow(low))
         self._metrics.processed(done.records)
         self._ask_for_commit(task)
-        self._close_what_is_free()
+        self._settle()
 
     def _ask_for_commit(self, task: Task) -> None:
         if self._asked_commit:
@@ -220,8 +227,14 @@ class TaskManager(Actor[TaskManagerMessage]):
     # --- tasks come and go ----------------------------------------------------------------------------------------------------
 
     def _assign(self, message: m.AssignTask) -> None:
+        if message.generation <= max(self._void_generation.get(message.task, -1), self._void_generation.get(None, -1)):
+            return  # it was given up while it was on its way
         task = Task(message.task, self._setup, message.positions, message.stores, wake=self._wake, current=message.current)
-        task.start()
+        try:
+            task.start()
+        except Exception as error:  # noqa: BLE001 - a user's init; the handler decides
+            self._instance.tell(m.Fatal(error, rolled_back=False))
+            return
         self._tasks[task.id] = task
         for partition in message.positions:
             self._owner[partition] = task
@@ -230,22 +243,38 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._metrics.tasks[task.id] = task
         self._poller().tell(m.TaskReady(task.id, {partition: position.offset for partition, position in message.positions.items()}))
 
-    def _close_what_is_free(self) -> None:
-        waiting, self._closing = self._closing, []
-        for request in waiting:
-            wanted = frozenset(self._tasks) if request.tasks is None else request.tasks & frozenset(self._tasks)
+    def _suspend(self, message: m.SuspendTasks) -> None:
+        tasks: Iterable[TaskId | None] = (None,) if message.tasks is None else message.tasks
+        for task_id in tasks:
+            self._void_generation[task_id] = message.generation
+        self._suspended.update(self._tasks if message.tasks is None else message.tasks & self._tasks.keys())
+        self._suspending.append(message)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Answer those who wait for workers to be done with tasks."""
+        suspending, self._suspending = self._suspending, []
+        for request in suspending:
+            if self._leased.keys() & (self._leased.keys() if request.tasks is None else request.tasks):
+                self._suspending.append(request)
+            else:
+                request.reply.tell(None)
+        closing, self._closing = self._closing, []
+        for close in closing:
+            wanted = frozenset(self._tasks) if close.tasks is None else close.tasks & frozenset(self._tasks)
             if wanted & self._leased.keys():
-                self._closing.append(request)
+                self._closing.append(close)
                 continue
             errors = [error for task_id in wanted if (error := self._close(task_id)) is not None]
             if errors:
-                request.reply.fail(errors[0])
+                close.reply.fail(errors[0])
             else:
-                request.reply.tell(wanted)
+                close.reply.tell(wanted)
 
     def _close(self, task_id: TaskId) -> Exception | None:
         task = self._tasks.pop(task_id)
         self._broken.discard(task_id)
+        self._suspended.discard(task_id)
         self._metrics.forget(task_id)
         for partition in task.group.queues:
             del self._owner[partition]
@@ -291,7 +320,8 @@ class TaskManager(Actor[TaskManagerMessage]):
             if partition in self._owner:
                 self._committed[partition] = decode_position(committed)
 
-    def _rewind(self, message: m.Rewind) -> dict[TopicPartition, int]:
+    def _rewind(self, message: m.Rewind) -> None:
+        errors: list[Exception] = []
         again: dict[TopicPartition, int] = {}
         for task in self._tasks.values():
             if message.tasks is not None and task.id not in message.tasks:
@@ -301,13 +331,19 @@ class TaskManager(Actor[TaskManagerMessage]):
             positions = {partition: self._committed[partition] for partition in task.group.queues}
             self._held.pop(task.id, None)
             self._budget.forget(task)
-            task.rewind(positions)
+            try:
+                task.rewind(positions)
+            except Exception as error:  # noqa: BLE001 - a user's close or init; told to whoever asked
+                errors.append(error)
             self._broken.discard(task.id)
             for partition, position in positions.items():
                 again[partition] = position.offset
                 self._stale_below[partition] = message.epoch
         self._asked_commit = False
-        return again
+        if errors:
+            message.reply.fail(errors[0])
+        else:
+            message.reply.tell(again)
 
     # --- workers --------------------------------------------------------------------------------------------------------------
 
@@ -327,4 +363,4 @@ class TaskManager(Actor[TaskManagerMessage]):
             if holder is worker or holder == worker:
                 del self._leased[task_id]
                 self._broken.add(task_id)
-        self._close_what_is_free()
+        self._settle()

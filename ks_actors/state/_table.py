@@ -12,7 +12,7 @@ from ks_actors.state._codec import Codec, Entry, pack_time
 from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._transaction import MISSING, ROWS, SLICE, Closed, Transactional
-from ks_actors.state._weight import TEXTS, weigh
+from ks_actors.state._weight import TEXTS, average, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -151,9 +151,9 @@ class Table(Transactional[Any], Generic[K]):
             value = entry[0]
             if type(value) in TEXTS:
                 size += len(value)
+            if not self._ticks & 127:  # the first one too
+                self._typical = average(self._typical, weigh(value))
             self._ticks += 1
-            if not self._ticks & 127:
-                self._typical += (weigh(value) - self._typical) // 4
         self._size += size
 
     # What a transaction needs.

@@ -98,11 +98,13 @@ class TaskStores:
     def open(self) -> None:
         """Make the stores, with what is on disk. Blocks. Raises StateLocked, TaskCorrupted and StateFull; the directory is free again then."""
         persistent = [spec for spec in self._specs if spec.type != "in_memory"]
+        resident_records = 0
         if persistent and self._directory is not None:
-            self._shared = self._shared or SharedResources()
-            self._engine = self._open_engine(self._directory, self._shared)
+            shared = self._shared = self._shared or SharedResources()
+            resident_records = shared.resident_bytes // (RECORD_BYTES * len(persistent))
+            self._engine = self._open_engine(self._directory, shared)
         try:
-            self._open_stores(len(persistent))
+            self._open_stores(resident_records)
         except BaseException:
             self._release()
             raise
@@ -110,8 +112,8 @@ class TaskStores:
     def _open_engine(self, directory: Path, shared: SharedResources) -> Engine:
         return RocksEngine(self.task, directory / DATABASE, shared)
 
-    def _open_stores(self, persistent: int) -> None:
-        engine, shared = self._engine, self._shared
+    def _open_stores(self, resident_records: int) -> None:
+        engine = self._engine
         manifest = None if engine is None else Manifest.read(engine, self.task)
         known = set() if manifest is None else set(manifest.stores)
         for spec in self._specs:
@@ -122,8 +124,7 @@ class TaskStores:
             segment_ms = 0 if isinstance(store, KeyValueStore | TimestampedKeyValueStore) else store.segment_ms
             number = manifest.admit(spec.name, spec.kind.value, segment_ms, self.task, duplicates=spec.retain_duplicates)
             store.prefix = bytes((number,))
-            if shared is not None:
-                store.resident_records = shared.resident_bytes // (RECORD_BYTES * persistent)
+            store.resident_records = resident_records
             if spec.name in known:
                 self._recall(store, engine)
         if engine is not None and manifest is not None and set(manifest.stores) != known:
@@ -185,8 +186,8 @@ class TaskStores:
 
     # The stores.
 
-    def store(self, name: str) -> AnyStore:
-        """Return a store; raises StateError when the task has none of that name, or is not open."""
+    def store(self, name: str) -> Any:
+        """Return a store, of the class that its kind has (see `AnyStore`); raises StateError when the task has none of that name, or is not open."""
         try:
             return self._stores[name]
         except KeyError:

@@ -197,10 +197,10 @@ class Transactional(ABC, Generic[Handle]):
             write = self._codec.value
             try:
                 contents = list(map(write, map(_first, values)))
-            except Exception:
-                self._slow_slice(part, keys, values)  # raises too, and says which one it was
-                raise
-            yield Batch(keys, contents, list(map(_second, values)))
+            except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
+                yield self._slow_slice(part, keys, values)
+            else:
+                yield Batch(keys, contents, list(map(_second, values)))
 
     def _slow_slice(self, handles: list[Handle], keys: list[bytes], values: list[Any]) -> Batch:
         contents: list[bytes | None] = []
@@ -304,9 +304,9 @@ class Transactional(ABC, Generic[Handle]):
         for handle in handles:
             self._settled(handle)
 
+    @abstractmethod
     def tidy(self) -> Iterator[None]:
         """Make room in memory, a slice per step, after all is written."""
-        return iter(())
 
     def facts(self, *, frozen: bool = False) -> bytes | None:  # noqa: ARG002 - windows have such facts
         """Return what is to be remembered on disk besides entries and offset, with or without what is frozen."""

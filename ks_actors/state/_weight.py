@@ -18,6 +18,11 @@ def weigh(value: Any) -> int:
     return 0 if type(value) in TEXTS else _weigh(value, 4)
 
 
+def average(typical: int, weight: int) -> int:
+    """Return the typical weight after one more was seen, the latest count most."""
+    return typical + (weight - typical) // 4 if typical else weight
+
+
 def _weigh(value: Any, depth: int) -> int:
     size = getsizeof(value, 64)
     if depth == 0 or type(value) in TEXTS:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors.state._codec import Codec, Entry, pack_time
 from ks_actors.state._transaction import MISSING, SLICE, Closed, Transactional
-from ks_actors.state._weight import TEXTS, weigh
+from ks_actors.state._weight import TEXTS, average, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,9 +152,9 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
         if type(value) in TEXTS:
             self._size += len(value)
             return
+        if not self._ticks & 127:  # the first one too
+            self._typical = average(self._typical, weigh(value))
         self._ticks += 1
-        if not self._ticks & 127:
-            self._typical += (weigh(value) - self._typical) // 4
 
     def _add_duplicate(self, index: Any, start: int, entry: Entry | None) -> None:
         if entry is None and self._segmented:
@@ -363,11 +363,8 @@ class Windows(Transactional[tuple[Any, int]], Generic[K]):
             self._loaded = set()
         for _ in range(min(visits, len(self._ring))):
             index = self._ring.popleft()
-            track = self._tracks.get(index)
-            if track is None:
-                continue
-            if track:
-                self._trim(index, track, limit)
+            track = self._tracks[index]
+            self._trim(index, track, limit)
             if track:
                 self._ring.append(index)
             else:

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import uuid
 from contextlib import AsyncExitStack, suppress
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -56,6 +57,7 @@ class _World:
         self.given: bool = log is not None
         self.topics: dict[str, int | NewTopic] = dict(topics)
         self.harnesses: list[AppHarness] = []
+        self.expiries: list[asyncio.TimerHandle] = []
 
 
 class AppHarness:
@@ -97,7 +99,6 @@ class AppHarness:
         self._world: _World = _World(AppKit(seed=seed, wall_clock_ms=wall_clock_ms), log, topics or {})
         self._shares: bool = False
         self._stack: AsyncExitStack = AsyncExitStack()
-        self._expiries: list[asyncio.TimerHandle] = []
         self._connection: Connection | None = None
         self._app: App | None = None
         self._told: Exception | None = None
@@ -138,8 +139,9 @@ class AppHarness:
             if error is None and failure is not self._told:
                 raise
         finally:
-            for timer in self._expiries:
-                timer.cancel()
+            if not self._shares:
+                for timer in self._world.expiries:
+                    timer.cancel()
 
     def another(self, **config: Unpack[Keywords]) -> AppHarness:
         """Return one more instance of the app, on the same log and in the same time, with a state directory of its own; to be entered by `async with`."""
@@ -221,7 +223,7 @@ class AppHarness:
         image.rename(self.state_dir)
         loop = asyncio.get_running_loop()
         for membership in connection.memberships:
-            self._expiries.append(loop.call_later(self.config.session_timeout_ms / 1000, self._expire, membership))
+            self._world.expiries.append(loop.call_later(self.config.session_timeout_ms / 1000, self._expire, membership))
 
     def _expire(self, membership: Any) -> None:
         member: EmbeddedMembership = membership
@@ -259,19 +261,38 @@ class AppHarness:
         return await self.app.remove_worker(timeout_ms)
 
     async def caught_up(self, timeout_ms: int = 600_000) -> None:
-        """Wait until all instances have processed and committed everything that there is. Raises TaskTimeout, and what an app has ended by."""
+        """Wait until all that the topics hold which the app reads is processed and committed, by whichever instance.
+
+        Raises TaskTimeout, and what an app has ended by.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
-        apps = [harness.app for harness in self._world.harnesses if harness._app is not None]
         while True:
-            for app in apps:
-                left = max(0, int((deadline - loop.time()) * 1000))
-                await app.wait_until_caught_up(left)
-            if not any([await app._behind() for app in apps]):
+            for harness in self._world.harnesses:
+                app = harness._app  # noqa: SLF001 - its own
+                if app is not None:
+                    await app.wait_until_caught_up(max(0, int((deadline - loop.time()) * 1000)))
+            behind = await self._behind()
+            if not behind:
                 return
             if loop.time() >= deadline:
-                raise TaskTimeout(f"the apps do not catch up with each other within {timeout_ms} ms")
+                raise TaskTimeout(f"not caught up within {timeout_ms} ms: {behind}")
             await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _behind(self) -> str:
+        """Return a partition that holds something which is not committed, in words; nothing when there is none."""
+        internal = {f"{self.config.application_id}-{name}" for name in self._topology.internal_topics}
+        named = {topic for node in self._topology.nodes.values() if isinstance(node, SourceNode) for topic in node.topics}
+        topics = (named | internal) - set(self._topology.global_topics)
+        committed = self.log._groups.get(self.config.application_id).committed()  # noqa: SLF001 - at once, and whatever is ordered to fail
+        for name, partition in self.log._broker.partitions.items():  # noqa: SLF001 - likewise
+            if name.topic in topics:
+                if partition.stable < partition.end:
+                    return f"{name} has a transaction that is open"
+                position = committed[name].offset if name in committed else partition.begin
+                if position < partition.end and any(len(batch) for batch in await self._batches(name, position, IsolationLevel.READ_COMMITTED)):
+                    return f"{name} has records from offset {position} on"
+        return ""
 
     async def turns(self, number: int) -> None:
         """Let the event loop go round so many times: no time goes by."""
@@ -318,19 +339,30 @@ class AppHarness:
         """Return all records of a topic, partition by partition, with the topology's serdes for it unless others are given; bytes where there are none."""
         known_key, known_value = self._serdes(topic)
         decode_key, decode_value = _decoder(key or known_key, topic, is_key=True), _decoder(value or known_value, topic, is_key=False)
-        fetcher = self.log.fetcher(client_id="harness", isolation=isolation)
-        fetcher._faults = Faults()
         found: list[TestRecord[Any, Any]] = []
+        for number in range(self._partitions(topic)):
+            for batch in await self._batches(TopicPartition(topic, number), 0, isolation):
+                columns = zip(batch.keys, batch.values, batch.timestamps, batch.headers or repeat(()), strict=False)
+                found += [TestRecord(decode_key(key), decode_value(value), timestamp, headers) for key, value, timestamp, headers in columns]
+        return found
+
+    async def _batches(self, partition: TopicPartition, position: int, isolation: IsolationLevel) -> list[Batch]:
+        fetcher = self.log.fetcher(client_id="harness", isolation=isolation)
+        fetcher._faults = Faults()  # noqa: SLF001 - what is ordered is meant for the app
+        fetcher.assign({partition: position})
+        batches: list[Batch] = []
         try:
-            for number in range(self._partitions(topic)):
-                fetcher.assign({TopicPartition(topic, number): 0})
-                for batch in await _all_of(fetcher):
-                    headers = batch.headers or [()] * len(batch)
-                    for each in zip(batch.keys, batch.values, batch.timestamps, headers, strict=True):
-                        found.append(TestRecord(decode_key(each[0]), decode_value(each[1]), *each[2:]))
+            while True:
+                try:
+                    fetched = await fetcher.fetch(max_wait_ms=0)
+                except OffsetOutOfRange as error:
+                    fetcher.seek(partition, error.begin)
+                    continue
+                if not fetched:
+                    return batches
+                batches += [one.batch for one in fetched]
         finally:
             await fetcher.close()
-        return found
 
     def _partitions(self, topic: str) -> int:
         found = self.log._broker.topics.get(topic)
@@ -343,19 +375,6 @@ class AppHarness:
             if (isinstance(node, SourceNode) and topic in node.topics) or (isinstance(node, SinkNode) and node.topic == topic):
                 return node.key or self.config.default_key_serde, node.value or self.config.default_value_serde
         return None, None
-
-
-async def _all_of(fetcher: Any) -> list[Batch]:
-    batches: list[Batch] = []
-    while True:
-        try:
-            fetched = await fetcher.fetch(max_wait_ms=0)
-        except OffsetOutOfRange as error:
-            fetcher.seek(error.partition, error.begin)
-            continue
-        if not fetched:
-            return batches
-        batches += [one.batch for one in fetched]
 
 
 def _encoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[Any], bytes | None]:

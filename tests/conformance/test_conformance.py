@@ -31,7 +31,7 @@ def run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
     with TopologyTestDriver(builder.build()) as driver:
         topics = {step["topic"] for step in case["steps"]}
         inputs = {topic: driver.create_input_topic(topic, rebuilt.key, STRING) for topic in topics}
-        outputs = {topic: driver.create_output_topic(topic, rebuilt.key, STRING) for topic in rebuilt.outputs}
+        outputs = {topic: driver.create_output_topic(topic, rebuilt.key, rebuilt.result) for topic in rebuilt.outputs}
         for number, step in enumerate(case["steps"]):
             inputs[step["topic"]].pipe_input(step["key"], step["value"], timestamp_ms=step["timestamp"])
             for topic, output in outputs.items():

@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from ks_actors.dsl import Consumed, EmitStrategy, Grouped, Joined, Materialized, Produced, StreamsBuilder, TimeWindows
+from ks_actors.dsl import (
+    BufferConfig,
+    Consumed,
+    EmitStrategy,
+    Grouped,
+    Joined,
+    JoinWindows,
+    Materialized,
+    Produced,
+    SlidingWindows,
+    StreamJoined,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+)
 from ks_actors.processors import Processor, PunctuationType, Record
-from ks_actors.serdes import LONG, STRING, Serde
+from ks_actors.serdes import INTEGER, LONG, STRING, Serde
 
 # Null is a value like any other here: the functions below say where they expect one.
 TEXT: Serde[Any] = STRING
@@ -22,11 +36,12 @@ Build: TypeAlias = Callable[[StreamsBuilder], None]
 
 
 class Rebuilt(NamedTuple):
-    """What builds a case's topology, the topics it writes, and the serde of the keys of all its topics."""
+    """What builds a case's topology, the topics it writes, the serde of the keys of all its topics, and that of the values that it writes."""
 
     build: Build
     outputs: tuple[str, ...]
     key: Serde[Any] = TEXT
+    result: Serde[Any] = TEXT
 
 
 def _dashed(left: str | None, right: str | None) -> str:
@@ -46,6 +61,23 @@ def _windowed_key(windowed: Any, _: Any) -> str:
 
 
 # ---- joins
+
+
+def _streams(method: str) -> Build:
+    def build(builder: StreamsBuilder) -> None:
+        left, right = (builder.stream(topic, BY_NUMBER) for topic in ("inputTopicLeft", "inputTopicRight"))
+        windows = JoinWindows.of_time_difference_and_grace(10_000, 24 * 3_600_000)
+        getattr(left, method)(right, _dashed, windows, StreamJoined(NUMBER, TEXT, TEXT)).to("outputTopic", TO_NUMBER)
+
+    return build
+
+
+def _streams_in_order(builder: StreamsBuilder) -> None:
+    key: Serde[Any] = INTEGER
+    first, second = (builder.stream(topic, Consumed(key, TEXT)) for topic in ("topic1", "topic2"))
+    windows = JoinWindows.of_time_difference_with_no_grace(100)
+    both = first.left_join(second, lambda left, right: f"{_text(left)}+{_text(right)}", windows, StreamJoined(key, TEXT, TEXT))
+    both.to("outputTopic", Produced(key, TEXT))
 
 
 def _stream_table(method: str) -> Build:
@@ -84,7 +116,9 @@ def _stream_global_table(builder: StreamsBuilder) -> None:
 # ---- windows
 
 
-def _windows(windows: TimeWindows, first: str, topic: str = "topic1", *, final: bool = False, retention_ms: int | None = None) -> Build:
+def _windows(
+    windows: TimeWindows | SlidingWindows, first: str, topic: str = "topic1", *, final: bool = False, retention_ms: int | None = None
+) -> Build:
     def build(builder: StreamsBuilder) -> None:
         windowed = builder.stream(topic, CONSUMED).group_by_key(GROUPED).windowed_by(windows)
         if final:
@@ -93,6 +127,24 @@ def _windows(windows: TimeWindows, first: str, topic: str = "topic1", *, final: 
         rows.to_stream(_windowed_key).to("out", PRODUCED)
 
     return build
+
+
+def _suppressed(rows: Any, suppressed: Suppressed, key: Callable[[Any, Any], str] | None) -> None:
+    raw, last = rows, rows.suppress(suppressed)
+    for table, topic in ((raw, "output-raw"), (last, "output-suppressed")):
+        (table.to_stream() if key is None else table.to_stream(key)).to(topic, Produced(TEXT, NUMBER))
+
+
+def _last_of_windows(builder: StreamsBuilder) -> None:
+    windowed = builder.stream("input", CONSUMED).group_by_key(GROUPED).windowed_by(TimeWindows.of_size_and_grace(2, 1))
+    counts = windowed.count(Materialized("counts", TEXT, NUMBER))
+    _suppressed(counts, Suppressed.until_window_closes(BufferConfig.unbounded()), _windowed_key)
+
+
+def _last_in_time(builder: StreamsBuilder) -> None:
+    rows = builder.table("input", CONSUMED, Materialized("rows", TEXT, TEXT))
+    counts = rows.group_by(lambda key, value: (value, key), GROUPED).count(Materialized("counts", TEXT, NUMBER))
+    _suppressed(counts, Suppressed.until_time_limit(2, BufferConfig.unbounded()), None)
 
 
 # ---- tables
@@ -140,39 +192,37 @@ def _punctuated(builder: StreamsBuilder) -> None:
 FIVE_MS_GRACE = TimeWindows.of_size_and_grace(10, 5).advance_by(5)
 
 REBUILT: dict[str, Rebuilt] = {
+    "01_stream_stream_inner_join": Rebuilt(_streams("join"), ("outputTopic",), NUMBER),
+    "02_stream_stream_left_join": Rebuilt(_streams("left_join"), ("outputTopic",), NUMBER),
+    "03_stream_stream_outer_join": Rebuilt(_streams("outer_join"), ("outputTopic",), NUMBER),
+    "03c_stream_stream_left_join_ordering": Rebuilt(_streams_in_order, ("outputTopic",), INTEGER),
     "04_stream_table_inner_join": Rebuilt(_stream_table("join"), ("outputTopic",), NUMBER),
     "04b_stream_table_left_join": Rebuilt(_stream_table("left_join"), ("outputTopic",), NUMBER),
     "05_table_table_inner_join": Rebuilt(_table_table("join"), ("outputTopic",), NUMBER),
     "05b_table_table_left_join": Rebuilt(_table_table("left_join"), ("outputTopic",), NUMBER),
+    "08_sliding_window_small": Rebuilt(_windows(SlidingWindows.of_time_difference_and_grace(10, 5), "0", "topic"), ("out",)),
     "09_hopping_window_aggregate": Rebuilt(_windows(TimeWindows.of_size_and_grace(10, 100).advance_by(5), "0"), ("out",)),
     "09b_window_grace_late_drop": Rebuilt(_windows(TimeWindows.of_size_and_grace(10, 90).advance_by(10), "", "topic"), ("out",)),
     "09c_window_emit_final": Rebuilt(_windows(FIVE_MS_GRACE, "0", final=True), ("out",)),
     "09d_window_emit_final_long_retention": Rebuilt(_windows(FIVE_MS_GRACE, "0", final=True, retention_ms=3_600_000), ("out",)),
+    "10_suppress_until_window_closes": Rebuilt(_last_of_windows, ("output-raw", "output-suppressed"), TEXT, NUMBER),
+    "11_suppress_until_time_limit": Rebuilt(_last_in_time, ("output-raw", "output-suppressed"), TEXT, NUMBER),
     "13_table_groupby_aggregate_repartition": Rebuilt(_regrouped, ("out",)),
     "14_ktable_filter_tombstones": Rebuilt(_filtered, ("out-mat", "out-virt")),
     "15_stream_global_table_join": Rebuilt(_stream_global_table, ("out-inner", "out-left")),
     "16_punctuator_stream_time": Rebuilt(_punctuated, ("out",)),
 }
 
-_STREAM_JOINS = "there are no joins of two streams yet"
 _FOREIGN_KEYS = "there are no foreign-key joins yet"
 _SESSIONS = "there are no session windows yet"
-_SUPPRESS = "there is no suppression yet"
 _VERSIONED = "there are no versioned stores yet"
 
 OUT_OF_REACH: dict[str, str] = {
-    "01_stream_stream_inner_join": _STREAM_JOINS,
-    "02_stream_stream_left_join": _STREAM_JOINS,
-    "03_stream_stream_outer_join": _STREAM_JOINS,
-    "03c_stream_stream_left_join_ordering": _STREAM_JOINS,
     "06_fk_inner_join_left_changes": _FOREIGN_KEYS,
     "06b_fk_inner_join_right_changes": _FOREIGN_KEYS,
     "06b_fk_left_join_right_changes": _FOREIGN_KEYS,
     "07_session_window_merge": _SESSIONS,
     "07b_session_window_close_and_late": _SESSIONS,
-    "08_sliding_window_small": "there are no sliding windows yet",
-    "10_suppress_until_window_closes": _SUPPRESS,
-    "11_suppress_until_time_limit": _SUPPRESS,
     "12_versioned_stream_table_join": _VERSIONED,
     "12e_versioned_table_table_inner_join": _VERSIONED,
 }

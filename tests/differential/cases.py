@@ -51,7 +51,8 @@ def read_cases(directory: Path, topology: str) -> list[Case]:
 
 
 def config_of(case: Case) -> dict[str, Any]:
-    return {"application_id": "oracle", "default_dsl_store": case["params"].get("store", "in_memory")}
+    store = case["params"].get("store", "in_memory")
+    return {"application_id": "oracle", "default_dsl_store": store, "default_key_serde": STRING, "default_value_serde": STRING}
 
 
 def run(case: Case, between: Between | None = None) -> Ran:

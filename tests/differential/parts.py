@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, StreamsBuilder, TimeWindows
+from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, SlidingWindows, StreamsBuilder, TimeWindows
 from ks_actors.serdes import LONG, STRING, Serde
 
 if TYPE_CHECKING:
@@ -117,6 +117,11 @@ def stored_windows(name: str, p: Params, value: Serde[Any] = TEXT) -> Materializ
 def time_windows(p: Params) -> TimeWindows:
     windows = TimeWindows.of_size_and_grace(p["size"], p["grace"])
     return windows.advance_by(p["advance"]) if "advance" in p else windows
+
+
+def windows(p: Params) -> TimeWindows | SlidingWindows:
+    """Return sliding windows where the case has a difference of times, else windows of a size."""
+    return SlidingWindows.of_time_difference_and_grace(p["diff"], p["grace"]) if "diff" in p else time_windows(p)
 
 
 # ---- ends

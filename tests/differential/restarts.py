@@ -18,8 +18,9 @@ def write_to_disk(driver: TopologyTestDriver) -> None:
     task = driver._task
     assert task is not None
     if task.stores is not None:
-        for name in task.stores.names:
-            task.stores.store(name).resident_records = 0
+        for store in map(task.stores.store, task.stores.names):
+            if store.engine is not None:
+                store.resident_records = 0
         for _ in task.stores.flush_steps():
             pass
 

@@ -26,6 +26,7 @@ from .parts import (
     text,
     text_or_null,
     time_windows,
+    windows,
     write,
     write_windowed,
     zero,
@@ -140,12 +141,13 @@ def _emission(p: Params) -> EmitStrategy:
 
 
 def _windowed(builder: StreamsBuilder, p: Params) -> None:
-    windowed = builder.stream("in", CONSUMED).group_by_key(GROUPED).windowed_by(time_windows(p)).emit_strategy(_emission(p))
+    windowed = builder.stream("in", CONSUMED).group_by_key(GROUPED).windowed_by(windows(p)).emit_strategy(_emission(p))
     write_windowed(aggregate_windows(windowed, p), "out")
 
 
 register("tumbling", _windowed, "out")
 register("hopping", _windowed, "out")
+register("sliding", _windowed, "out")
 
 
 @rebuilds("out")
@@ -189,4 +191,4 @@ def cogroup(builder: StreamsBuilder, _: Params) -> None:
 
 @rebuilds("out")
 def cogroup_windowed(builder: StreamsBuilder, p: Params) -> None:
-    write_windowed(_cogrouped(builder).windowed_by(time_windows(p)).aggregate(zero, stored_windows("cg", p)), "out")
+    write_windowed(_cogrouped(builder).windowed_by(windows(p)).aggregate(zero, stored_windows("cg", p)), "out")

@@ -11,7 +11,8 @@ from .generate import SPECS
 from .topologies import REBUILT, reason_out_of_reach
 
 WITH_CLOCK = {name for name, spec in SPECS.items() if spec.wall}
-APART = {"st_left_repartition"}  # of two subtopologies that meet in a join: which gets ahead of the other is nobody's promise
+# Several subtopologies that meet in a join: which gets ahead of the other is nobody's promise.
+APART = {"ss_inner_repartition", "ss_left_repartition", "st_left_repartition"}
 ONE_INPUT = {name for name, spec in SPECS.items() if len(spec.topics) == 1} - WITH_CLOCK
 
 

@@ -134,7 +134,11 @@ async def contents(log: Log, topic: str) -> dict[int, list[tuple[bytes | None, b
 
 
 async def test_processed_counts_flights_and_dead_letters(tmp_path: Path) -> None:
-    """Before anything is processed nothing is."""
+    """Before anything is processed nothing is, and in the end all of it, whatever is in the log between the records."""
     async with opened(Options(tmp_path, "exactly_once_v2", 0)) as log:
-        await load.load(log, 10, lambda _: None)
+        await load.load(log, 2_000, lambda _: None)
         assert await processed(log) == 0
+    flights_job.run(tmp_path, "--limit", "2000")
+    assert flights_job.run(tmp_path, "--limit", "2000").splitlines()[-1].startswith("0 flights in ")
+    async with opened(Options(tmp_path, "exactly_once_v2", 0)) as log:
+        assert await processed(log) == 2_000

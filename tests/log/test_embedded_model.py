@@ -186,22 +186,23 @@ class LogMachine(RuleBasedStateMachine):
         self.run(self.log.close())
         for name in list(self.producers):
             self.finish(name, aborted=True)
-        self.start()
+        self.open_again()
 
     @precondition(lambda self: self.durable)
     @rule()
     def kill_and_open(self) -> None:
         abandon(self.log)
+        self.open_again()
+
+    def open_again(self) -> None:
+        """Begin where the last log has ended; an open transaction of which all records were deleted is forgotten: there is nothing to be ended."""
         self.start()
-        for name in IDS:
-            # Open transactions of which all records were deleted are forgotten: there is nothing to be ended.
-            self.open[name] = {
-                place for place in self.open[name] if any(e.owner == name and e.offset >= self.model[place].begin for e in self.model[place].entries)
-            }
         for model in self.model.values():
             for entry in model.entries:
                 if entry.offset < model.begin:
                     entry.owner = None
+        for name in IDS:
+            self.open[name] = {place for place in self.open[name] if any(entry.owner == name for entry in self.model[place].entries)}
 
     @rule(place=places, isolation=st.sampled_from([COMMITTED, UNCOMMITTED]), part=st.floats(0, 1), most=st.integers(1, 9))
     def read_from_somewhere(self, place: TopicPartition, isolation: IsolationLevel, part: float, most: int) -> None:

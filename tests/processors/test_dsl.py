@@ -129,7 +129,8 @@ class Kept(ValueTransformer[str, str, str]):
 def test_who_reads_an_unstored_transformed_table_gets_its_stores_too() -> None:
     """The reading join is connected to the source's store and the transformer's."""
     builder = StreamsBuilder()
-    rows = table(builder, "rows").transform_values(Kept)
+    rows = table(builder, "rows").transform_values(Kept, materialized=Materialized(value=STRING))
+    assert rows.queryable_store_name is None
     builder.stream("other", TEXT).join(rows, lambda a, b: a + b).to("out")
     topology = builder.build()
     (node,) = [node for name, node in topology.nodes.items() if name.startswith("KSTREAM-JOIN-")]

@@ -136,4 +136,6 @@ def test_results_come_out_once_across_a_restart() -> None:
     assert len(run(first, [("a", "x", 20), ("b", "x", 40)], aggregation(10, 0), on_close=True)) == 1
     second = Node({"s": store})
     second.progress.update(first.progress)
-    assert [window for window, _, _ in run(second, [("c", "x", 60), ("c", "x", 60)], aggregation(10, 0), on_close=True)] == [(30, 40)]
+    late = ("a", "x", 20)
+    assert [window for window, _, _ in run(second, [late, ("c", "x", 60), ("c", "x", 60)], aggregation(10, 0), on_close=True)] == [(30, 40)]
+    assert second.dropped_count == 1

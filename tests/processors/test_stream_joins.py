@@ -183,9 +183,9 @@ def test_values_of_one_key_and_time_wait_together() -> None:
 def test_looking_for_what_waits_ends_where_both_sides_still_wait() -> None:
     """What is behind is not looked at, and comes out later."""
     join = Join(left=True, outer=True)
-    for side, key, time in ((LEFT, "a", 10), (LEFT, "b", 20), (RIGHT, "c", 20), (RIGHT, "d", 20)):
+    for side, key, time in ((LEFT, "a", 11), (LEFT, "b", 20), (RIGHT, "c", 20), (RIGHT, "d", 21)):
         join.get(side, key, key, time)
-    assert join.get(LEFT, "z", "z", 25) == [("a", "a-None", 10)]
+    assert join.get(LEFT, "z", "z", 30) == [("a", "a-None", 11)]
     assert sorted(place.key for place in join.stores["pending"].values) == ["b", "c", "d", "z"]
 
 

@@ -151,8 +151,9 @@ def test_results_come_out_once_also_across_a_restart() -> None:
     assert len(final(first, Batch(["a", "b"], ["x"] * 2, [3, 13]))) == 1
     second = Node({"s": store})
     second.progress.update(first.progress)
-    rows = final(second, Batch(["c"], ["x"], [23]))
+    rows = final(second, Batch(["a", "c"], ["x"] * 2, [4, 23]))
     assert [row.key for row in rows] == [Windowed("b", Window(10, 20))]
+    assert second.dropped_count == 1, "the window of 4 has come out"
 
 
 def test_a_window_whose_result_was_deleted_does_not_come_out() -> None:

@@ -42,6 +42,10 @@ def puts(commit: int) -> Iterable[tuple[str, int]]:
         yield f"k{numbers.randrange(KEYS)}", commit * PER_COMMIT + place
 
 
+def say(*words: object) -> None:
+    print(*words, flush=True)  # noqa: T201 - the parent reads it
+
+
 def worker(directory: Path) -> None:
     """Put and commit without end, and say after each commit how far it has come. Its changelog is a function of the number of the commit."""
     stores = open_stores(directory)
@@ -54,7 +58,7 @@ def worker(directory: Path) -> None:
         token = stores.freeze()
         ends = {name: (commit + 1) * PER_COMMIT for name, _ in stores.changelog(token)}
         stores.persist_unlogged(token)
-        print(commit, flush=True)
+        say(commit)
         stores.keep(token, ends)
         if stores.wants_flush(False):
             for _ in stores.flush_steps():
@@ -67,7 +71,8 @@ def fill(directory: Path) -> None:
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     stores = open_stores(directory)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, before[1]))
     unlogged = stores.store("u")
     try:
         for commit in range(COMMITS):
@@ -77,8 +82,8 @@ def fill(directory: Path) -> None:
             stores.persist_unlogged(token)
             stores.keep(token, {})
     except Exception as error:  # noqa: BLE001 - the parent looks at it
-        print(type(error).__name__, error, flush=True)
-        raise SystemExit(0) from None
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        say(type(error).__name__, error)
 
 
 def start(name: str, directory: Path) -> subprocess.Popen[str]:

@@ -138,6 +138,27 @@ def test_deleting_while_iterating_clears_a_store(make: MakeTask, stage: str) -> 
         assert list(task.store.all()) == []
 
 
+@pytest.mark.parametrize("serde", [STRING, LONG, json()], ids=["text", "fixed", "mutable"])
+def test_scans_between_puts(make: MakeTask, serde: Any) -> None:
+    """The order of the keys is kept up to date, however many are new, and however many have gone."""
+    task = make(key_value(value=serde))
+    value: Any = "v" if serde is STRING else 5
+    expected: set[str] = set()
+    for number in range(300):
+        keys = {f"{number * 7919 % 10007 + more}" for more in range(1 + number % 12)}
+        for key in keys:
+            task.store.put(key, value)
+        expected |= keys
+        if number % 3 == 0:
+            for key in sorted(expected)[: len(expected) // 2]:
+                task.store.delete(key)
+                expected.discard(key)
+        if number % 10 == 0:
+            task.commit()
+            task.flush()
+        assert [key for key, _ in task.store.all()] == sorted(expected)
+
+
 def test_small_verbs(make: MakeTask) -> None:
     """delete and put_if_absent return what was there, put_all puts pairs, None as a key is refused."""
     task = make(key_value())
@@ -305,6 +326,14 @@ def test_the_number_of_entries(make: MakeTask, place: str, stage: str) -> None:
     task.store.delete("b")
     bring(task, stage)
     assert task.store.approximate_num_entries() in (range(3, 7) if place == "rocksdb" else [3])
+
+
+def test_the_bytes_of_an_entry(make: MakeTask) -> None:
+    """Are those of its key, of its time and of its value."""
+    store = make(key_value(value=STRING)).store
+    assert store.key_bytes("é") == "é".encode()
+    assert store.entry_bytes("é", "abc") == 2 + 8 + 3
+    assert store.entry_bytes("é", None) == 2
 
 
 def test_unfaithful_keys_are_compared_by_their_bytes(make: MakeTask) -> None:

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from ks_actors._errors import IllegalTransition, StateError, StateFull, StateLocked, TaskCorrupted
-from ks_actors.serdes import LONG, STRING, json, msgpack
+from ks_actors.serdes import STRING, json, msgpack
 from ks_actors.state import SharedResources, TaskStores, read_checkpoint, write_checkpoint
 from ks_actors.state import _manifest as manifest
 from ks_actors.state._engine import RocksEngine, after
 from tests.state.helpers import Task, key_value, window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from ks_actors.state._engine import Row
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def test_stores_are_had_by_name(make: MakeTask) -> None:
     """Logged ones are known by name too; what is not there is named, with what is."""
     task = make(key_value("a"), window("b", logging=False))
-    assert task.stores.logged == ("a",)
+    assert (task.stores.names, task.stores.logged) == (("a", "b"), ("a",))
     assert task["b"].name == "b"
     with pytest.raises(StateError, match="task 0_3 has no store 'c'; it has a, b"):
         task.stores.store("c")
@@ -309,11 +309,9 @@ def test_memory_is_bounded(on_disk: MakeTask) -> None:
     assert list(task.store.range("0100", "0102")) == [("0100", 100), ("0101", 101), ("0102", 102)]
     token = task.stores.freeze()
     task.store.put("0001", -1)
-    steps = task.stores.flush_steps()
-    for _ in steps:
-        if token is not None:
+    for step, _ in enumerate(task.stores.flush_steps()):
+        if step == 0:
             task.stores.keep(token, {"s": 1001})
-            token = None
     assert (task.store.get("0000"), task.store.get("0001")) == (-1, -1)
 
 
@@ -351,14 +349,14 @@ def test_a_write_that_fails_harms_nothing(on_disk: MakeTask, fails_at: int, agai
     task.restore()
     expected = list(task.store.all()), list(task["w"].all())
     faulty = Faulty(task.stores._engine, fails_at)
-    task.stores._engine = task.store.engine = task["w"].engine = faulty  # type: ignore[assignment]
+    task.stores._engine = task.store.engine = task["w"].engine = faulty
     if fails_at < 8:
         with pytest.raises(StateFull):
             task.flush()
     assert (list(task.store.all()), list(task["w"].all())) == expected
     if again:
         task.flush()
-    assert task.reopen(clean=False) == (0 if again else 1100 if fails_at < 8 else 1100)
+    assert task.reopen(clean=False) == (0 if again else 1100)
     assert (list(task.store.all()), list(task["w"].all())) == expected
 
 
@@ -369,7 +367,7 @@ def test_a_restore_that_cannot_be_written_is_written_later(on_disk: MakeTask) ->
     task.restore(size=100)
     task.store.put("0499", -1)
     task.commit()
-    task.stores._engine = task.store.engine = Faulty(task.stores._engine, 2)  # type: ignore[assignment]
+    task.stores._engine = task.store.engine = Faulty(task.stores._engine, 2)
     with pytest.raises(StateFull):
         task.flush()
     task.accept({"s": [(b"0001", None, 0), (b"0002", (22).to_bytes(8, "big"), 0)]})
@@ -395,6 +393,30 @@ def test_a_store_that_is_read_while_it_is_restored(make: MakeTask) -> None:
         assert [value for _, value in task["w"].fetch("b", 0, 9)] == ([] if number else ["0"])
         if number == 1:
             task.flush()
+
+
+def test_what_was_restored_gives_way_to_what_is_put(make: MakeTask) -> None:
+    """Without having been read before; and what was committed to what is restored after it, as when a task has been somebody else's for a while."""
+    task = make(key_value(), window("w"))
+    task.accept({"s": [(b"a", (1).to_bytes(8, "big"), 0), (b"b", (1).to_bytes(8, "big"), 0)]})
+    task.restore()
+    task.store.put("a", 2)
+    task.commit()
+    task.store.delete("a")
+    assert list(task.store.all()) == [("b", 1)]
+    task.commit()
+    assert task.store.get("a") is None
+    assert list(task.store.all()) == [("b", 1)]
+    task.store.put("b", 2)
+    task["w"].put("b", "old", 5)
+    task.commit()
+    task.accept({"s": [(b"b", (3).to_bytes(8, "big"), 0)], "w": [(b"b" + (5).to_bytes(8, "big") + bytes(4), b"new", 0)]})
+    task.restore()
+    task.flush()
+    for _ in range(2):
+        assert list(task.store.all()) == [("b", 3)]
+        assert list(task["w"].all()) == [(("b", 5), "new")]
+        task.reopen(clean=False)
 
 
 def test_uncommitted_bytes_follow_what_is_put(make: MakeTask) -> None:
@@ -433,11 +455,71 @@ def test_uncommitted_bytes_follow_what_is_put(make: MakeTask) -> None:
     other["j"].put("k", None)
     other["j"].put("k", 5)
     assert other.stores.uncommitted_bytes < 1000
+    other = make(key_value("j", value=json()), window("d", value=json()))
+    other["j"].put("k", ["x" * 1_000_000])
+    other["d"].put("k", ["x" * 1_000_000], 5)
+    assert other.stores.uncommitted_bytes > 2_000_000
+
+
+def test_a_flush_can_be_begun_again(on_disk: MakeTask) -> None:
+    """Whether the one before was left to nobody, or is still in somebody's hands: that one has come to its end then."""
+    task = on_disk(key_value())
+    for number in range(1000):
+        task.store.put(f"{number}", number)
+    task.commit()
+    left = task.stores.flush_steps()
+    next(left)
+    next(left)
+    assert task.flush() > 1
+    assert list(left) == []
+    assert task.reopen(clean=False) == 0
+    assert len(list(task.store.all())) == 1000
+
+
+def test_commits_go_on_while_memory_is_put_in_order(on_disk: MakeTask) -> None:
+    """What is kept between two steps is looked at before anything leaves memory."""
+    shared = SharedResources(resident_bytes=60_000)
+    task = on_disk(key_value(), window("w", value=STRING, retention_ms=1 << 40), shared=shared)
+    expected = {}
+    for number in range(3000):
+        expected[f"{number:04}"] = number
+        task.store.put(f"{number:04}", number)
+        task["w"].put(f"{number % 50}", f"{number}", number)
+    task.commit()
+    assert list(task.store.range("0000", "0000")) == [("0000", 0)]
+    for step, _ in enumerate(task.stores.flush_steps()):
+        expected[f"{step % 3000:04}"] = -step
+        task.store.put(f"{step % 3000:04}", -step)
+        task["w"].put(f"{step % 50}", f"again {step}", step)
+        if step % 3 == 0:
+            task.commit()
+    assert len(task.store._view) < 3000
+    assert dict(task.store.all()) == expected
+    for number in range(20):
+        expected[f"new {number}"] = number
+        task.store.put(f"new {number}", number)
+    assert dict(task.store.all()) == expected
+    task.commit()
+    for _ in range(3):
+        task.flush()
+    assert len(task["w"].fetch_all_entries(0, 5000)) == 3000
+    task.reopen(clean=False)
+    assert dict(task.store.all()) == expected
 
 
 def test_the_end_of_a_prefix() -> None:
     """Is the next key that does not have it; a prefix of nothing but 0xff has none."""
     assert (after(b"\1"), after(b"a\xff"), after(b"\xff\xff"), after(b"")) == (b"\2", b"b", b"", b"")
+
+
+def test_an_engine_that_is_closed_says_so(tmp_path: Path) -> None:
+    """As a StateError, which names the task, whatever went wrong."""
+    engine = RocksEngine("0_3", tmp_path, SharedResources())
+    engine.close()
+    calls: list[Callable[[], object]] = [engine.close, lambda: engine.flush(wait=True), lambda: engine.get(b""), lambda: engine.write([])]
+    for call in calls:
+        with pytest.raises(StateError, match="task 0_3"):
+            call()
 
 
 def test_a_task_without_number_has_partition_zero(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

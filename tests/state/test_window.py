@@ -357,6 +357,45 @@ def test_old_windows_leave_memory_for_the_disk(on_disk: MakeTask) -> None:
     assert task.store.get_entry("k1", 1000) == (1, 1)
 
 
+def test_what_was_read_from_disk_expires_too(on_disk: MakeTask) -> None:
+    """Keys that were read in whole are forgotten when nothing of what was on disk can be seen any more."""
+    task = on_disk(window(retention_ms=100))
+    for start in range(50):
+        task.store.put("k", str(start), start)
+    task.commit()
+    task.reopen()
+    assert len(list(task.store.fetch("k", 0, 50))) == 50
+    for start in range(50, 400, 10):
+        assert task.store.fetch("k", start - 60) == (None if start == 50 else str(start - 60))
+        task.store.put("k", str(start), start)
+        task.store.put(f"other {start}", "x", start)
+        task.commit()
+        task.flush()
+    assert task.store._loaded == set()
+    assert [start for start, _ in task.store.fetch("k", 0, 500)] == list(range(300, 400, 10))
+
+
+def test_commits_go_on_while_old_windows_leave_memory(on_disk: MakeTask) -> None:
+    """What is kept between two steps is looked at before anything leaves memory."""
+    task = on_disk(window(retention_ms=1 << 40, value=LONG), shared=SharedResources(resident_bytes=300_000))
+    for key in range(2000):
+        task.store.put(f"{key}", key, key)
+    task.commit()
+    for step, _ in enumerate(task.stores.flush_steps()):
+        if step % 5 == 0:
+            for key in range(2500):
+                task.store.put(f"{key}", step, 3000 + step)
+            task.commit()
+        last = step - step % 5
+        if step > 60:
+            break
+    found = task.store.fetch_all_entries(0, 1 << 20)
+    assert [(int(key), start, value) for key, start, (value, _) in found if start < 3000] == [(key, key, key) for key in range(2000)]
+    assert len(found) == 2000 + 2500 * (last // 5 + 1)
+    task.reopen(clean=False)
+    assert task.store.fetch_all_entries(0, 1 << 20) == found
+
+
 def test_keys_of_which_one_begins_like_the_other(on_disk: MakeTask) -> None:
     """On disk a key is followed by a time: the bytes of one key's window may lie among those of another."""
     task = on_disk(window(retention_ms=1 << 50))

@@ -1,0 +1,98 @@
+"""What the pages about streams list is what there is."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tempfile
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ks_actors
+from ks_actors import KsActorsError, StreamsConfig, _errors
+from ks_actors._config_settings import SETTINGS
+from ks_actors._handlers import log_and_fail
+from ks_actors.runtime import InstanceState, UncaughtResponse, _global_tables, _messages
+from ks_actors.runtime._committing import Phase
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading."""
+    text = (DOCS / page).read_text(encoding="utf-8").split(f"## {heading}\n", 1)[1]
+    table = re.search(r"^\|.*?\n\n", text, re.MULTILINE | re.DOTALL)
+    assert table is not None
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[0].strip().splitlines()[2:]]
+
+
+IN_WORDS = {
+    "application_id": "required",
+    "client_id": "`application_id`",
+    "state_dir": "`ks-actors` in the directory for temporary files",
+}
+
+
+def shown(name: str, value: Any) -> str:
+    """Return how the page writes a default."""
+    if name in IN_WORDS:
+        return IN_WORDS[name]
+    if value is None:
+        return "none"
+    if isinstance(value, int):
+        return f"{value:,}"
+    word = "fail" if value is log_and_fail else value.value if isinstance(value, Enum) else str(value)
+    return f"`{word}`".replace("()", "")
+
+
+def test_configuration_has_exactly_the_settings_with_their_defaults() -> None:
+    """The page lists each setting there is, in order, with the default it has at least once, and exactly once where that differs."""
+    least, exactly = (StreamsConfig(application_id="app", processing_guarantee=each) for each in ("at_least_once", "exactly_once_v2"))
+    assert least.state_dir == Path(tempfile.gettempdir()) / "ks-actors"
+    expected = []
+    for name in SETTINGS:
+        default = shown(name, getattr(least, name))
+        other = shown(name, getattr(exactly, name))
+        expected.append((f"`{name}`", default if other == default or name == "processing_guarantee" else f"{default}; exactly once {other}"))
+    assert [(row[0], row[1]) for row in rows("configuration.md", "Settings")] == expected
+
+
+def test_errors_has_exactly_the_errors_in_their_tree() -> None:
+    """The page lists each error of ks_actors, below the one that it is a kind of, and each of them is public."""
+    path: list[type[BaseException]] = []
+    listed = []
+    for row in rows("errors.md", "The tree"):
+        match = re.fullmatch(r"((?:│ )?(?:[├└] )?)`(\w+)`", row[0])
+        assert match is not None, row[0]
+        depth = len(match[1]) // 2
+        kind = getattr(ks_actors, match[2])
+        path[depth:] = [kind]
+        listed.append(kind)
+        if depth:
+            assert kind.__bases__[0] is path[depth - 1], kind
+    defined = [kind for _, kind in inspect.getmembers(_errors, inspect.isclass) if issubclass(kind, KsActorsError)]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == set(defined)
+    assert [kind.__name__ for kind in defined if kind.__name__ not in ks_actors.__all__] == []
+
+
+def test_procedures_speaks_of_messages_and_states_that_exist() -> None:
+    """Each word in capitals on the page is the tag of a message between actors, a state, a phase or an answer."""
+    config = (getattr(kind, "__struct_config__", None) for module in (_messages, _global_tables) for kind in vars(module).values())
+    known = {one.tag for one in config if one is not None and one.tag is not None}
+    known |= {member.name for kind in (InstanceState, UncaughtResponse, Phase) for member in kind}
+    page = (DOCS / "procedures.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`([A-Z][A-Z_]+)`", page)) - known == set()
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_pages_name_attributes_that_exist(page: str) -> None:
+    """What a page calls `App.x`, `Table.x` and the like is there."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    kinds = [kind for kind in vars(ks_actors).values() if inspect.isclass(kind)]
+    by_name = {kind.__name__: kind for kind in kinds}
+    named = re.findall(r"`([A-Z]\w+)\.([a-z]\w+)", text)
+    assert [f"{kind}.{name}" for kind, name in named if kind in by_name and not hasattr(by_name[kind], name)] == []

@@ -1,0 +1,136 @@
+"""Several instances of one app share its tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import TaskMigrated
+from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.testing import run_app
+from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting
+
+if TYPE_CHECKING:
+    from ks_actors.testing import AppHarness
+
+
+def replace(_: Exception) -> UncaughtResponse:
+    return UncaughtResponse.REPLACE_WORKER
+
+
+def tasks(harness: AppHarness) -> set[str]:
+    return {str(task) for task in harness.app._metrics.tasks}
+
+
+def test_instances_share_the_tasks() -> None:
+    """The second instance takes its share of the tasks over, and gives it back when it leaves; none is anywhere twice."""
+
+    async def test(harness: AppHarness) -> None:
+        everything = {"0_0", "0_1", "0_2", "0_3"}
+        assert tasks(harness) == everything
+        async with harness.another(client_id="second") as second:
+            await harness.caught_up()
+            assert len(tasks(harness)) == len(tasks(second)) == 2
+            assert tasks(harness) | tasks(second) == everything
+        await harness.caught_up()
+        assert tasks(harness) == everything
+
+    run_app(test, counting(), topics={"in": 4, "out": 1})
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("seed", range(6))
+def test_instances_come_and_go_under_load(seed: int, guarantee: str) -> None:
+    """A second and a third instance join, leave, crash or are thrown out of the group while records come: results are as exact as promised."""
+    random = Random(seed)
+    by_value = seed % 2 == 1
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, random, by_value=by_value)
+        over = False
+
+        async def produce() -> None:
+            while not over:
+                await load.send(random.randrange(1, 30))
+                await asyncio.sleep(random.uniform(0.02, 0.3))
+
+        async def come_and_go(name: str) -> None:
+            for _ in range(3):
+                async with harness.another(client_id=name) as other:
+                    await asyncio.sleep(random.uniform(0.0, 3.0))
+                    what = random.random()
+                    if what < 0.25:
+                        other.lose_membership()
+                        await asyncio.sleep(random.uniform(0.0, 1.0))
+                    elif what < 0.5:
+                        await other.crash()
+                        if random.random() < 0.5:
+                            await asyncio.sleep(random.uniform(0.0, 60.0))
+                            await other.restart()
+                            await asyncio.sleep(random.uniform(0.0, 1.0))
+                    elif what < 0.75:
+                        harness.lose_membership()
+                await asyncio.sleep(random.uniform(0.0, 2.0))
+
+        producing = asyncio.ensure_future(produce())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(come_and_go("second"))
+            group.create_task(come_and_go("third"))
+        over = True
+        await producing
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+        assert harness.app.state is InstanceState.RUNNING
+
+    run_app(
+        test,
+        counting("in_memory" if seed % 3 else "rocksdb", repartition=by_value),
+        seed=seed,
+        topics={"in": 4, "out": 1},
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        uncaught_handler=replace,
+    )
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("seed", range(3))
+def test_an_app_that_loses_its_membership_joins_again(seed: int, guarantee: str) -> None:
+    """Thrown out of the group at any moment, the app drops what is not committed, comes back, and results stay exact."""
+    random = Random(seed)
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, random)
+        for _ in range(8):
+            await load.send(random.randrange(1, 60))
+            await asyncio.sleep(random.choice([0.0, 0.05, 0.1, 0.1001]))
+            await harness.turns(random.randrange(60))
+            harness.lose_membership()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+
+    run_app(test, counting("in_memory"), seed=seed, topics={"in": 2, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100)
+
+
+def test_an_app_that_is_fenced_takes_its_transactional_id_back() -> None:
+    """When somebody else has had the transactional id, the commit is TaskMigrated; the app gives its tasks up, rejoins, and results stay exact."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        await load.send(50)
+        await harness.caught_up()
+        (name,) = harness.log._broker.transactions
+        await load.send(50)
+        await harness.turns(40)
+        intruder = await harness.log.transactional_producer(name, client_id="intruder", timeout_ms=10_000)
+        await load.send(50)
+        with pytest.raises(TaskMigrated, match="belong to another member"):
+            await harness.app.commit()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, "exactly_once_v2")
+        await intruder.close()
+
+    run_app(test, counting(), topics={"in": 2, "out": 1}, processing_guarantee="exactly_once_v2", commit_interval_ms=1000)
