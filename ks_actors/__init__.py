@@ -103,6 +103,7 @@ from ks_actors.processors import (
     Record,
     RecordMetadata,
     Retry,
+    ValueTransformer,
 )
 from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse, WorkerMetadata, blocking
 from ks_actors.serdes import Serde
@@ -218,6 +219,7 @@ __all__ = [
     "UnlimitedWindows",
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
+    "ValueTransformer",
     "WallclockTimestampExtractor",
     "Window",
     "WindowStore",

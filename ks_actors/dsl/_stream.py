@@ -187,9 +187,13 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         self.graph.attach(node, self.node)
         return Stream(self.graph, node, frozenset((node.name,)), key=key, value=value)
 
-    def to(self, topic: str | TopicExtractor, produced: Produced[K, V] | None = None) -> None:
+    @overload
+    def to(self: Stream[K, V2 | None], topic: str | TopicExtractor, produced: Produced[K, V2]) -> None: ...
+    @overload
+    def to(self, topic: str | TopicExtractor, produced: Produced[K, V] | None = None) -> None: ...
+    def to(self, topic: str | TopicExtractor, produced: Produced[Any, Any] | None = None) -> None:
         """Write the records to a topic, or to the one that topic(key, value, context) tells; topics have to exist."""
-        options = produced or Produced()
+        options: Produced[Any, Any] = produced or Produced()
         name = self.graph.name_or(options.name, "KSTREAM-SINK-")
         key = options.key or self.key
         value = options.value or self.value

@@ -74,8 +74,8 @@ class SlidingWindows:
     grace_ms: int
 
     def __post_init__(self) -> None:
-        if self.time_difference_ms < 0:
-            raise TopologyError(f"records cannot be less than no time apart, time_difference_ms is {self.time_difference_ms}")
+        if self.time_difference_ms < 1:
+            raise TopologyError(f"a window lasts at least 1 ms, time_difference_ms is {self.time_difference_ms}")
         if self.grace_ms < 0:
             raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
 

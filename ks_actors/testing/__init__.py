@@ -1,7 +1,8 @@
 """Test topologies and apps: record by record without a log, or whole apps on the embedded log in virtual time."""
 
 from ks_actors.testing._driver import AsyncTopologyTestDriver, TopologyTestDriver
-from ks_actors.testing._harness import AppHarness, explore_app, run_app
+from ks_actors.testing._harness import AppHarness
+from ks_actors.testing._run_app import explore_app, run_app
 from ks_actors.testing._topics import TestInputTopic, TestOutputTopic, TestRecord
 
 __all__ = [

@@ -9,10 +9,9 @@ import uuid
 from contextlib import AsyncExitStack, suppress
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from actors import ActorsError
-from actors.testing import FailingSeed, VirtualLoop
 from ks_actors._app import App
 from ks_actors._batch import Batch
 from ks_actors._config import StreamsConfig
@@ -31,7 +30,7 @@ from ks_actors.testing._topics import TestRecord
 from ks_actors.topology import SinkNode, SourceNode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from ks_actors._batch import Headers
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
 
-T = TypeVar("T")
 _LOOK_AGAIN = 0.02
 _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 
@@ -65,8 +63,8 @@ class AppHarness:
 
     To be used by `async with`, on a `VirtualLoop`: see `run_app`. `topics` are made first: the number of partitions by name. `config` is the app's
     (application_id is "app" unless given), the other options are those of `App`. The app runs inside the block, unless `start` is False. Leaving the
-    block closes it, and raises what it ended by unless `ended` has told. State is in a directory of the harness's own, `log` is one in memory,
-    unless they are given; a log that is given has to be started.
+    block closes it, and raises what it ended by unless `ended` has told. State is in a directory of the harness's own, and the log in memory, unless
+    `state_dir` or `embedded`, a log that has been started, are given.
 
     What runs is what runs in production: the app talks to the log through a connection that `crash` cuts, blocking jobs run in the loop's thread, and
     time goes by when nothing else can happen. The same seed gives the same run.
@@ -78,7 +76,7 @@ class AppHarness:
         *,
         seed: int = 0,
         topics: Mapping[str, int | NewTopic] | None = None,
-        log: EmbeddedLog | None = None,
+        embedded: EmbeddedLog | None = None,
         start: bool = True,
         wall_clock_ms: int = 0,
         on_state: Callable[[InstanceState, InstanceState], None] | None = None,
@@ -96,7 +94,7 @@ class AppHarness:
             "task_priority": task_priority,
         }
         self._start_at_once: bool = start
-        self._world: _World = _World(AppKit(seed=seed, wall_clock_ms=wall_clock_ms), log, topics or {})
+        self._world: _World = _World(AppKit(seed=seed, wall_clock_ms=wall_clock_ms), embedded, topics or {})
         self._shares: bool = False
         self._stack: AsyncExitStack = AsyncExitStack()
         self._connection: Connection | None = None
@@ -143,11 +141,12 @@ class AppHarness:
                 for timer in self._world.expiries:
                     timer.cancel()
 
-    def another(self, **config: Unpack[Keywords]) -> AppHarness:
+    def another(self, *, start: bool = True, **config: Unpack[Keywords]) -> AppHarness:
         """Return one more instance of the app, on the same log and in the same time, with a state directory of its own; to be entered by `async with`."""
-        other = AppHarness(self._topology, **{**self._config, **config})  # type: ignore[arg-type]  # keywords they are
+        settings: dict[str, Any] = {**self._config, **config}
+        other = AppHarness(self._topology, start=start, **settings)
         other._world = self._world
-        other._options = dict(self._options)
+        other._options = self._options
         other._shares = True
         return other
 
@@ -269,7 +268,7 @@ class AppHarness:
         deadline = loop.time() + timeout_ms / 1000
         while True:
             for harness in self._world.harnesses:
-                app = harness._app  # noqa: SLF001 - its own
+                app = harness._app
                 if app is not None:
                     await app.wait_until_caught_up(max(0, int((deadline - loop.time()) * 1000)))
             behind = await self._behind()
@@ -284,8 +283,8 @@ class AppHarness:
         internal = {f"{self.config.application_id}-{name}" for name in self._topology.internal_topics}
         named = {topic for node in self._topology.nodes.values() if isinstance(node, SourceNode) for topic in node.topics}
         topics = (named | internal) - set(self._topology.global_topics)
-        committed = self.log._groups.get(self.config.application_id).committed()  # noqa: SLF001 - at once, and whatever is ordered to fail
-        for name, partition in self.log._broker.partitions.items():  # noqa: SLF001 - likewise
+        committed = self.log._groups.get(self.config.application_id).committed()
+        for name, partition in self.log._broker.partitions.items():
             if name.topic in topics:
                 if partition.stable < partition.end:
                     return f"{name} has a transaction that is open"
@@ -305,7 +304,9 @@ class AppHarness:
         self, topic: str, key: Any, value: Any, timestamp: int | None = None, *, partition: int | None = None, headers: Headers = ()
     ) -> None:
         """Write a record, with the topology's serdes for the topic; bytes and None are written as they are. The time is the wall clock's, unless given."""
-        await self.produce_all(topic, [TestRecord(key, value, self.kit.wall_time_ms() if timestamp is None else timestamp, headers)], partition=partition)
+        await self.produce_all(
+            topic, [TestRecord(key, value, self.kit.wall_time_ms() if timestamp is None else timestamp, headers)], partition=partition
+        )
 
     async def produce_all(self, topic: str, records: Iterable[TestRecord[Any, Any]], *, partition: int | None = None) -> None:
         """Write records; those of one partition are one batch."""
@@ -348,7 +349,7 @@ class AppHarness:
 
     async def _batches(self, partition: TopicPartition, position: int, isolation: IsolationLevel) -> list[Batch]:
         fetcher = self.log.fetcher(client_id="harness", isolation=isolation)
-        fetcher._faults = Faults()  # noqa: SLF001 - what is ordered is meant for the app
+        fetcher._faults = Faults()
         fetcher.assign({partition: position})
         batches: list[Batch] = []
         try:
@@ -389,26 +390,3 @@ def _encoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[
 def _decoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[bytes | None], Any]:
     decode = None if serde is None else serde.deserializer(topic, is_key=is_key)
     return lambda data: data if data is None or decode is None else decode(data)
-
-
-def run_app(test: Callable[[AppHarness], Awaitable[T]], topology: Topology, *, seed: int = 0, **options: Any) -> T:
-    """Run `test` with an `AppHarness` of these options, on a new `VirtualLoop`; return what it returns, raise what it raises."""
-
-    async def main() -> T:
-        async with AppHarness(topology, seed=seed, **options) as harness:
-            return await test(harness)
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main())
-
-
-def explore_app(
-    test: Callable[[AppHarness], Awaitable[object]], topology: Topology, *, runs: int = 10, seed: int = 0, **options: Any
-) -> FailingSeed | None:
-    """Run `test` with up to `runs` seeds, from `seed` on; return the first that fails, or None when all pass."""
-    for candidate in range(seed, seed + runs):
-        try:
-            run_app(test, topology, seed=candidate, **options)
-        except Exception as error:
-            return FailingSeed(candidate, error)
-    return None

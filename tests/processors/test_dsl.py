@@ -324,7 +324,7 @@ def test_sliding_windows_keep_what_new_windows_are_made_of() -> None:
     assert builder.build().stores["counts"].retention_ms == 25
     assert SlidingWindows.of_time_difference_with_no_grace(10).keep_ms == 20
     assert UnlimitedWindows.of().keep_ms == LAST_INSTANT
-    for difference, grace in ((-1, 0), (1, -1)):
+    for difference, grace in ((0, 0), (-1, 0), (1, -1)):
         with pytest.raises(TopologyError):
             SlidingWindows.of_time_difference_and_grace(difference, grace)
 

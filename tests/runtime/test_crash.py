@@ -11,12 +11,13 @@ import pytest
 from ks_actors import LogError, StorageFull, TransactionAborted
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import run_app
-from tests.runtime.helpers import EOS, GUARANTEES, Load, by_key, check_counts, counting, echo
+from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting
 
 if TYPE_CHECKING:
+    from ks_actors.log.embedded._faults import Operation
     from ks_actors.testing import AppHarness
 
-STEPS = ("send", "commit", "commit_offsets", "abort", "fetch", "committed", "end_offsets", "begin_offsets", "delete_records")
+STEPS: tuple[Operation, ...] = ("send", "commit", "commit_offsets", "abort", "fetch", "committed", "end_offsets", "begin_offsets", "delete_records")
 
 
 def replace(_: Exception) -> UncaughtResponse:

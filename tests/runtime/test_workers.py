@@ -65,7 +65,7 @@ def test_a_worker_may_come_during_a_rebalance() -> None:
     seen: list[InstanceState] = []
 
     async def test(harness: AppHarness) -> None:
-        async with harness.another(client_id="other", start=False) as other:  # type: ignore[call-arg]
+        async with harness.another(client_id="other", start=False) as other:
             joining = asyncio.ensure_future(other.start())
             while harness.app.state is not InstanceState.REBALANCING:
                 await asyncio.sleep(0)
@@ -140,9 +140,7 @@ def test_the_last_worker_that_dies_ends_the_app() -> None:
         assert harness.app.metrics()["failed-workers"] == 2
         assert harness.app.workers() == ()
 
-    run_app(
-        test, echo(bomb), topics={"in": 1, "out": 1}, num_workers=2, uncaught_handler=lose, on_state=lambda new, old: seen.append((new, old))
-    )
+    run_app(test, echo(bomb), topics={"in": 1, "out": 1}, num_workers=2, uncaught_handler=lose, on_state=lambda new, old: seen.append((new, old)))
     assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_ERROR", "ERROR"]
 
 

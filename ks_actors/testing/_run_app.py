@@ -1,0 +1,39 @@
+"""Run tests of apps, with one seed or many."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from actors.testing import FailingSeed, VirtualLoop
+from ks_actors.testing._harness import AppHarness
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ks_actors.topology import Topology
+
+T = TypeVar("T")
+
+
+def run_app(test: Callable[[AppHarness], Awaitable[T]], topology: Topology, *, seed: int = 0, **options: Any) -> T:
+    """Run `test` with an `AppHarness` of these options, on a new `VirtualLoop`; return what it returns, raise what it raises."""
+
+    async def main() -> T:
+        async with AppHarness(topology, seed=seed, **options) as harness:
+            return await test(harness)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main())
+
+
+def explore_app(
+    test: Callable[[AppHarness], Awaitable[object]], topology: Topology, *, runs: int = 10, seed: int = 0, **options: Any
+) -> FailingSeed | None:
+    """Run `test` with up to `runs` seeds, from `seed` on; return the first that fails, or None when all pass."""
+    for candidate in range(seed, seed + runs):
+        try:
+            run_app(test, topology, seed=candidate, **options)
+        except Exception as error:
+            return FailingSeed(candidate, error)
+    return None
