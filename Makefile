@@ -40,7 +40,9 @@ bench-runtime: $(VENV)/.ready ## measure the streams runtime
 	$(BIN)/python benchmarks/runtime.py
 
 oracle: $(VENV)/.ready ## compare with the real Kafka Streams on random cases: SEED=7 N=100 [TOPOLOGIES=a,b]
-	$(BIN)/python -m tests.differential.tools --seed $(or $(SEED),1) --n $(or $(N),100) $(if $(TOPOLOGIES),--topologies $(TOPOLOGIES))
+	rm -rf tests/differential/oracle/target/cases
+	tests/differential/oracle/run $(BIN)/python $(or $(SEED),2) $(or $(N),100) $(or $(TOPOLOGIES),all) tests/differential/oracle/target/cases
+	$(BIN)/python -m tests.differential.compare tests/differential/oracle/target/cases
 
 clean: ## remove all that was made
 	rm -rf .venv .venv-* .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis site dist

@@ -26,17 +26,18 @@ LOOK_SECONDS = 0.005
 PATIENCE_MS = 600_000
 ENOUGH_COMMITS = 200
 BACKLOG = 40_000
+KEPT_BYTES = 32 << 20
 CALL_SECONDS = 0.010
 IN_FLIGHT = 2_000
 
 
 @asynccontextmanager
-async def opened(url: str = "memory://") -> AsyncIterator[Log]:
-    """Open a log with the topics."""
-    log = open_log(url)
+async def opened(kept_bytes: int | None = None) -> AsyncIterator[Log]:
+    """Open a log in memory with the topics."""
+    log = open_log("memory://")
     await log.start()
     try:
-        await make_topics(log)
+        await make_topics(log, kept_bytes)
         yield log
     finally:
         await log.close()
@@ -101,7 +102,7 @@ async def count_records(guarantee: str, total: int, keys: int) -> dict[str, floa
 
 async def commit_pauses(keys: int, commits: int) -> dict[str, float]:
     """Count with `keys` keys in the state from a run before, under full load, for so many commits."""
-    async with opened() as log, state() as directory:
+    async with opened(KEPT_BYTES) as log, state() as directory:
         await fill(log, each_key_once(keys))
         config = configured("exactly_once_v2", directory)
         async with App(count_topology(), config, log=log) as app:
@@ -129,8 +130,9 @@ async def _feed(app: App, log: Log, load: list[list[Outgoing]]) -> None:
     while True:
         for batch in load:
             await reached(app, "process-total", written - BACKLOG)
-            await producer.send(batch)
-            written += sum(len(outgoing.batch) for outgoing in batch)
+            for outgoing in batch:
+                await producer.send([outgoing])  # alone: others are not to wait for it any longer than they must
+                written += len(outgoing.batch)
 
 
 async def async_calls(guarantee: str, total: int, keys: int) -> dict[str, float]:

@@ -24,9 +24,10 @@ KEY = b"k%07d"
 IN, OUT = "in", "out"
 
 
-async def make_topics(log: Log) -> None:
-    """Create the topics that every case reads and writes."""
-    await log.create_topics([NewTopic(IN, PARTITIONS), NewTopic(OUT, PARTITIONS)])
+async def make_topics(log: Log, kept_bytes: int | None = None) -> None:
+    """Create the topics that every case reads and writes; of each partition about `kept_bytes` are kept, None for all."""
+    configs = {} if kept_bytes is None else {"retention.bytes": str(kept_bytes)}
+    await log.create_topics([NewTopic(IN, PARTITIONS, configs), NewTopic(OUT, PARTITIONS, configs)])
 
 
 async def fill(log: Log, batches: Iterator[list[Outgoing]]) -> int:

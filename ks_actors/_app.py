@@ -68,6 +68,7 @@ class App:
         self._restore_listener = restore_listener or RestoreListener()
         self._uncaught = uncaught_handler
         self._priority = task_priority
+        self._begun: bool = False
         self._stack: AsyncExitStack | None = None
         self._log: Log | None = None
         self._instance: Instance | None = None
@@ -94,8 +95,9 @@ class App:
 
     async def start(self) -> None:
         """Start, and return when all tasks run. Raises what kept it from that; nothing is left of it then."""
-        if self._stack is not None:
+        if self._begun:
             raise NotRunning(f"app {self.config.application_id} has been started already; make a new one")
+        self._begun = True
         async with AsyncExitStack() as stack:
             log = self._given_log
             if log is None:
@@ -148,12 +150,14 @@ class App:
 
     async def run(self) -> None:
         """Run until the app ends by itself, or is cancelled: then it is closed. Starts it unless it was. Raises the error that it ended by."""
-        if self._stack is None and self._instance is None:
+        if not self._begun:
             await self.start()
         try:
             await self._ended.wait()
         finally:
             await self.close()
+        if self.error is not None:
+            raise self.error
 
     def main(self) -> None:
         """Run as a program of its own: on a new event loop (uvloop's, where it is installed), until SIGINT or SIGTERM, which close it."""

@@ -154,7 +154,7 @@ class StreamsConfig:
     @classmethod
     def _made(cls, *sources: Source) -> Self:
         config = cls.__new__(cls)
-        config._resolve(*sources)  # noqa: SLF001 - its own
+        config._resolve(*sources)
         return config
 
     def _resolve(self, *sources: Source) -> None:

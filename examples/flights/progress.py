@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
@@ -51,7 +52,7 @@ def lines(console: Console, seconds: float) -> Progress:
 
     def show(title: str, done: int, total: int) -> None:
         now = monotonic()
-        when, what = printed.get(title, (now - seconds, -1))
+        when, what = printed.get(title, (-inf, -1))
         if done != what and (done == total or now - when >= seconds):
             printed[title] = now, done
             console.print(f"{title}: {done:,} of {total:,}", highlight=False)

@@ -27,17 +27,24 @@ AnySupplier: TypeAlias = Callable[[], "Processor[Any, Any, Any, Any] | FixedKeyP
 
 
 class _Call:
-    """One call of an async processor: what it has forwarded so far, and where its record came from."""
+    """One call of an async processor: what it has forwarded so far, and where and when its record came from."""
 
-    __slots__ = ("forwarded", "metadata", "owner")
+    __slots__ = ("forwarded", "metadata", "owner", "timestamp")
 
-    def __init__(self, owner: _TaskContext, metadata: RecordMetadata | None) -> None:
+    def __init__(self, owner: _TaskContext, metadata: RecordMetadata | None, timestamp: int) -> None:
         self.owner: _TaskContext = owner
+        self.timestamp: int = timestamp
         self.metadata: RecordMetadata | None = metadata
         self.forwarded: list[tuple[AnyRecord, str | None]] = []
 
 
 _current: ContextVar[_Call | None] = ContextVar("ks_actors_current_call", default=None)
+
+
+def call_time() -> int | None:
+    """Return the timestamp of the record whose async call this is; None outside of one."""
+    call = _current.get()
+    return None if call is None else call.timestamp
 
 
 @final
@@ -53,6 +60,7 @@ class ProcessorOperator:
         processor = _checked(node, supplier)
         self.supplier: AnySupplier = supplier
         self.stores: tuple[StoreSpec, ...] = tuple(getattr(supplier, "stores", ()))
+        self.processor: type[AnyProcessor] = type(processor)
         self.fixed_key: bool = isinstance(processor, FixedKeyProcessor)
         if fixed_key not in (None, self.fixed_key):
             wanted = "a FixedKeyProcessor for process_values" if fixed_key else "a Processor for process"
@@ -92,7 +100,7 @@ class ProcessorOperator:
 
         def call(key: Any, value: Any, timestamp: int, headers: Headers) -> Awaitable[list[tuple[AnyRecord, str | None]]]:
             # not a coroutine itself: the metadata is the current record's now, not when the call comes to run
-            return run(_Call(own, context.record_metadata()), record_type(key, value, timestamp, headers))
+            return run(_Call(own, context.record_metadata(), timestamp), record_type(key, value, timestamp, headers))
 
         def emit(
             result: list[tuple[AnyRecord, str | None]],

@@ -154,18 +154,21 @@ class _Side:
         tracker.pending_since = None
         waiting = {True: False, False: False}
         for place, values in self._pending.all():
-            # that of the last one looked at, not of the first one left: what is left comes out when Kafka Streams sends it, not before
-            tracker.pending_since = place.timestamp
-            if waiting[True] and waiting[False]:
-                break
-            if place.timestamp + self._waits[place.left] >= tracker.time:
-                waiting[place.left] = True
-                continue
+            is_open = place.timestamp + self._waits[place.left] >= tracker.time
             for of_left, value in values:
+                # One by one as Kafka Streams' list store has it, so that two of one key are enough to stop at; and the time is that of the last one
+                # looked at, not of the first one left: what is left comes out when Kafka Streams sends it, not before.
+                tracker.pending_since = place.timestamp
+                if waiting[True] and waiting[False]:
+                    return
+                if is_open:
+                    waiting[place.left] = True
+                    continue
                 left, right = (value, None) if of_left else (None, value)
                 joined = self._joiner(place.key, left, right) if self._keyed else self._joiner(left, right)
                 self._forward(place.key, joined, place.timestamp, headers)
-            self._pending.put(place, None)
+            if not is_open:
+                self._pending.put(place, None)
 
     def _join(self, key: Any, mine: Any, theirs: Any) -> Any:
         left, right = (mine, theirs) if self._left else (theirs, mine)

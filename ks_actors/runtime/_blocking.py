@@ -3,21 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ks_actors._errors import TopologyError
+from ks_actors.processors._async_options import is_async
+from ks_actors.topology import ProcessorNode
+
+if TYPE_CHECKING:
+    from ks_actors.topology import Topology
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__ks_actors_blocking__"
+_METHODS = ("__call__", "process", "transform")
 
 
 def blocking(function: F, /) -> F:
     """Declare that a function, or a processor class, blocks or computes for long: tasks that have it are processed in a worker's own thread.
 
-    The event loop stays free meanwhile. Such a function must not touch the loop.
+    The event loop stays free meanwhile. Such a function must not touch the loop. Raises TopologyError for an `async def`, which is to wait without
+    a thread; `await asyncio.to_thread(...)` inside it where it cannot.
     """
+    if is_async(function) or is_async(getattr(function, "process", function)):
+        raise TopologyError(f"{function!r} is 'async def' and declared as blocking: await asyncio.to_thread(...) what blocks, and leave out the mark")
     setattr(function, _MARK, True)
     return function
 
 
 def is_blocking(operator: object) -> bool:
-    """Return whether one of the functions of an operator is declared so."""
-    return any(getattr(part, _MARK, False) for part in vars(operator).values()) if hasattr(operator, "__dict__") else False
+    """Return whether one of the functions of an operator, the processor that it makes, or a method of that is declared so."""
+    return any(map(_marked, (*getattr(operator, "__dict__", {}).values(), getattr(operator, "processor", None))))
+
+
+def check_threads(topology: Topology) -> None:
+    """Raise TopologyError when a part of the topology would need both a thread and the loop."""
+    for part in topology.subtopologies():
+        nodes = [node for name in part.nodes if isinstance(node := topology.nodes[name], ProcessorNode)]
+        blocks = next((node.name for node in nodes if is_blocking(node.operator)), None)
+        waits = next((node.name for node in nodes if node.operator.asynchronous is not None), None)
+        if blocks is not None and waits is not None:
+            raise TopologyError(
+                f"{blocks} is declared as blocking and {waits} is 'async def', and both are in subtopology {part.id}, whose tasks run either in a thread "
+                f"or on the loop: make {blocks} 'async def' and await asyncio.to_thread(...) there, or part them by stream.repartition()"
+            )
+
+
+def _marked(part: Any) -> bool:
+    if isinstance(part, list | tuple):
+        return any(map(_marked, part))
+    if isinstance(part, partial):
+        return _marked(part.func)
+    if getattr(part, _MARK, False):
+        return True
+    return any(getattr(getattr(part, method, None), _MARK, False) for method in _METHODS)

@@ -27,6 +27,8 @@ COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
 _HIGH = 200_000
 _LOW = 100_000
 _RETRY = 0.1
+# Of the patience of whoever waits for it: so that they hear why.
+_SHARE = 0.8
 _log = logging.getLogger("ks_actors")
 
 
@@ -247,7 +249,7 @@ class Collector(Actor[CollectorMessage]):
 
     async def _end_transaction(self, renew: Callable[[], Awaitable[TransactionalProducer]]) -> None:
         """Abort, as often as it takes: what is sent next must not get into the transaction that failed."""
-        deadline = self.ctx.time() + self._patience
+        deadline = self.ctx.time() + self._patience * _SHARE
         while True:
             try:
                 await cast("TransactionalProducer", self._producer).abort()

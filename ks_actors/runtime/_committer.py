@@ -171,7 +171,6 @@ class Committer(Actor[CommitterMessage]):
                 raise
             except Exception as error:  # whatever it was: the log may have done it all the same
                 raise _Uncertain from error
-            await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
         else:
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             await self._poller().ask(m.CommitOffsets, frozen.positions).within(self._timeout)
@@ -180,8 +179,11 @@ class Committer(Actor[CommitterMessage]):
         self._manager.tell(m.CommittedTasks(frozen.positions))
         self._purge(frozen.positions)
         try:
+            if self._transactional:
+                await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             await self._state.ask(m.Keep, frozen, ends).within(self._timeout)
         except Exception as error:  # noqa: BLE001 - the log has it, the stores do not: they are opened anew, from the log
+            self._void = error
             self._poller().tell(m.Rejoin(error))
 
     def _undrained(self) -> TaskTimeout:

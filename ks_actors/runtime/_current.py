@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ks_actors.processors._operator import RecordMetadata
 
 if TYPE_CHECKING:
-    from ks_actors._batch import Headers
+    from ks_actors._batch import Batch, Headers
     from ks_actors.runtime._queue import RawRecord, RecordQueue
 
 
@@ -17,10 +17,11 @@ class Current:
     In batch mode it is exact for the partition, and about the batch's first record otherwise: errors name their record by its own offset.
     """
 
-    __slots__ = ("headers", "offset", "queue", "stream_time", "timestamp")
+    __slots__ = ("chunk", "headers", "offset", "queue", "stream_time", "timestamp")
 
     def __init__(self) -> None:
         self.queue: RecordQueue | None = None
+        self.chunk: Batch | None = None
         self.offset: int = -1
         self.timestamp: int = -1
         self.headers: Headers = ()
@@ -28,7 +29,7 @@ class Current:
 
     def nowhere(self) -> None:
         """Be at no record: a punctuation, or between records."""
-        self.queue = None
+        self.queue = self.chunk = None
         self.offset = -1
         self.headers = ()
 
@@ -38,5 +39,7 @@ class Current:
         return None if queue is None else RecordMetadata(queue.partition.topic, queue.partition.partition, self.offset)
 
     def raw(self, offset: int | None = None) -> RawRecord | None:
-        """Return the source record as it came, when it is still at hand."""
-        return None if self.queue is None else self.queue.raw(self.offset if offset is None else offset)
+        """Return the source record as it came; None at no record."""
+        if self.queue is None or self.chunk is None:
+            return None
+        return self.queue.raw(self.chunk, self.offset if offset is None else offset)

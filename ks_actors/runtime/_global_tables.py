@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Message, Reply, Signal, Started, Stopping
+from ks_actors._batch import Batch
 from ks_actors._errors import StreamsError
 from ks_actors._task_id import TaskId
 from ks_actors.runtime import _messages as m
@@ -75,6 +76,9 @@ class GlobalTables(Actor[GlobalMessage]):
         """Begin to read when started, close at the end."""
         if isinstance(signal, Started):
             self._task.start()
+            for partition, position in self._positions.items():
+                # As if it were known to be empty: what is in one topic is not held up by another.
+                self._task.add(partition, Batch([], [], []), position, position)
             self._fetcher.assign(self._positions)
             self._note_filled()
             self._fetch()
@@ -98,6 +102,7 @@ class GlobalTables(Actor[GlobalMessage]):
                 failure = StreamsError(f"reading the topics of global tables failed: {message.error}")
                 failure.__cause__ = message.error
                 self._instance.tell(m.Fatal(failure, rolled_back=False))
+                self.ctx.timers.once("again", self._poll_ms / 1000, Look())
                 return
             case _:
                 assert_never(message)

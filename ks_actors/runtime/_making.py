@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ks_actors.processors._adapter import call_time
 from ks_actors.state import TaskStores
 
 if TYPE_CHECKING:
@@ -30,12 +31,18 @@ def make_stores(
     """Return the stores of a task, still to be opened; None when it has none. `directory` is where those of all tasks are."""
     if not specs:
         return None
+
+    def record_time() -> int:
+        # While a call of an async processor runs, the task may be at any other record.
+        time = call_time()
+        return current.timestamp if time is None else time
+
     return TaskStores(
         name,
         specs,
         directory=None if directory is None else directory / name,
         shared=shared,
-        record_time=lambda: current.timestamp,
+        record_time=record_time,
         expired=expired,
         topics=topics,
     )

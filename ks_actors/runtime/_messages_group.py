@@ -109,6 +109,13 @@ class FetchFailed(Message, frozen=True, tag="FETCH_FAILED"):
     epoch: int
 
 
+class EndsKnown(Message, frozen=True, tag="ENDS_KNOWN"):
+    """How far the log goes in partitions of which a fetch may never bring anything."""
+
+    ends: Mapping[TopicPartition, int]
+    epoch: int
+
+
 class BufferHigh(Message, frozen=True, tag="BUFFER_HIGH"):
     """Fetch no more of these."""
 
@@ -172,6 +179,7 @@ PollerMessage: TypeAlias = (
     | MembershipFailed
     | Arrived
     | FetchFailed
+    | EndsKnown
     | BufferHigh
     | BufferLow
     | TaskReady

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from actors import Message, Ref, Reply
+from ks_actors.runtime._messages_group import EndsKnown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -144,6 +145,7 @@ class WorkerLost(Message, frozen=True, tag="WORKER_LOST"):
 TaskManagerMessage: TypeAlias = (
     AssignTask
     | Records
+    | EndsKnown
     | NextTask
     | TaskDone
     | Wake

@@ -213,6 +213,7 @@ class Parts:
             membership,
             group,
             poll_ms=config.poll_ms,
+            isolation=self._isolation,
             reset=self._reset,
             instance=context.self_ref,
             manager=self.manager,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ks_actors.runtime._membership import GroupView
 
 POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow))
+# Instead of an epoch: what failed was no fetch.
+_ENDS = -1
 _log = logging.getLogger("ks_actors")
 
 
@@ -41,6 +43,7 @@ class Poller(Actor[PollerMessage]):
         group: GroupView,
         *,
         poll_ms: int,
+        isolation: IsolationLevel,
         reset: Callable[[str], str],
         instance: Ref[m.InstanceMessage],
         manager: Ref[m.TaskManagerMessage],
@@ -52,6 +55,7 @@ class Poller(Actor[PollerMessage]):
         self._membership = membership
         self._group = group
         self._poll_ms: int = poll_ms
+        self._isolation = isolation
         self._reset = reset
         self._instance = instance
         self._manager = manager
@@ -85,6 +89,8 @@ class Poller(Actor[PollerMessage]):
                 self._fetching = False
                 if message.fetched:
                     self._manager.tell(m.Records(message.fetched, message.epoch))
+            case m.EndsKnown():
+                self._manager.tell(message)
             case m.BufferHigh():
                 high = [partition for partition in message.partitions if partition in self._positions]
                 self._stopped.update(high)
@@ -107,7 +113,7 @@ class Poller(Actor[PollerMessage]):
                 self._following = False
                 self._go_on()
             case m.FetchFailed():
-                self._fetching = False
+                self._fetching = self._fetching and message.epoch == _ENDS
                 await self._fetch_failed(message.error)
             case m.MembershipFailed():
                 self._membership_failed(message)
@@ -139,6 +145,7 @@ class Poller(Actor[PollerMessage]):
         self._pending.discard(ready.task)
         self._positions.update(ready.positions)
         self._assign(ready.positions)
+        self._find_ends(ready.positions)
         self._tell_instance()
 
     def _assign(self, anew: Mapping[TopicPartition, int]) -> None:
@@ -153,7 +160,21 @@ class Poller(Actor[PollerMessage]):
             if partition in self._positions:
                 self._fetcher.seek(partition, offset)
         self._resume(message.positions)
+        self._find_ends(message.positions)
         message.reply.tell(None)
+
+    def _find_ends(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have tasks with several partitions know of those that are empty: no fetch will ever tell, and they wait for all that the log has."""
+        wanted = [
+            partition
+            for partition in partitions
+            if partition in self._positions and (task := self._group.task_of(partition)) is not None and len(self._tasks.get(task, ())) > 1
+        ]
+        if wanted:
+            self.ctx.pipe(self._look_at_ends(wanted, self._epoch), _ends_known, partial(_fetch_failed, epoch=_ENDS))
+
+    async def _look_at_ends(self, partitions: Sequence[TopicPartition], epoch: int) -> m.EndsKnown:
+        return m.EndsKnown(await self._log.end_offsets(partitions, self._isolation), epoch)
 
     def _resume(self, partitions: Iterable[TopicPartition]) -> None:
         again = [partition for partition in partitions if partition in self._stopped]
@@ -339,6 +360,10 @@ class Poller(Actor[PollerMessage]):
 
 
 def _arrived(message: m.Arrived) -> PollerMessage:
+    return message
+
+
+def _ends_known(message: m.EndsKnown) -> PollerMessage:
     return message
 
 

@@ -106,6 +106,11 @@ class RecordQueue:
         self._behind = next_offset
         self.end_offset = end_offset
 
+    def note_end(self, end_offset: int) -> None:
+        """Note how far the log goes, unless a fetch has told."""
+        if self.end_offset is None:
+            self.end_offset = end_offset
+
     def clear(self, position: int, partition_time: int) -> None:
         """Forget all records, to go on from `position`."""
         self._raw.clear()
@@ -155,11 +160,16 @@ class RecordQueue:
         self.partition_time = max(self.partition_time, latest(batch.timestamps))
         return batch
 
-    def raw(self, offset: int) -> RawRecord | None:
-        """Return the record at `offset` as it came, as long as its chunk is at hand."""
-        offsets = self._raw_chunk.offsets
+    @property
+    def chunk(self) -> Batch:
+        """The chunk as it came that the records taken last are from."""
+        return self._raw_chunk
+
+    def raw(self, chunk: Batch, offset: int) -> RawRecord | None:
+        """Return the record at `offset` as it came, from its chunk."""
+        offsets = chunk.offsets
         index = bisect_left(offsets, offset)
-        return RawRecord(self.partition, self._raw_chunk, index) if index < len(offsets) and offsets[index] == offset else None
+        return RawRecord(self.partition, chunk, index) if index < len(offsets) and offsets[index] == offset else None
 
     def _run(self, start: int, stop: int, until: int, inclusive: bool) -> int:
         timestamps = self._chunk.timestamps

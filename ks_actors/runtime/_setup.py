@@ -9,6 +9,7 @@ import msgspec
 
 from ks_actors._errors import TopologyError
 from ks_actors._timestamps import FailOnInvalidTimestamp
+from ks_actors.runtime._blocking import check_threads
 from ks_actors.topology import SourceNode
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Setup:
         existing_topics: Iterable[str] = (),
         work_time: Callable[[], float] = perf_counter,
     ) -> None:
+        check_threads(topology)
         self.topology: Topology = topology
         self.config: StreamsConfig = config
         self.application_id: str = config.application_id

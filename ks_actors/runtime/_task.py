@@ -91,6 +91,16 @@ class Task:
         self._plan = self._compile()
         self.life.to(TaskState.RUNNING)
 
+    def give_up(self) -> None:
+        """Cancel what is in flight; nothing of it will be handed on."""
+        for node in () if self._plan is None else self._plan.asynchronous:
+            node.cancel()
+
+    @property
+    def leaving(self) -> list[str]:
+        """The asynchronous processors in which calls that were given up have not ended yet: they may still be at the stores."""
+        return [node.node for node in self._plan.asynchronous if node.leaving] if self._plan is not None else []
+
     def rewind(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Forget everything since the last commit, and go on from there with new processors. The stores are dropped by their owner."""
         self._close_plan()
@@ -228,7 +238,7 @@ class Task:
         assert self._plan is not None
         entrance = self._plan.entrances[queue.source.name]
         current = self._current
-        current.queue = queue
+        current.queue, current.chunk = queue, queue.chunk
         if entrance.batch is not None:
             current.offset = batch.offsets[0]
             current.stream_time = max(current.stream_time, latest(batch.timestamps))

@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Signal, Stopping
+from ks_actors._errors import TaskTimeout
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._buffers import InputBudget
 from ks_actors.runtime._messages import TaskManagerMessage
@@ -70,6 +71,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._void_generation: dict[TaskId | None, int] = {}
         self._draining: Reply[None] | None = None
         self._drained: bool = False
+        self._rewinding: m.Rewind | None = None
+        self._rewind_by: float = 0.0
         self._paused: bool = False
         self._pressed: bool = False
         self._woken: bool = False
@@ -89,6 +92,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         match message:
             case m.Records():
                 self._add_records(message)
+            case m.EndsKnown():
+                self._note_ends(message)
             case m.TaskDone():
                 self._take_back(message)
             case m.NextTask():
@@ -110,7 +115,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._freeze(message)
                 return
             case m.Rewind():
-                self._rewind(message)
+                self._begin_rewind(message)
             case m.CommittedTasks():
                 self._note_committed(message.positions)
             case m.OutputPressure():
@@ -131,6 +136,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         """Give free workers something to do, as long as there is."""
         if self._draining is not None and not self._drained:
             self._finish_draining()
+        if self._rewinding is not None:
+            self._rewind_when_quiet(self._rewinding)
         now = self._setup.wall_time()
         while self._idle:
             best = self._best(now)
@@ -164,9 +171,14 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _sleep(self, now: int) -> None:
         """Look again when time alone will have made a task ready."""
-        times = [wake for task in self._tasks.values() if (wake := task.wakes_at) is not None and task.id not in self._leased]
+        times = [wake for task in self._tasks.values() if self._awake(task) and (wake := task.wakes_at) is not None]
         if times and not (self._pressed or self._paused):
             self.ctx.timers.once("wake", max(0, min(times) - now) / 1000 + 0.0005, m.Wake())
+
+    def _awake(self, task: Task) -> bool:
+        """Return whether a task may be given new work."""
+        at_rest = task.id in self._leased or task.id in self._suspended or task.id in self._broken or task.broken
+        return not at_rest and not (self._draining is not None and task.asynchronous)
 
     def _wake(self) -> None:
         if not self._woken:
@@ -224,6 +236,12 @@ class TaskManager(Actor[TaskManagerMessage]):
         if high:
             self._poller().tell(m.BufferHigh(tuple(high)))
 
+    def _note_ends(self, message: m.EndsKnown) -> None:
+        for partition, end in message.ends.items():
+            task = self._owner.get(partition)
+            if task is not None and message.epoch >= self._stale_below.get(partition, 0):
+                task.group.queues[partition].note_end(end)
+
     # --- tasks come and go ----------------------------------------------------------------------------------------------------
 
     def _assign(self, message: m.AssignTask) -> None:
@@ -275,6 +293,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         task = self._tasks.pop(task_id)
         self._broken.discard(task_id)
         self._suspended.discard(task_id)
+        self._held.pop(task_id, None)
         self._metrics.forget(task_id)
         for partition in task.group.queues:
             del self._owner[partition]
@@ -320,12 +339,32 @@ class TaskManager(Actor[TaskManagerMessage]):
             if partition in self._owner:
                 self._committed[partition] = decode_position(committed)
 
+    def _begin_rewind(self, message: m.Rewind) -> None:
+        """Give up what is in flight. A call that is cancelled may still write to a store on its way out, so that has to be over first."""
+        for task in self._to_rewind(message):
+            task.give_up()
+        patience = self._setup.config.max_drain_ms / 1000
+        self._rewinding, self._rewind_by = message, self.ctx.time() + patience
+        if any(task.leaving for task in self._to_rewind(message)):
+            self.ctx.timers.once("rewind", patience + 0.001, m.Wake())
+
+    def _rewind_when_quiet(self, message: m.Rewind) -> None:
+        leaving = [f"task {task.id} at {', '.join(task.leaving)}" for task in self._to_rewind(message) if task.leaving]
+        if not leaving:
+            self._rewinding = None
+            self.ctx.timers.cancel("rewind")
+            self._rewind(message)
+        elif self.ctx.time() >= self._rewind_by:
+            self._rewinding = None
+            message.reply.fail(TaskTimeout(f"asynchronous processors do not end when they are cancelled: {'; '.join(leaving)}"))
+
+    def _to_rewind(self, message: m.Rewind) -> list[Task]:
+        return [task for task in self._tasks.values() if message.tasks is None or task.id in message.tasks]
+
     def _rewind(self, message: m.Rewind) -> None:
         errors: list[Exception] = []
         again: dict[TopicPartition, int] = {}
-        for task in self._tasks.values():
-            if message.tasks is not None and task.id not in message.tasks:
-                continue
+        for task in self._to_rewind(message):
             if task.stores is not None:
                 task.stores.drop()
             positions = {partition: self._committed[partition] for partition in task.group.queues}

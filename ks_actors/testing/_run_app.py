@@ -34,6 +34,6 @@ def explore_app(
     for candidate in range(seed, seed + runs):
         try:
             run_app(test, topology, seed=candidate, **options)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a test fails by
             return FailingSeed(candidate, error)
     return None

@@ -20,6 +20,7 @@ Between: TypeAlias = Callable[[TopologyTestDriver, int], None]
 
 HERE = Path(__file__).parent / "cases"
 SEED_1 = HERE / "seed-1"
+FOUND = HERE / "found.jsonl"
 DESCRIPTIONS = HERE / "describe.txt"
 
 

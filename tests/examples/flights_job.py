@@ -23,7 +23,7 @@ def command(directory: Path, *options: str) -> list[str]:
 
 def run(directory: Path, *options: str) -> str:
     """Run the job to its end; return what it printed."""
-    done = subprocess.run(command(directory, *options), cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    done = subprocess.run(command(directory, *options), cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)  # noqa: S603 - our own
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

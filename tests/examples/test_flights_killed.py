@@ -46,7 +46,7 @@ def kill_at(command: list[str], moment: tuple[str, int, float]) -> None:
     options = ("--progress-seconds", "0.01")
     with subprocess.Popen([*command, *options], cwd=flights_job.ROOT, stdout=subprocess.PIPE, text=True) as job:  # noqa: S603 - our own
         assert job.stdout is not None
-        line = ""
+        line = told = count = ""
         for line in job.stdout:
             told, _, count = line.partition(": ")
             if (told, what) == ("processing", "loading") or (told == what and number(count) >= flights):
@@ -56,6 +56,7 @@ def kill_at(command: list[str], moment: tuple[str, int, float]) -> None:
         job.kill()
     say(f"killed {seconds:.3f} s behind {line.strip()!r}, wanted {what} {flights:,}")
     assert job.returncode == -signal.SIGKILL
+    assert (told, number(count)) != ("processing", FLIGHTS), "there was nothing left to disturb"
 
 
 def number(text: str) -> int:

@@ -55,7 +55,7 @@ def counting(store: str | None = None, bomb: Callable[[Any, Any], None] = nothin
         stream.group_by(lambda _, value: value, Grouped(serdes.STRING, serdes.STRING, name="by-value")) if repartition else stream.group_by_key()
     )
     counts = grouped.count(Materialized("counts", serdes.STRING, serdes.LONG, store_type=store))  # type: ignore[arg-type]  # of two words
-    counts.to_stream().to("out", Produced(serdes.STRING, serdes.LONG))  # type: ignore[arg-type]  # counts are never None
+    counts.to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
     return builder.build()
 
 

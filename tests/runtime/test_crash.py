@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
 
 STEPS: tuple[Operation, ...] = ("send", "commit", "commit_offsets", "abort", "fetch", "committed", "end_offsets", "begin_offsets", "delete_records")
+ENDS = {"send", "commit", "commit_offsets", "abort"}
 
 
 def replace(_: Exception) -> UncaughtResponse:
@@ -72,8 +73,10 @@ def test_failures_of_the_log_lose_nothing_and_double_nothing(seed: int, guarante
         load = Load(harness, random)
         for _ in range(12):
             operation = random.choice(STEPS)
-            error = random.choice([StorageFull("no room"), LogError("the broker is away"), TransactionAborted("void")])
-            harness.fail(operation, error, after=random.random() < 0.3 and operation in {"send", "commit", "commit_offsets", "abort"})
+            if operation in ENDS and random.random() < 0.3:
+                harness.fail(operation, LogError("the answer is lost"), after=True)
+            else:
+                harness.fail(operation, random.choice([StorageFull("no room"), LogError("the broker is away"), TransactionAborted("void")]))
             await load.send(random.randrange(1, 60))
             await asyncio.sleep(random.choice([0.01, 0.1, 0.25]))
             if random.random() < 0.15:

@@ -1,0 +1,359 @@
+"""The life of an app."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actors import System
+from actors.testing import VirtualLoop
+from ks_actors import App, MissingSourceTopics, NotRunning, ProcessingFailed, StateLocked, StreamsConfig, TaskTimeout, TopologyError, serdes
+from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, StreamsBuilder
+from ks_actors.log import NewTopic
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.runtime import InstanceState
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, states
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ks_actors.topology import Topology
+
+IN_AND_OUT = {"in": 2, "out": 1}
+
+
+def joined() -> Topology:
+    builder = StreamsBuilder()
+    table = builder.table("right", Consumed(serdes.STRING, serdes.STRING))
+    builder.stream("in", STRINGS).join(table, lambda left, right: f"{left}{right}", Joined(serdes.STRING, serdes.STRING, serdes.STRING)).to(
+        "out", STRINGS_OUT
+    )
+    return builder.build()
+
+
+def nothing_left() -> None:
+    """Check that no task but the test's own, and no thread but the main one, is at work."""
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert threading.active_count() == 1
+
+
+# --- states ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_states_come_in_the_order_of_kafka_streams() -> None:
+    """CREATED, REBALANCING, RUNNING, PENDING_SHUTDOWN, NOT_RUNNING: the listener hears each with the one before it."""
+    seen: list[tuple[InstanceState, InstanceState]] = []
+
+    async def test(harness: AppHarness) -> None:
+        assert harness.app.state is InstanceState.RUNNING
+        assert harness.app.error is None
+        await harness.close()
+
+    run_app(test, echo(), topics=IN_AND_OUT, on_state=lambda new, old: seen.append((new, old)))
+    assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
+    assert [old.name for _, old in seen] == ["CREATED", "REBALANCING", "RUNNING", "PENDING_SHUTDOWN"]
+
+
+def test_an_error_leads_through_pending_error() -> None:
+    """An error that nobody deals with: RUNNING, PENDING_ERROR, ERROR; and it stays so when the app is closed."""
+    seen: list[tuple[InstanceState, InstanceState]] = []
+    bomb = Bomb()
+
+    async def test(harness: AppHarness) -> None:
+        app = harness.app
+        bomb.armed = 1
+        await harness.produce("in", "a", "1")
+        error = await harness.ended()
+        assert isinstance(error, ProcessingFailed)
+        assert app.state is InstanceState.ERROR
+        with pytest.raises(ProcessingFailed):
+            await app.wait_until_caught_up()
+        with pytest.raises(NotRunning):
+            await app.pause()
+
+    run_app(test, echo(bomb), topics=IN_AND_OUT, on_state=lambda new, old: seen.append((new, old)))
+    assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_ERROR", "ERROR"]
+
+
+def test_a_rebalance_leads_back_to_running() -> None:
+    """A topic that a pattern matches, or a member that comes: RUNNING, REBALANCING, RUNNING."""
+    seen: list[tuple[InstanceState, InstanceState]] = []
+
+    async def test(harness: AppHarness) -> None:
+        seen.clear()
+        harness.lose_membership()
+        await harness.kit.clock.advance(1)
+        assert states(seen) == ["REBALANCING", "RUNNING"]
+
+    run_app(test, echo(), topics=IN_AND_OUT, on_state=lambda new, old: seen.append((new, old)))
+
+
+# --- start ----------------------------------------------------------------------------------------------------------------------
+
+
+def start_fails(topology: Topology, topics: dict[str, int], **options: Any) -> Exception:
+    """Return what a start fails by; check that it leaves nothing behind, and that nothing can be asked of the app."""
+    errors: list[Exception] = []
+
+    async def main() -> None:
+        async with AppHarness(topology, topics=topics, start=False, **options) as harness:
+            with pytest.raises(Exception) as failed:
+                await harness.start()
+            errors.append(failed.value)
+            assert harness.app.state in {InstanceState.CREATED, InstanceState.ERROR}
+            assert harness.log._parts.keys() == set()
+            assert [info.path for info in harness.kit.tree()] == []
+            with pytest.raises(NotRunning):
+                await harness.app.resume()
+        nothing_left()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+    return errors[0]
+
+
+def test_missing_source_topics_are_named() -> None:
+    """The start fails with the names of all topics that are to be read and do not exist."""
+    error = start_fails(joined(), {"out": 1})
+    assert isinstance(error, MissingSourceTopics)
+    assert "in, right" in str(error)
+
+
+def test_joined_topics_need_equal_numbers_of_partitions() -> None:
+    """The start fails when topics that are joined do not have the same number of partitions, and says how many each has."""
+    error = start_fails(joined(), {"in": 2, "right": 3, "out": 1})
+    assert isinstance(error, TopologyError)
+    assert "in has 2, right has 3" in str(error)
+
+
+def test_internal_topics_of_another_size_are_not_touched() -> None:
+    """A changelog with the wrong number of partitions fails the start, and the message says what to do."""
+    error = start_fails(counting(), {"in": 2, "out": 1, "app-counts-changelog": 5})
+    assert isinstance(error, TopologyError)
+    assert "app-counts-changelog has 5 partitions and needs 2" in str(error)
+
+
+def test_a_serde_that_is_missing_fails_the_making() -> None:
+    """Without a serde, the topology's or the app's own, the start fails and says where to give one."""
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().count().to_stream().to("out")
+    error = start_fails(builder.build(), {"in": 1, "out": 1})
+    assert isinstance(error, TopologyError)
+    assert "default_key_serde" in str(error)
+
+
+def test_a_state_directory_that_is_in_use_is_left_alone() -> None:
+    """Two instances cannot have one state directory: the second one does not start, the first one goes on."""
+
+    async def test(harness: AppHarness) -> None:
+        async with harness.another(client_id="second", state_dir=harness.config.state_dir, start=False) as second:
+            with pytest.raises(StateLocked, match="state_dir"):
+                await second.start()
+        await harness.produce("in", "a", "1")
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": ["1"]}
+
+    run_app(test, echo(), topics=IN_AND_OUT)
+
+
+def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """When the state directory cannot be used the start fails, and names it."""
+    (tmp_path / "file").write_text("no directory")
+
+    async def main() -> None:
+        async with EmbeddedLog() as log:
+            await log.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
+            with pytest.raises(Exception, match="file/app cannot be used"):
+                await App(echo(), StreamsConfig(application_id="app", state_dir=tmp_path / "file"), log=log).start()
+        nothing_left()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+
+def test_an_app_starts_once() -> None:
+    """To start an app again is NotRunning, while it runs and after it was closed."""
+
+    async def test(harness: AppHarness) -> None:
+        app = harness.app
+        with pytest.raises(NotRunning, match="make a new one"):
+            await app.start()
+        await harness.close()
+        with pytest.raises(NotRunning, match="make a new one"):
+            await app.start()
+        await app.close()
+
+    run_app(test, echo(), topics=IN_AND_OUT)
+
+
+async def test_nothing_can_be_asked_of_an_app_that_was_not_started(tmp_path: Path) -> None:
+    """Before the start: state CREATED, no log, no workers; orders are NotRunning or None."""
+    app = App(echo(), StreamsConfig(application_id="app", state_dir=tmp_path))
+    assert app.state is InstanceState.CREATED
+    assert app.error is None
+    assert app.workers() == ()
+    assert app.metrics()["alive-workers"] == 0
+    assert await app.add_worker() is None
+    assert await app.remove_worker() is None
+    for call in (app.pause, app.resume, app.commit, app.wait_until_caught_up):
+        with pytest.raises(NotRunning):
+            await call()
+    with pytest.raises(NotRunning):
+        app.log  # noqa: B018 - that it raises is the point
+    await app.close()
+
+
+@pytest.mark.parametrize("step", ["describe_topics", "create_topics", "producer", "join", "end_offsets"])
+def test_a_start_that_the_log_fails_leaves_nothing(step: str) -> None:
+    """Whatever call of the log fails during the start: its error comes out of it, nothing is left, and the next start works."""
+
+    async def main() -> None:
+        builder = StreamsBuilder()
+        table = builder.global_table("names", Consumed(serdes.STRING, serdes.STRING))
+        builder.stream("in", STRINGS).join(table, lambda key, _: key, lambda left, right: f"{left}{right}").group_by_key(
+            Grouped(serdes.STRING, serdes.STRING)
+        ).count(Materialized("counts", serdes.STRING, serdes.LONG)).to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
+        async with AppHarness(builder.build(), topics={"in": 1, "out": 1, "names": 1}, start=False) as harness:
+            harness.fail(step, OSError("away"))  # type: ignore[arg-type]  # one of those that there are
+            with pytest.raises(OSError, match="away"):
+                await harness.start()
+            assert [info.path for info in harness.kit.tree()] == []
+            await harness.restart()
+            await harness.produce("names", "a", "x")
+        nothing_left()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+
+# --- end ------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_closing_commits(guarantee: str) -> None:
+    """What was processed before the close is committed by it: the next app does not see it again."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(100)])
+        app = harness.app
+        while app.metrics()["process-total"] < 100:
+            await asyncio.sleep(0.001)
+        await harness.close()
+        await harness.restart()
+        await harness.caught_up()
+        assert harness.app.metrics()["process-total"] == 0
+        assert len(await harness.read("out")) == 100
+
+    run_app(test, counting(), topics=IN_AND_OUT, processing_guarantee=guarantee, commit_interval_ms=10_000)
+
+
+async def test_leaving_the_block_raises_what_the_app_ended_by(tmp_path: Path) -> None:
+    """The block of an app that ended in ERROR raises its error, unless the block raises one itself; nothing is left on a loop of the real world."""
+    for own in (False, True):
+        bomb = Bomb()
+        bomb.armed = 1
+        async with EmbeddedLog() as log:
+            await log.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
+            with pytest.raises(ValueError if own else ProcessingFailed, match="mine" if own else "boom"):
+                async with App(echo(bomb), StreamsConfig(application_id="app", state_dir=tmp_path), log=log) as app:
+                    await write(log, "a")
+                    with pytest.raises(ProcessingFailed):
+                        await app.wait_until_caught_up()
+                    if own:
+                        raise ValueError("mine")
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def write(log: EmbeddedLog, *keys: str) -> None:
+    from ks_actors._batch import Batch  # noqa: PLC0415 - of this helper alone
+    from ks_actors.log import Outgoing, TopicPartition  # noqa: PLC0415 - likewise
+
+    producer = await log.producer(client_id="test")
+    count = len(keys)
+    await producer.send([Outgoing(TopicPartition("in", 0), Batch([key.encode() for key in keys], [b"v"] * count, [0] * count))])
+    await producer.close()
+
+
+def test_run_ends_when_it_is_cancelled() -> None:
+    """`run` closes the app, committed, when it is cancelled."""
+
+    async def main() -> None:
+        async with AppHarness(echo(), topics=IN_AND_OUT, start=False) as harness:
+            app = App(echo(), harness.config, log=harness.log, system=harness.kit)
+            running = asyncio.ensure_future(app.run())
+            await harness.produce("in", "a", "1")
+            while app.metrics()["process-total"] < 1:
+                await asyncio.sleep(0)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert app.state is InstanceState.NOT_RUNNING
+            assert by_key(await harness.read("out")) == {"a": ["1"]}
+        nothing_left()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+
+def test_run_raises_what_the_app_ends_by() -> None:
+    """`run` returns when the app ends by itself, with its error."""
+    bomb = Bomb()
+
+    async def test(harness: AppHarness) -> None:
+        app = App(echo(bomb), harness.config, log=harness.log, system=harness.kit)
+        bomb.armed = 1
+        await harness.produce("in", "a", "1")
+        with pytest.raises(ProcessingFailed):
+            await app.run()
+        with pytest.raises(ProcessingFailed):
+            await app.run()
+
+    run_app(test, echo(bomb), topics=IN_AND_OUT, start=False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_program_ends_at_a_signal(number: signal.Signals, tmp_path: Path) -> None:
+    """`main` runs until SIGINT or SIGTERM, then closes the app and returns."""
+    seen: list[tuple[InstanceState, InstanceState]] = []
+    log = EmbeddedLog(tmp_path / "log")
+
+    async def prepare() -> None:
+        async with EmbeddedLog(tmp_path / "log") as made:
+            await made.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
+
+    asyncio.run(prepare())
+    del log
+
+    def note(new: InstanceState, old: InstanceState) -> None:
+        seen.append((new, old))
+        if new is InstanceState.RUNNING:
+            signal.raise_signal(number)
+
+    config = StreamsConfig(application_id="app", state_dir=tmp_path / "state", log=f"embedded://{tmp_path / 'log'}")
+    App(echo(), config, on_state=note).main()
+    assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
+    assert threading.active_count() == 1
+
+
+async def test_an_app_may_live_in_a_system_of_others(tmp_path: Path) -> None:
+    """Given a system and a log, the app uses both, and closes neither."""
+    async with EmbeddedLog() as log, System("mine") as system:
+        await log.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
+        async with App(counting(), StreamsConfig(application_id="app", state_dir=tmp_path), log=log, system=system) as app:
+            assert app.log is log
+            assert "/mine/app-app" in {info.path for info in system.tree()}
+            await write(log, "a", "a", "b")
+            await app.wait_until_caught_up()
+            await app.pause()
+            await write(log, "c")
+            with pytest.raises(TaskTimeout, match="not caught up within 60 ms"):
+                await app.wait_until_caught_up(60)
+            await app.resume()
+            await app.wait_until_caught_up()
+        assert system.tree() == []
+        assert "in" in await log.describe_topics()

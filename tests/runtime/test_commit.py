@@ -1,0 +1,380 @@
+"""When the app commits, what it commits, and what becomes of a commit that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import struct
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import (
+    Fenced,
+    IllegalGeneration,
+    LogError,
+    Processor,
+    ProductionFailed,
+    Record,
+    StorageFull,
+    TaskMigrated,
+    TransactionAborted,
+    UnknownTopicOrPartition,
+    serdes,
+)
+from ks_actors.log import TopicPartition
+from ks_actors.processors import PunctuationType
+from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo
+
+if TYPE_CHECKING:
+    from ks_actors.log.embedded._faults import Operation
+
+FOREVER = 1_000_000
+IN = TopicPartition("in", 0)
+
+
+def replace(_: Exception) -> UncaughtResponse:
+    return UncaughtResponse.REPLACE_WORKER
+
+
+def committed(harness: AppHarness) -> dict[TopicPartition, int]:
+    """Return the offsets that the group has committed."""
+    return {partition: one.offset for partition, one in harness.log._groups.get("app").committed().items()}
+
+
+def processing(processor: type[Processor[Any, Any, Any, Any]]) -> Topology:
+    """Read `in`, process it, write `out`."""
+    topology = Topology()
+    topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
+    topology.add_processor("processor", processor, "source")
+    topology.add_sink("sink", "out", "processor", key=serdes.STRING, value=serdes.STRING)
+    return topology
+
+
+# --- when -----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("guarantee", "interval_ms"), [(ALOS, 30_000), (EOS, 100)])
+def test_commits_come_by_the_interval(guarantee: str, interval_ms: int) -> None:
+    """Without a word the app commits every 30 seconds, exactly once every 100 ms; not before, and not when there is nothing to commit."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1")
+        await harness.kit.clock.advance(interval_ms / 1000 - 0.001)
+        assert harness.app.metrics()["process-total"] == 1
+        assert committed(harness) == {}
+        await harness.kit.clock.advance(0.001)
+        assert committed(harness) == {IN: 1}
+        await harness.kit.clock.advance(100)
+        assert harness.app.metrics()["commit-total"] == 1
+
+    run_app(test, echo(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+
+
+class Committing(Processor[str, str, str, str]):
+    """Ask for a commit at each record with the value "commit"."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record)
+        if record.value == "commit":
+            self.context.commit()
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_processor_may_ask_for_a_commit(guarantee: str) -> None:
+    """`context.commit()` has everything committed that was processed so far, at once."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1")
+        await harness.kit.clock.advance(1)
+        assert committed(harness) == {}
+        await harness.produce("in", "b", "commit")
+        await harness.kit.clock.advance(0.001)
+        assert committed(harness) == {IN: 2}
+        assert len(await harness.read("out")) == 2
+
+    run_app(
+        test, processing(Committing), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=9_000
+    )
+
+
+def test_a_full_overlay_is_committed() -> None:
+    """When the stores hold more than statestore_uncommitted_max_bytes uncommitted, a commit comes without being asked for."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1")
+        await harness.kit.clock.advance(1)
+        assert committed(harness) == {}
+        await harness.produce_all("in", [TestRecord(f"key {number}", "1", 0) for number in range(2000)])
+        await harness.kit.clock.advance(0.01)
+        assert committed(harness)
+        assert harness.app.metrics()["uncommitted-bytes"] < 20_000
+
+    run_app(test, counting(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=20_000, commit_interval_ms=FOREVER)
+
+
+def test_the_share_of_a_worker_counts_too() -> None:
+    """A task that alone holds more than one worker's share of the budget is committed."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord(f"key {number}", "1", 0) for number in range(100)])
+        await harness.kit.clock.advance(0.01)
+        assert committed(harness)
+
+    run_app(test, counting(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=20_000, num_workers=8, commit_interval_ms=FOREVER)
+
+
+def test_the_app_can_be_told_to_commit() -> None:
+    """`App.commit` returns when everything is committed."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1")
+        await harness.kit.clock.advance(0.01)
+        await harness.app.commit()
+        assert committed(harness) == {IN: 1}
+
+    run_app(test, echo(), topics={"in": 1, "out": 1})
+
+
+# --- what -----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_the_time_of_a_partition_is_committed_with_its_offset(guarantee: str) -> None:
+    """The metadata of a position is Kafka Streams': base64 of a magic byte 2 and the partition's time; the next app goes on from that time."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1", 1234)
+        await harness.produce("in", "a", "2", 1000)
+        await harness.caught_up()
+        (position,) = harness.log._groups.get("app").committed().values()
+        assert position.offset == 2
+        assert struct.unpack(">bq", base64.b64decode(position.metadata)) == (2, 1234)
+        await harness.close()
+        await harness.restart()
+        (task,) = harness.app._metrics.tasks.values()
+        assert task.stream_time == 1234
+
+    run_app(test, echo(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+
+
+def test_a_transaction_holds_what_its_offsets_say() -> None:
+    """Exactly once, input, output and state become visible together: at any moment the output that is committed is that of the input that is."""
+    bomb = Bomb()
+
+    async def test(harness: AppHarness) -> None:
+        random = Random(1)
+        load = Load(harness, random)
+        for _ in range(40):
+            await load.send(random.randrange(1, 30))
+            await harness.turns(random.randrange(60))
+            if random.random() < 0.5:
+                await asyncio.sleep(0.05)
+            out = await harness.read("out")
+            assert sum(len(values) for values in by_key(out).values()) == sum(committed(harness).values())
+            log = await harness.read("app-counts-changelog")
+            latest = {record.key: int.from_bytes(record.value or b"") for record in log}
+            assert sum(latest.values()) == len(out)
+
+    run_app(
+        test,
+        counting("in_memory", bomb),
+        topics={"in": 1, "out": 1},
+        processing_guarantee=EOS,
+        commit_interval_ms=50,
+    )
+
+
+# --- when it fails --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("operation", ["send", "commit", "commit_offsets"])
+def test_a_commit_that_fails_is_rolled_back(operation: Operation, guarantee: str) -> None:
+    """The handler decides; with REPLACE_WORKER the app goes back to the last commit, does all since then again, and results are exact."""
+    asked: list[Exception] = []
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.REPLACE_WORKER
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        await load.send(50)
+        await harness.caught_up()
+        harness.fail(operation, StorageFull("no room"))
+        await load.send(50)
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+        used = operation == "send" or (operation == "commit") == (guarantee == EOS)
+        assert len(asked) == (1 if used else 0)
+        if used:
+            assert isinstance(asked[0], StorageFull)
+            assert harness.app.metrics()["rolled-back-total"] >= 1
+        assert harness.app.metrics()["alive-workers"] == 1
+
+    run_app(
+        test, counting("in_memory"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=200, uncaught_handler=handler
+    )
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_commit_that_fails_ends_the_app_unless_told_otherwise(guarantee: str) -> None:
+    """Without a handler the app ends in ERROR with what the log said; what was not committed is done by the next app."""
+
+    async def test(harness: AppHarness) -> None:
+        harness.fail("send", LogError("away"))
+        await harness.produce("in", "a", "1")
+        error = await harness.ended()
+        assert isinstance(error, LogError)
+        await harness.restart()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), {"a": 1}, guarantee)
+
+    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("error", [Fenced("somebody else has it"), IllegalGeneration("a new generation")])
+def test_tasks_that_are_somebody_elses_are_given_up(error: Exception, guarantee: str) -> None:
+    """Fenced and IllegalGeneration mean that the tasks have moved: no handler is asked, the app gives them up, joins again, and results are exact."""
+    seen: list[str] = []
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        await load.send(50)
+        await harness.caught_up()
+        seen.clear()
+        await load.send(50)
+        while harness.app.metrics()["process-total"] < 100:
+            await asyncio.sleep(0.001)
+        harness.fail("commit" if guarantee == EOS else "commit_offsets", error)
+        with pytest.raises(TaskMigrated, match="belong to another member"):
+            await harness.app.commit()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+        assert seen == ["REBALANCING", "RUNNING"]
+
+    run_app(
+        test,
+        counting("in_memory"),
+        topics={"in": 2, "out": 1},
+        processing_guarantee=guarantee,
+        commit_interval_ms=5_000,
+        on_state=lambda new, _: seen.append(new.name),
+    )
+
+
+def test_an_answer_that_is_lost_does_not_commit_twice() -> None:
+    """When the log has committed, but the answer does not come, only the log knows: the tasks begin anew from there, and nothing is doubled."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        await load.send(50)
+        await harness.caught_up()
+        harness.fail("commit", LogError("the answer is lost"), after=True)
+        await load.send(50)
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, uncaught_handler=replace)
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_aborting_is_tried_again(times: int) -> None:
+    """A transaction that cannot be aborted at once is aborted later: nothing of it gets into the next one."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        await load.send(50)
+        harness.fail("commit", TransactionAborted("void"))
+        harness.fail("abort", LogError("away"), times)
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, uncaught_handler=replace)
+
+
+def test_a_transaction_that_cannot_be_aborted_ends_the_app() -> None:
+    """When aborting fails for longer than task_timeout_ms, nothing is certain any more: the app ends, whatever the handler says, if it can be closed."""
+
+    async def test(harness: AppHarness) -> None:
+        harness.fail("commit", TransactionAborted("void"))
+        harness.fail("abort", LogError("away for good"), 1000)
+        await harness.produce("in", "a", "1")
+        error = await harness.ended()
+        assert isinstance(error, LogError)
+        harness.log._faults._before.clear()
+        await harness.restart()
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": [1]}
+
+    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, task_timeout_ms=2_000)
+
+
+def test_a_transaction_that_takes_too_long_is_done_again() -> None:
+    """When the log has aborted the transaction because its time was over, everything in it is done again, once."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        await load.send(50)
+        await harness.kit.clock.advance(0.01)
+        (transaction,) = harness.log._broker.transactions.values()
+        assert transaction.partitions
+        harness.log._broker._expire(transaction)  # as if its time were over
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
+        assert harness.app.metrics()["rolled-back-total"] == 1
+
+    run_app(
+        test,
+        counting(),
+        topics={"in": 1, "out": 1},
+        processing_guarantee=EOS,
+        commit_interval_ms=1_000,
+        uncaught_handler=replace,
+    )
+
+
+def test_an_output_topic_that_is_gone_is_named() -> None:
+    """Records for a topic that does not exist are ProductionFailed, naming the topic."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1")
+        error = await harness.ended()
+        assert isinstance(error, ProductionFailed)
+        assert (error.topic, error.partition) == ("out", 0)
+        assert isinstance(error.__cause__, UnknownTopicOrPartition)
+
+    run_app(test, echo(), topics={"in": 1})
+
+
+class Punctuating(Processor[str, str, str, str]):
+    """Write a record every second of the wall clock."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        context.schedule(1000, PunctuationType.WALL_CLOCK_TIME, self.tick)
+
+    def tick(self, now: int) -> None:
+        self.context.forward(Record("tick", str(now), now))
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_what_punctuators_write_is_committed(guarantee: str) -> None:
+    """Output without input is committed like any other."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.kit.clock.advance(3.5)
+        await harness.app.commit()
+        assert [int(record.value or 0) // 1000 for record in await harness.read("out")] == [1, 2, 3]
+        assert harness.app.state is InstanceState.RUNNING
+
+    run_app(test, processing(Punctuating), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)

@@ -1,0 +1,280 @@
+"""State is found on disk or in the changelogs, and global tables in their topics."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import LogError, TaskCorrupted, serdes
+from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows
+from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting
+
+if TYPE_CHECKING:
+    from ks_actors.log import TopicPartition
+    from ks_actors.topology import Topology
+
+TOPICS = {"in": 1, "out": 1}
+
+
+class Heard(RestoreListener):
+    """Keep what is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str, int | None]] = []
+
+    def on_restore_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
+        self.told.append(("start", str(partition), store, start))
+
+    def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:
+        self.told.append(("batch", str(partition), store, count))
+
+    def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
+        self.told.append(("end", str(partition), store, total))
+
+
+def records(*keys: str) -> list[TestRecord[str, str]]:
+    return [TestRecord(key, "v", number) for number, key in enumerate(keys)]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize(("store", "restored"), [("rocksdb", 0), ("in_memory", 3)])
+def test_after_a_close_the_disk_has_it_all(store: str, restored: int, guarantee: str) -> None:
+    """A store on disk that was closed restores nothing; one in memory restores its whole changelog. The listener hears it either way."""
+    heard = Heard()
+
+    async def test(harness: AppHarness) -> None:
+        assert heard.told == [("start", "app-counts-changelog-0", "counts", None), ("end", "app-counts-changelog-0", "counts", 0)]
+        await harness.produce_all("in", records("a", "b", "a", "c"))
+        await harness.caught_up()
+        await harness.close()
+        heard.told.clear()
+        await harness.restart()
+        assert heard.told[0][:3] == ("start", "app-counts-changelog-0", "counts")
+        assert heard.told[-1] == ("end", "app-counts-changelog-0", "counts", restored)
+        assert sum(count or 0 for what, *_, count in heard.told if what == "batch") == restored
+        await harness.produce_all("in", records("a", "c"))
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": [1, 2, 3], "b": [1], "c": [1, 2]}
+
+    run_app(test, counting(store), topics=TOPICS, processing_guarantee=guarantee, restore_listener=heard)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_after_a_crash_only_the_tail_is_restored(guarantee: str) -> None:
+    """What was written to disk before a crash is not restored again: only what the changelog has behind it."""
+    heard = Heard()
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", records(*(f"k{number}" for number in range(500))))
+        await harness.caught_up()
+        await harness.close()
+        await harness.restart()
+        await harness.produce_all("in", records("k1", "k2", "k3"))
+        await harness.caught_up()
+        await harness.crash()
+        heard.told.clear()
+        await harness.restart()
+        assert heard.told[-1][0] == "end"
+        assert heard.told[-1][3] in {0, 3}
+        assert heard.told[0][3] is not None
+        assert heard.told[0][3] >= 500
+        await harness.produce_all("in", records("k1"))
+        await harness.caught_up()
+        assert by_key(await harness.read("out"))["k1"] == [1, 2, 3]
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, restore_listener=heard)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_state_directory_that_is_gone_is_restored(guarantee: str) -> None:
+    """Without its directory a store is restored from the beginning of its changelog."""
+    heard = Heard()
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", records(*(f"k{number % 50}" for number in range(500))))
+        await harness.caught_up()
+        await harness.close()
+        harness.wipe_state()
+        heard.told.clear()
+        await harness.restart()
+        assert heard.told[0][3] is None
+        assert (heard.told[-1][3] or 0) >= 50
+        await harness.produce_all("in", records("k1"))
+        await harness.caught_up()
+        assert by_key(await harness.read("out"))["k1"] == list(range(1, 12))
+
+    run_app(test, counting("rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, restore_listener=heard)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_tasks_restore_side_by_side(seed: int) -> None:
+    """However the reads of several changelogs mix, nothing of any of them is left out."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", records(*(f"k{number % 300}" for number in range(3000))))
+        await harness.caught_up()
+        await harness.crash()
+        harness.wipe_state()
+        await harness.restart()
+        await harness.produce_all("in", records(*(f"k{number}" for number in range(300))))
+        await harness.caught_up()
+        assert set(map(tuple, by_key(await harness.read("out")).values())) == {tuple(range(1, 12))}
+
+    run_app(test, counting("in_memory"), seed=seed, topics={"in": 8, "out": 1}, processing_guarantee="exactly_once_v2")
+
+
+def test_a_windowed_store_is_restored() -> None:
+    """Window stores go on where they were, too."""
+    builder = StreamsBuilder()
+    counts = builder.stream("in", STRINGS).group_by_key().windowed_by(TimeWindows.of_size_and_grace(1000, 0)).count(
+        Materialized("windows", serdes.STRING, serdes.LONG, store_type="rocksdb")
+    )
+    counts.to_stream(lambda windowed, _: f"{windowed.key}@{windowed.window.start}").to("out", Produced(serdes.STRING, serdes.LONG))
+
+    async def test(harness: AppHarness) -> None:
+        for _ in range(2):
+            await harness.produce_all("in", [TestRecord("a", "v", 100), TestRecord("a", "v", 200), TestRecord("a", "v", 1100)])
+            await harness.caught_up()
+            await harness.crash()
+            harness.wipe_state()
+            await harness.restart()
+        assert by_key(await harness.read("out"))["a@1000"] == [1, 2]
+
+    run_app(test, builder.build(), topics=TOPICS)
+
+
+def test_a_store_that_cannot_be_trusted_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When what is on disk is corrupt the task's state is deleted and restored from the changelog, without a word from the user."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", records("a", "a", "b"))
+        await harness.caught_up()
+        await harness.close()
+        (current,) = (harness.state_dir / "0_0").rglob("CURRENT")
+        current.write_text("MANIFEST-nonsense\n")
+        await harness.restart()
+        await harness.produce_all("in", records("a"))
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": [1, 2, 3], "b": [1]}
+
+    run_app(test, counting("rocksdb"), topics=TOPICS)
+    del monkeypatch
+
+
+def test_a_state_that_cannot_be_opened_is_an_error() -> None:
+    """What cannot be opened for another reason is told, not deleted; the next app starts when it is mended."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", records("a", "a"))
+        await harness.caught_up()
+        await harness.close()
+        task = harness.state_dir / "0_0"
+        shutil.move(task, task.with_suffix(".away"))
+        task.write_text("in the way")
+        with pytest.raises(Exception, match="0_0"):
+            await harness.restart()
+        assert harness.app.state is InstanceState.ERROR
+        assert not isinstance(harness.app.error, TaskCorrupted)
+        with pytest.raises(Exception, match="0_0"):
+            await harness.close()
+        task.unlink()
+        shutil.move(task.with_suffix(".away"), task)
+        await harness.restart()
+        await harness.produce_all("in", records("a"))
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": [1, 2, 3]}
+
+    run_app(test, counting("rocksdb"), topics=TOPICS)
+
+
+def test_restoring_that_fails_is_tried_again() -> None:
+    """When the changelog cannot be read the handler decides; with REPLACE_WORKER the tasks begin anew."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", records(*(f"k{number}" for number in range(100))))
+        await harness.caught_up()
+        await harness.close()
+        for _ in range(2):
+            harness.fail("fetch", LogError("away"))
+            harness.fail("begin_offsets", LogError("away"))
+            await harness.restart()
+            await harness.close()
+        await harness.restart()
+        await harness.produce_all("in", records("k1"))
+        await harness.caught_up()
+        assert by_key(await harness.read("out"))["k1"] == [1, 2]
+
+    run_app(test, counting("in_memory"), topics=TOPICS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+
+
+# --- global tables --------------------------------------------------------------------------------------------------------------
+
+
+def looking_up(*tables: str) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", STRINGS)
+    for name in tables:
+        table = builder.global_table(name, Consumed(serdes.STRING, serdes.STRING))
+        stream = stream.left_join(table, lambda key, _: key, lambda left, right: f"{left}+{right}")
+    stream.to("out", STRINGS_OUT)
+    return builder.build()
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_global_tables_are_full_before_anything_is_processed(guarantee: str) -> None:
+    """All that a global topic holds, in all its partitions, is in the table when the first record is processed; later changes come as they are made."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("names", [TestRecord(f"k{number}", f"n{number}", 0) for number in range(5000)])
+        await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(0, 5000, 7)])
+        await harness.start()
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {f"k{number}": [f"v+n{number}"] for number in range(0, 5000, 7)}
+        await harness.produce("names", "k1", "other")
+        await harness.kit.clock.advance(1)
+        await harness.produce("in", "k1", "w")
+        await harness.caught_up()
+        assert by_key(await harness.read("out"))["k1"] == ["w+other"]
+
+    run_app(test, looking_up("names"), topics={"in": 1, "out": 1, "names": 3}, processing_guarantee=guarantee, start=False)
+
+
+def test_an_empty_global_topic_holds_nobody_up() -> None:
+    """Of two global tables one may be empty, and one may get its records only later."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("names", "a", "n")
+        await harness.produce("in", "a", "v")
+        await harness.start()
+        await harness.caught_up()
+        await harness.produce("other", "a", "o")
+        await harness.kit.clock.advance(1)
+        await harness.produce("in", "a", "w")
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": ["v+n+None", "w+n+o"]}
+
+    run_app(test, looking_up("names", "other"), topics={"in": 1, "out": 1, "names": 1, "other": 2}, start=False)
+
+
+def test_global_tables_go_on_after_a_failure() -> None:
+    """When the topics of global tables cannot be read the handler decides; told to go on, the tables follow their topics again."""
+
+    async def test(harness: AppHarness) -> None:
+        harness.fail("fetch", LogError("away"), 3)
+        await harness.kit.clock.advance(1)
+        await harness.produce("names", "a", "n")
+        await harness.kit.clock.advance(2)
+        await harness.produce("in", "a", "v")
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": ["v+n"]}
+
+    run_app(
+        test,
+        looking_up("names"),
+        topics={"in": 1, "out": 1, "names": 1},
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+    )
