@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from actors import ActorsError, Spec, System
 from ks_actors._errors import KsActorsError, NotRunning, TaskTimeout
-from ks_actors.log import IsolationLevel, open_log
+from ks_actors.log import IsolationLevel, NewTopic, open_log
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._crew import Crew, WorkerMetadata
 from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
@@ -22,7 +22,7 @@ from ks_actors.runtime._states import InstanceState
 from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from actors import Ref
@@ -41,6 +41,7 @@ class App:
     Makes no event loop, installs no signal handler and holds no global state (but `main` does, for programs that are nothing else). `log` takes the place
     of the config's; a log that is given is neither started nor closed. `system` is an actor system to live in, one of its own by default.
 
+    `topics` are created before the start, with so many partitions, where they do not exist: what the topology reads, in a log that nobody else fills.
     `on_state` is called with the new and the old state; `restore_listener` hears how stores are restored; `uncaught_handler` decides, with a plain or
     a coroutine function, about errors that nothing else has dealt with (default: the app ends in ERROR); `task_priority` tells which tasks come first,
     higher before lower. An app runs once.
@@ -54,6 +55,7 @@ class App:
         config: StreamsConfig,
         *,
         log: Log | None = None,
+        topics: Mapping[str, int] | None = None,
         system: System | None = None,
         on_state: Callable[[InstanceState, InstanceState], None] | None = None,
         restore_listener: RestoreListener | None = None,
@@ -63,6 +65,7 @@ class App:
         self.config: StreamsConfig = config
         self._topology = topology
         self._given_log = log
+        self._topics: Mapping[str, int] = topics or {}
         self._given_system = system
         self._on_state = on_state
         self._restore_listener = restore_listener or RestoreListener()
@@ -108,10 +111,16 @@ class App:
             if system is None:
                 system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
             self._log = log
+            await self._create_topics(log)
             ref = self._ref = await system.spawn(self._spec(log, system), f"app-{self.config.client_id}")
             stack.push_async_callback(system.stop, ref)
             await ref.ask(m.Start).within(self.config.task_timeout_ms / 1000)
             self._stack = stack.pop_all()
+
+    async def _create_topics(self, log: Log) -> None:
+        if self._topics:
+            existing = await log.describe_topics(self._topics)
+            await log.create_topics([NewTopic(name, partitions) for name, partitions in self._topics.items() if name not in existing])
 
     def _spec(self, log: Log, system: System) -> Spec[m.InstanceMessage]:
         setup = self._setup = Setup(

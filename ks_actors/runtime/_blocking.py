@@ -43,8 +43,8 @@ def check_threads(topology: Topology) -> None:
         waits = next((node.name for node in nodes if node.operator.asynchronous is not None), None)
         if blocks is not None and waits is not None:
             raise TopologyError(
-                f"{blocks} is declared as blocking and {waits} is 'async def', and both are in subtopology {part.id}, whose tasks run either in a thread "
-                f"or on the loop: make {blocks} 'async def' and await asyncio.to_thread(...) there, or part them by stream.repartition()"
+                f"{blocks} is declared as blocking and {waits} is 'async def', and both are in subtopology {part.id}, whose tasks run either in a "
+                f"thread or on the loop: make {blocks} 'async def' and await asyncio.to_thread(...) there, or part them by stream.repartition()"
             )
 
 
