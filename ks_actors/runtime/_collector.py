@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
 _HIGH = 200_000
 _LOW = 100_000
+_MOST = 10_000
 _RETRY = 0.1
 # Of the patience of whoever waits for it: so that they hear why.
 _SHARE = 0.8
@@ -164,10 +165,21 @@ class Collector(Actor[CollectorMessage]):
             if self._abort is not None:
                 self._start_abort(self._abort)
             elif self._ready and self._failure is None:
-                batches, self._ready = merged(self._ready), []
+                batches = self._portion()
                 self._sending = True
                 self.ctx.pipe(self._producer.send(batches), partial(_sent, batches=batches), partial(m.SendFailed, batches))
         self._answer_flush()
+
+    def _portion(self) -> list[Outgoing]:
+        """Take from what is ready as much as may be sent at once."""
+        records = 0
+        for index, outgoing in enumerate(self._ready, 1):
+            records += len(outgoing.batch)
+            if records >= _MOST:
+                portion, self._ready = self._ready[:index], self._ready[index:]
+                return merged(portion)
+        portion, self._ready = self._ready, []
+        return merged(portion)
 
     def _answer_flush(self) -> None:
         if self._flush is None:

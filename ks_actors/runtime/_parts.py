@@ -84,6 +84,9 @@ class Parts:
         self._context = context
         counts = await prepare_topics(self._log, self._setup)
         self._setup.know_topics(counts)
+        if max(counts.values(), default=1) > 1:
+            # What partitions keys is loaded now, not in the middle of the first records.
+            await context.blocking(warm_up)
         process_id = await context.blocking(self._directory.open)
         self._shared = SharedResources()
         await self._start_collector(context, process_id)

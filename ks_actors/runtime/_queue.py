@@ -93,6 +93,9 @@ class RecordQueue:
         self._behind: int = position
         self._poison: Exception | None = None
         self._poisoned: int = -1
+        # Index in the chunk as it came, and error, of records that cannot be decoded and were not decided about yet.
+        self._bad: deque[tuple[int, Exception]] = deque()
+        self._fatal: Exception | None = None
 
     def add(self, batch: Batch, next_offset: int, end_offset: int) -> None:
         """Take what was fetched; `next_offset` is where the log goes on behind it."""
@@ -117,9 +120,9 @@ class RecordQueue:
         self._chunk = self._raw_chunk = Batch([], [], [], None, ())
         self._at = self.buffered = 0
         self._behind = position
-        self._poison = None
+        self._poison = self._fatal = None
+        self._bad.clear()
         self.partition_time = partition_time
-        self.end_offset = None
 
     @property
     def lag(self) -> int | None:
@@ -129,21 +132,31 @@ class RecordQueue:
     @property
     def position(self) -> int:
         """The offset of the next record to be processed: what is to be committed."""
+        nearest: list[int] = []
         if self._at < len(self._chunk):
-            return self._chunk.offsets[self._at]
+            nearest.append(self._chunk.offsets[self._at])
+        if self._bad:
+            nearest.append(self._raw_chunk.offsets[self._bad[0][0]])
         if self._poison is not None:
-            return self._poisoned
+            nearest.append(self._poisoned)
+        if nearest:
+            return min(nearest)
         return self._raw[0].offsets[0] if self._raw else self._behind
 
     def head(self) -> int | None:
         """Return the timestamp of the next record; None when there is none. Raises what an undecodable record is worth."""
-        while self._at >= len(self._chunk):
+        while True:
+            chunk = self._chunk
+            more = self._at < len(chunk)
+            if self._bad:
+                self._decide(chunk.offsets[self._at] if more else None)
+            if more:
+                return chunk.timestamps[self._at]
             if self._poison is not None:
                 raise self._poison
             if not self._raw:
                 return None
             self._decode()
-        return self._chunk.timestamps[self._at]
 
     def take(self, limit: int, until: tuple[int, bool] | None = None) -> Batch:
         """Take the next records, after `head` found one: at most `limit`, all in front of `until`.
@@ -154,6 +167,8 @@ class RecordQueue:
         stop = min(len(chunk), start + limit)
         if until is not None:
             stop = self._run(start, stop, *until)
+        if self._bad:
+            stop = self._decide_within(stop)
         self._at = stop
         self.buffered -= stop - start
         batch = chunk if start == 0 and stop == len(chunk) else chunk.slice(start, stop)
@@ -189,26 +204,44 @@ class RecordQueue:
         keys = _decoded(source.decode_key, raw.keys, failures)
         values = _decoded(source.decode_value, raw.values, failures)
         chunk = Batch(keys, values, raw.timestamps, raw.headers, raw.offsets)
-        seen = len(raw)
         if failures:
-            chunk, seen = self._leave_out(chunk, raw, failures)
+            self._bad.extend(sorted(failures.items()))
+            chunk = _picked(chunk, [index for index in range(len(raw)) if index not in failures])
+        good = len(chunk)
         if not source.keeps_valid or min(chunk.timestamps, default=0) < 0:
             chunk = self._stamp(chunk, raw)
         self._chunk = chunk
-        self.buffered -= seen - len(chunk)
+        if self._poison is None:
+            self.buffered -= good - len(chunk)
 
-    def _leave_out(self, chunk: Batch, raw: Batch, failures: dict[int, Exception]) -> tuple[Batch, int]:
-        """Return what is left without those that cannot be decoded, up to the one that ends the task; and how many records that is about."""
-        seen = len(raw)
-        for index in sorted(failures):
+    def _decide(self, before: int | None) -> None:
+        """Have it decided about the records that cannot be decoded, up to an offset (None: to the end of the chunk).
+
+        That happens when the position passes them, no sooner: what the handler writes about them is committed with that position.
+        """
+        if self._fatal is not None:
+            raise self._fatal
+        offsets = self._raw_chunk.offsets
+        while self._bad and (before is None or offsets[self._bad[0][0]] < before):
+            index, error = self._bad[0]
+            if self._poison is not None and offsets[index] > self._poisoned:
+                return
             try:
-                self.source.undecodable(RawRecord(self.partition, raw, index), failures[index])
-            except Exception as fatal:  # noqa: BLE001 - kept until those in front are done
-                self._poison, self._poisoned = fatal, raw.offsets[index]
-                seen = index
-                break
-        kept = [index for index in range(seen) if index not in failures]
-        return _picked(chunk, kept), seen
+                self.source.undecodable(RawRecord(self.partition, self._raw_chunk, index), error)
+            except Exception as fatal:
+                self._fatal = fatal
+                raise
+            self._bad.popleft()
+            self.buffered -= 1
+
+    def _decide_within(self, stop: int) -> int:
+        """Decide about what lies between the records taken up to `stop`; return where to stop instead when one of those ends the task."""
+        offsets = self._chunk.offsets
+        try:
+            self._decide(offsets[stop] if stop < len(offsets) else None)
+        except Exception:  # noqa: BLE001 - raised when those in front are done, by `head`
+            return min(stop, bisect_left(offsets, self._raw_chunk.offsets[self._bad[0][0]]))
+        return stop
 
     def _stamp(self, chunk: Batch, raw: Batch) -> Batch:
         """Give every record its event time; leave out those that have none."""

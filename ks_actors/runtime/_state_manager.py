@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from ks_actors.state import TaskStores
 
 _IDLE_SECONDS = 10.0
+_TURN_SECONDS = 0.002
+_REST_SECONDS = 0.001
 _log = logging.getLogger("ks_actors")
 STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Keep,))
 
@@ -204,11 +207,15 @@ class StateManager(Actor[StateManagerMessage]):
 
     async def _encode(self, message: m.EncodeChangelog) -> None:
         records = 0
+        began = perf_counter()
         for task, token in message.frozen.tokens.items():
             for name, batch in self._stores[task].changelog(token):
                 records += len(batch)
                 self._collector.tell(m.Output((Outgoing(TopicPartition(self._changelog(name), task.partition), batch),), message.epoch))
-                await asyncio.sleep(0)
+                # Each time others have their turn may be as long as the slices of all workers: a commit of many records is not to wait for as many.
+                if perf_counter() - began >= _TURN_SECONDS:
+                    await asyncio.sleep(0)
+                    began = perf_counter()
         message.reply.tell(records)
 
     async def _persist(self, message: m.PersistUnlogged) -> None:
@@ -240,7 +247,7 @@ class StateManager(Actor[StateManagerMessage]):
         for task, stores in self._stores.items():
             if stores.wants_flush(idle):
                 self._steps, self._stepping = stores.flush_steps(), task
-                self.ctx.self_ref.tell(m.FlushStep())
+                self._step_soon()
                 return
 
     def _step(self) -> None:
@@ -256,7 +263,11 @@ class StateManager(Actor[StateManagerMessage]):
             self._steps = self._stepping = None
             self._instance.tell(m.Fatal(error, rolled_back=False))
         else:
-            self.ctx.self_ref.tell(m.FlushStep())
+            self._step_soon()
+
+    def _step_soon(self) -> None:
+        # Not at once: a commit takes a few messages, and workers are not to stand still for a step at each of them.
+        self.ctx.timers.once("flush", _REST_SECONDS, m.FlushStep())
 
     # --- the end --------------------------------------------------------------------------------------------------------------
 

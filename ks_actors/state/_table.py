@@ -274,16 +274,16 @@ class Table(Transactional[Any], Generic[K]):
 
     def _promote(self) -> None:
         """Bring into the view what was restored, so that it is in the order too."""
-        view, codec = self._view, self._codec
+        view, codec, in_memory = self._view, self._codec, self.engine is None
         for source in (self._restored, self._restored_writing):
-            for encoded, raw in source.items():
+            for encoded, raw in list(source.items()):
                 key = codec.index_key(encoded)
-                if key not in view:
+                if key not in view:  # else it stays: what was put over it may be void
                     view[key] = raw if raw is None or self._mutable else codec.entry(raw)
                     if self._order is not None:
                         self._fresh.append(key)
-        if self.engine is None:
-            self._restored.clear()
+                    if in_memory:
+                        del source[encoded]
 
     def _in_memory(self, low: bytes, high: bytes) -> list[Found]:
         if self._restored or self._restored_writing:

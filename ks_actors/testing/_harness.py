@@ -11,11 +11,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from actors import ActorsError
 from ks_actors._app import App
 from ks_actors._batch import Batch
 from ks_actors._config import StreamsConfig
-from ks_actors._errors import KsActorsError, NotRunning, OffsetOutOfRange, TaskTimeout, UnknownTopicOrPartition
+from ks_actors._errors import NotRunning, OffsetOutOfRange, TaskTimeout, UnknownTopicOrPartition
 from ks_actors._partitioner import partition as partition_of
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
@@ -189,11 +188,18 @@ class AppHarness:
         if app is not None:
             await app.close()
 
-    async def ended(self) -> Exception | None:
-        """Wait until the app ends by itself, close it, and return the error that it ended by, which then is not raised at the end of the block."""
+    async def ended(self, timeout_ms: int = 600_000) -> Exception | None:
+        """Wait until the app ends by itself, close it, and return the error that it ended by, which then is not raised at the end of the block.
+
+        Raises TaskTimeout when it does not end.
+        """
         app = self.app
-        with suppress(KsActorsError, ActorsError):
-            await app.run()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                with suppress(Exception):  # it is returned
+                    await app.run()
+        except TimeoutError as late:
+            raise TaskTimeout(f"the app did not end within {timeout_ms} ms: it was to go on") from late
         self._told = app.error
         return app.error
 

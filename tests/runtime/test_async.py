@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import Consumed, ProcessingFailed, Processor, Produced, PunctuationType, Record, Retry, StreamsBuilder, serdes, stores
-
-from ks_actors.log import IsolationLevel, TopicPartition
+from ks_actors import ProcessingFailed, Processor, PunctuationType, Record, Retry, StreamsBuilder, log_and_continue, serdes, stores
 from ks_actors.testing import AsyncTopologyTestDriver, TestRecord, TopologyTestDriver, run_app
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, by_key
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, by_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors import ErrorContext, FailedRecord, ProcessorContext, RecordMetadata
+    from ks_actors import ErrorContext, FailedRecord, ProcessorContext, RecordMetadata, Response
     from ks_actors.testing import AppHarness
     from ks_actors.topology import Topology
 
@@ -408,7 +406,7 @@ def test_dead_letters_have_the_record_as_it_came(seed: int) -> None:
     """With a handler that goes on, failed records are dead letters with the bytes they came as, even when thousands of records came after them."""
     contexts: list[ErrorContext] = []
 
-    def handler(context: ErrorContext, record: FailedRecord | None, error: Exception) -> Answer:
+    def handler(context: ErrorContext, record: FailedRecord | None, error: Exception) -> Response:
         contexts.append(context)
         return log_and_continue(context, record, error)
 

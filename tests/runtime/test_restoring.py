@@ -147,7 +147,7 @@ def test_a_windowed_store_is_restored() -> None:
     run_app(test, builder.build(), topics=TOPICS)
 
 
-def test_a_store_that_cannot_be_trusted_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_trusted_is_restored() -> None:
     """When what is on disk is corrupt the task's state is deleted and restored from the changelog, without a word from the user."""
 
     async def test(harness: AppHarness) -> None:
@@ -162,7 +162,6 @@ def test_a_store_that_cannot_be_trusted_is_restored(monkeypatch: pytest.MonkeyPa
         assert by_key(await harness.read("out")) == {"a": [1, 2, 3], "b": [1]}
 
     run_app(test, counting("rocksdb"), topics=TOPICS)
-    del monkeypatch
 
 
 def test_a_state_that_cannot_be_opened_is_an_error() -> None:
@@ -179,8 +178,6 @@ def test_a_state_that_cannot_be_opened_is_an_error() -> None:
             await harness.restart()
         assert harness.app.state is InstanceState.ERROR
         assert not isinstance(harness.app.error, TaskCorrupted)
-        with pytest.raises(Exception, match="0_0"):
-            await harness.close()
         task.unlink()
         shutil.move(task.with_suffix(".away"), task)
         await harness.restart()

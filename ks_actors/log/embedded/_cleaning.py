@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._partition import Partition
 
 # Records of a step, after which others may run; small segments are joined up to this size.
-STEP: Final = 1000
+STEP: Final = 500
 
 
 def retain(broker: Broker, partition: Partition, now: int) -> None:

@@ -19,6 +19,9 @@ _logger = logging.getLogger("ks_actors.log")
 
 _GROWN: Final = 8 << 20
 
+# Between two steps: longer than it takes others to exchange a few messages, so that these do not wait for a step each.
+_REST_SECONDS: Final = 0.001
+
 
 @final
 class Housekeeper:
@@ -66,7 +69,7 @@ class Housekeeper:
 
     async def _compact(self, partition: Partition) -> None:
         for _ in compact(self._broker, partition, self._clock()):
-            await asyncio.sleep(0)
+            await asyncio.sleep(_REST_SECONDS)
             if self._closed:
                 raise LogClosed("the log was closed during a compaction; what is not compacted is as it was")
 
