@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from itertools import repeat
+from operator import index as index_of
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ks_actors._batch import Batch
@@ -252,7 +253,7 @@ class RecordQueue:
         columns = zip(chunk.keys, chunk.values, chunk.timestamps, headers, repeat(topic), repeat(partition), chunk.offsets, strict=False)
         try:
             for record in map(InputRecord._make, columns):
-                stamp = extract(record, time)
+                stamp = index_of(extract(record, time))
                 stamps.append(stamp)
                 time = max(time, stamp)
         except Exception as error:  # noqa: BLE001 - a user's function; kept until those in front are done

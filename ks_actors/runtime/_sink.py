@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import count
+from collections.abc import Iterable
+from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, cast
 
 from ks_actors._errors import StreamsError
@@ -10,7 +11,7 @@ from ks_actors._partitioner import Partitioner, partition
 from ks_actors.runtime._output import UNKNOWN_PARTITION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from ks_actors._batch import Batch, Headers
     from ks_actors.processors._operator import Process, ProcessBatch
@@ -58,12 +59,27 @@ class Sink:
 
     def _process_extracted(self, extract: Callable[..., str]) -> Process:
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            topic = extract(key, value, self._current.metadata())
-            if not topic:
-                raise StreamsError(f"the topic name extractor gave {topic!r} for a record: it must name a topic", node=self._node.name)
+            try:
+                topic = extract(key, value, self._current.metadata())
+            except Exception as error:  # noqa: BLE001 - a user's function
+                raise self.failure(f"the topic name extractor raised {type(error).__name__}: {error}") from error
+            if not topic or not isinstance(topic, str):
+                raise self.failure(f"the topic name extractor gave {topic!r} for a record: it must name a topic")
             self._writer(topic).record(key, value, timestamp, headers)
 
         return process
+
+    def failure(self, text: str) -> StreamsError:
+        """Return what is wrong with what a user's function answered, and where."""
+        found = self._current.metadata()
+        return StreamsError(
+            text,
+            task=self._faults.task_id,
+            node=self._node.name,
+            topic=None if found is None else found.topic,
+            partition=None if found is None else found.partition,
+            offset=None if found is None else found.offset,
+        )
 
     def _writer(self, topic: str) -> _TopicWriter:
         found = self._writers.get(topic)
@@ -147,22 +163,26 @@ class _TopicWriter:
                 )
 
     def _one_by_one(self, records: Batch) -> None:
-        headers: Iterable[Headers] = [()] * len(records) if records.headers is None else records.headers
-        for key, value, timestamp, header in zip(records.keys, records.values, records.timestamps, headers, strict=True):
+        headers: Iterable[Headers] = repeat(()) if records.headers is None else records.headers
+        current = self._sink._current
+        offsets: Iterable[int] = records.offsets if len(records.offsets) == len(records) else repeat(current.offset)
+        for key, value, timestamp, header, offset in zip(records.keys, records.values, records.timestamps, headers, offsets, strict=False):
+            current.offset = offset
             self.record(key, value, timestamp, header)
 
     def _chosen(self, key: Any, value: Any, key_bytes: bytes | None) -> Iterable[int]:
         """Return the partitions that the user's partitioner wants; none drops the record (KIP-837)."""
         custom = self._custom
-        chosen = custom(self._topic, key, value, self._count) if custom is not None else None
+        try:
+            chosen = custom(self._topic, key, value, self._count) if custom is not None else None
+        except Exception as error:  # noqa: BLE001 - a user's function
+            raise self._sink.failure(f"the partitioner of topic {self._topic} raised {type(error).__name__}: {error}") from error
         if chosen is None:
             return (next(self._sink._spread) % self._count if key_bytes is None else partition(key_bytes, self._count),)
-        numbers = (chosen,) if isinstance(chosen, int) else tuple(chosen)
+        numbers = tuple(chosen) if isinstance(chosen, Iterable) else (chosen,)
         if not numbers:
             self._sink._faults.dropped(1)
         for number in numbers:
-            if not 0 <= number < self._count:
-                raise StreamsError(
-                    f"the partitioner chose partition {number} of topic {self._topic}, which has {self._count}", node=self._sink._node.name
-                )
+            if not isinstance(number, int) or not 0 <= number < self._count:
+                raise self._sink.failure(f"the partitioner chose partition {number!r} of topic {self._topic}, which has {self._count}")
         return numbers

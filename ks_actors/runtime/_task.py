@@ -336,9 +336,6 @@ class Task:
             raise StreamsError(f"a processor failed to close: {errors[0]}", task=self.id) from errors[0]
 
     def _schedule(self, node: str, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None) -> Schedule:
-        if interval_ms < 1:
-            raise StreamsError(f"a punctuation interval must be at least 1 ms, is {interval_ms}", task=self.id, node=node)
-
         def call(now: int) -> None:
             try:
                 callback(now)

@@ -314,23 +314,34 @@ class NoTime(Raising):
 
 def test_a_punctuation_interval_has_to_be_positive() -> None:
     """An interval of nothing fails the start, naming the node."""
-    with pytest.raises(StreamsError, match="at least 1 ms, is 0 .*node mine"):
+    with pytest.raises(ValueError, match="node mine cannot punctuate every 0 ms"):
         run_app(lambda _: pytest.fail("it started"), processing(NoTime), topics=TOPICS)
 
 
 # --- output ---------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chosen", [7, -1, [0, 9], "first"])
+@pytest.mark.parametrize("chosen", [7, -1, [0, 9], "first", 0.5])
 def test_a_partitioner_that_answers_nonsense(chosen: Any) -> None:
     """A partition that does not exist is an error that names the topic, the node and the choice."""
     topology = Topology()
     topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
-    topology.add_sink("sink", "out", "source", key=serdes.STRING, value=serdes.STRING, partitioner=lambda topic, key, value, count: chosen)
+    topology.add_sink("sink", "out", "source", key=serdes.STRING, value=serdes.STRING, partitioner=lambda topic, key, value, count: chosen if value else 0)
+    error = error_of(topology, TestRecord("a", "", 0), TestRecord("a", "1", 0))
+    assert isinstance(error, StreamsError)
+    assert "of topic out, which has 1" in str(error)
+    assert (error.task, error.node, error.topic, error.partition, error.offset) == (TaskId(0, 0), "sink", "in", 0, 1)
+
+
+def test_a_partitioner_that_raises() -> None:
+    """What a partitioner raises is the cause of an error that names topic, node and record."""
+    topology = Topology()
+    topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
+    topology.add_sink("sink", "out", "source", key=serdes.STRING, value=serdes.STRING, partitioner=lambda topic, key, value, count: 1 // 0)
     error = error_of(topology, TestRecord("a", "1", 0))
     assert isinstance(error, StreamsError)
-    assert "sink" in str(error)
-    assert "out" in str(error)
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert (error.node, error.topic, error.offset) == ("sink", "in", 0)
 
 
 def test_a_partitioner_may_choose_several_or_none() -> None:
@@ -354,7 +365,7 @@ def test_a_partitioner_may_choose_several_or_none() -> None:
     run_app(test, topology, topics={"in": 1, "out": 3})
 
 
-@pytest.mark.parametrize("nonsense", ["", None])
+@pytest.mark.parametrize("nonsense", ["", None, 5])
 def test_a_topic_extractor_that_answers_nonsense(nonsense: Any) -> None:
     """A topic name extractor has to name a topic; the error says what it gave, and which node it is of."""
     builder = StreamsBuilder()
@@ -363,6 +374,16 @@ def test_a_topic_extractor_that_answers_nonsense(nonsense: Any) -> None:
     assert isinstance(error, StreamsError)
     assert repr(nonsense) in str(error)
     assert error.node == "KSTREAM-SINK-0000000001"
+
+
+def test_a_topic_extractor_that_raises() -> None:
+    """What a topic name extractor raises is the cause of an error that names node and record."""
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).to(lambda key, value, context: str(1 // 0), STRINGS_OUT)
+    error = error_of(builder.build(), TestRecord("a", "1", 0))
+    assert isinstance(error, StreamsError)
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert (error.node, error.topic, error.offset) == ("KSTREAM-SINK-0000000001", "in", 0)
 
 
 def test_an_extracted_topic_that_does_not_exist() -> None:
