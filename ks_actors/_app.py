@@ -6,6 +6,7 @@ import asyncio
 import signal as signals
 import time
 from contextlib import AsyncExitStack, suppress
+from math import inf
 from typing import TYPE_CHECKING, Self
 
 from actors import ActorsError, Spec, System
@@ -38,12 +39,14 @@ _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 class App:
     """Run a topology: `async with App(topology, config) as app:` starts it, and closes it at the end, committed.
 
-    Makes no event loop, installs no signal handler and holds no global state (but `main` does, for programs that are nothing else). `log` takes the place
+    Makes no event loop, installs no signal handler and holds no global state (but `main` does, for programs that are nothing else). `log` takes the
+    place
     of the config's; a log that is given is neither started nor closed. `system` is an actor system to live in, one of its own by default.
 
     `topics` are created before the start, with so many partitions, where they do not exist: what the topology reads, in a log that nobody else fills.
     `on_state` is called with the new and the old state; `restore_listener` hears how stores are restored; `uncaught_handler` decides, with a plain or
-    a coroutine function, about errors that nothing else has dealt with (default: the app ends in ERROR); `task_priority` tells which tasks come first,
+    a coroutine function, about errors that nothing else has dealt with (default: the app ends in ERROR); `task_priority` tells which tasks come
+    first,
     higher before lower. An app runs once.
 
     Raises what its start fails by; leaving the block raises the error that the app ended by, unless the block raises one itself.
@@ -114,7 +117,8 @@ class App:
             await self._create_topics(log)
             ref = self._ref = await system.spawn(self._spec(log, system), f"app-{self.config.client_id}")
             stack.push_async_callback(system.stop, ref)
-            await ref.ask(m.Start).within(self.config.task_timeout_ms / 1000)
+            # Each step has its deadline; how long stores take to be restored is not for the app to say.
+            await ref.ask(m.Start).within(inf)
             self._stack = stack.pop_all()
 
     async def _create_topics(self, log: Log) -> None:
@@ -153,7 +157,7 @@ class App:
             return
         async with stack:
             if self._ref is not None and self.state is not InstanceState.ERROR:
-                await self._ref.ask(m.StopInstance).within(self.config.task_timeout_ms / 1000)
+                await self._ref.ask(m.StopInstance).within(inf)
         if self.error is not None:
             raise self.error
 

@@ -37,7 +37,8 @@ class Collector(Actor[CollectorMessage]):
     """Write the output and the changelogs of all tasks, with one send under way at a time.
 
     What belongs to a commit that is still to come waits until `NEXT_EPOCH`, so that a transaction holds exactly what its offsets say. When too much
-    waits, the task manager is told to hand out no more work. With transactions, `renew` gives another producer of the transactional id when it was fenced,
+    waits, the task manager is told to hand out no more work. With transactions, `renew` gives another producer of the transactional id when it was
+    fenced,
     and aborting is tried again for `patience` seconds.
     """
 

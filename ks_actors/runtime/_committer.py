@@ -60,8 +60,8 @@ class Committer(Actor[CommitterMessage]):
     ) -> None:
         self._transactional: bool = transactional
         self._interval: float = interval_ms / 1000
-        self._drain: float = drain_ms / 1000
-        self._timeout: float = timeout_ms / 1000
+        self._drain: float = max(1, drain_ms) / 1000
+        self._timeout: float = max(1, timeout_ms) / 1000
         self._epoch: int = epoch
         self._fetch_epoch: int = 0
         self._held: bool = False
@@ -83,7 +83,7 @@ class Committer(Actor[CommitterMessage]):
         if isinstance(signal, Started):
             self.ctx.timers.once("commit", self._interval, m.CommitTimer())
 
-    async def receive(self, message: CommitterMessage) -> None:  # noqa: PLR0912 - one branch per message
+    async def receive(self, message: CommitterMessage) -> None:
         """Commit or roll back, one thing after the other."""
         match message:
             case m.Commit():

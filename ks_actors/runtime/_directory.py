@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import uuid
 from typing import IO, TYPE_CHECKING
 
@@ -66,4 +65,4 @@ def write_process_id(path: Path, process_id: str) -> None:
 def _write(path: Path, process_id: str) -> None:
     fresh = path / f"{_PROCESS_FILE}.tmp"
     fresh.write_text(json.dumps({"processId": process_id}))
-    os.replace(fresh, path / _PROCESS_FILE)
+    fresh.replace(path / _PROCESS_FILE)

@@ -45,7 +45,8 @@ GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look
 class GlobalTables(Actor[GlobalMessage]):
     """Fill the global stores with the whole of their topics, before anything is processed and ever after.
 
-    A slice at a time; what is applied is final at once, for the topic is the store's changelog. The stores are in memory, and filled anew by every start.
+    A slice at a time; what is applied is final at once, for the topic is the store's changelog. The stores are in memory, and filled anew by every
+    start.
     """
 
     def __init__(
@@ -101,6 +102,12 @@ class GlobalTables(Actor[GlobalMessage]):
             case FetchFailed():
                 failure = StreamsError(f"reading the topics of global tables failed: {message.error}")
                 failure.__cause__ = message.error
+                if self._asked:
+                    # It is the start that fails.
+                    for reply in self._asked:
+                        reply.fail(failure)
+                    self._asked.clear()
+                    return
                 self._instance.tell(m.Fatal(failure, rolled_back=False))
                 self.ctx.timers.once("again", self._poll_ms / 1000, Look())
                 return

@@ -168,7 +168,7 @@ class Instance(Actor[InstanceMessage]):
         try:
             await self._parts.close(clean=False)
         except Exception as worse:  # noqa: BLE001 - the first error is what counts
-            _log.error("closing failed as well: %s", worse)  # noqa: TRY400 - it is told at the end
+            _log.error("closing failed as well: %s", worse)
         if self._started is not None:
             self._started.fail(error)
             self._started = None

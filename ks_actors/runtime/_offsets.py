@@ -1,6 +1,7 @@
 """What is committed beside an offset, in Kafka Streams' format: the partition's time, and what processors want to be remembered.
 
-base64 of a magic byte 2, the partition time (int64), and processor metadata: the number of entries (int32), for each the length of its key (int32), the
+base64 of a magic byte 2, the partition time (int64), and processor metadata: the number of entries (int32), for each the length of its key (int32),
+the
 key (UTF-8), a value (int64); all big-endian. Magic 1 is the same without processor metadata.
 """
 

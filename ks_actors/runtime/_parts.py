@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from actors import Spec
@@ -71,7 +72,8 @@ class Parts:
         self._state: Ref[m.StateManagerMessage]
         self._restorer: Ref[m.RestorerMessage]
         self._poller: Ref[m.PollerMessage] | None = None
-        self.patience: float = setup.config.task_timeout_ms / 1000
+        # With the whole of a commit, which waits for several things one after the other, and for some twice when it fails.
+        self.patience: float = 4 * max(1, setup.config.task_timeout_ms) / 1000
         self.blocking: bool = any(isinstance(node, ProcessorNode) and is_blocking(node.operator) for node in setup.topology.nodes.values())
 
     def is_removed(self, ref: Ref[Any]) -> bool:
@@ -116,7 +118,7 @@ class Parts:
             refused=production.refused,
             metrics=self._metrics,
             renew=renew if self._transactional else None,
-            patience=self.patience,
+            patience=config.task_timeout_ms / 1000,
         )
         self.collector = await self._spawn(context, Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX), "collector")
 
@@ -176,7 +178,7 @@ class Parts:
             poll_ms=config.poll_ms,
         )
         ref = await self._spawn(context, Spec(lambda: tables, mailbox=GLOBAL_MAILBOX), "global-tables")
-        await ref.ask(AwaitFilled).within(self.patience)
+        await ref.ask(AwaitFilled).within(inf)
 
     async def _start_committer(self, context: Context[Any]) -> None:
         setup, config = self._setup, self._config
@@ -322,7 +324,7 @@ async def _try(step: Awaitable[object], errors: list[Exception]) -> None:
     """Take a step of the end; those that follow are due all the same."""
     try:
         await step
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the first of them is raised when all is done
         errors.append(error)
 
 

@@ -26,7 +26,8 @@ _OWN_TIME = FailOnInvalidTimestamp()
 class Setup:
     """The topology with its topics by the names they have in the log, the settings, and the clock.
 
-    `partitions` tells how many partitions a topic has, None when that is not known (yet). `nodes` tells the nodes of a task. `work_time` is what slices
+    `partitions` tells how many partitions a topic has, None when that is not known (yet). `nodes` tells the nodes of a task. `work_time` is what
+    slices
     of work are measured by, in seconds.
     """
 

@@ -61,7 +61,7 @@ class Sink:
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 topic = extract(key, value, self._current.metadata())
-            except Exception as error:  # noqa: BLE001 - a user's function
+            except Exception as error:
                 raise self.failure(f"the topic name extractor raised {type(error).__name__}: {error}") from error
             if not topic or not isinstance(topic, str):
                 raise self.failure(f"the topic name extractor gave {topic!r} for a record: it must name a topic")
@@ -175,7 +175,7 @@ class _TopicWriter:
         custom = self._custom
         try:
             chosen = custom(self._topic, key, value, self._count) if custom is not None else None
-        except Exception as error:  # noqa: BLE001 - a user's function
+        except Exception as error:
             raise self._sink.failure(f"the partitioner of topic {self._topic} raised {type(error).__name__}: {error}") from error
         if chosen is None:
             return (next(self._sink._spread) % self._count if key_bytes is None else partition(key_bytes, self._count),)

@@ -92,7 +92,7 @@ class StateManager(Actor[StateManagerMessage]):
         elif isinstance(signal, Stopping):
             await self._close_all(self._all(), clean=False)
 
-    async def receive(self, message: StateManagerMessage) -> None:
+    async def receive(self, message: StateManagerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
         """Open, restore, keep, write, close."""
         match message:
             case m.OpenTask():

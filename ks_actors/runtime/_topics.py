@@ -95,7 +95,7 @@ def _align_copartitioned(
             if len(set(own.values())) > 1:
                 told = ", ".join(f"{topic} has {count}" for topic, count in sorted(own.items()))
                 raise TopologyError(
-                    f"topics that are joined must have the same number of partitions, but {told}: repartition one of them, or join with a global table"
+                    f"topics that are joined must have equally many partitions, but {told}: repartition one of them, or join with a global table"
                 )
             fixed = max([*own.values()] or [found[topic] for topic in group if topic in found], default=1)
             for topic in group:

@@ -10,7 +10,8 @@ from typing import TypeAlias
 class UncaughtResponse(Enum):
     """The decision of an uncaught exception handler.
 
-    REPLACE_WORKER starts another worker; the work since the last commit is done again. LOSE_WORKER goes on with the workers that are left; the app ends
+    REPLACE_WORKER starts another worker; the work since the last commit is done again. LOSE_WORKER goes on with the workers that are left; the app
+    ends
     in ERROR when there is none. SHUTDOWN_CLIENT, the default, closes the app, which ends in ERROR.
     """
 

@@ -22,7 +22,8 @@ class Worker(Actor[WorkerMessage]):
     """Process leased tasks, a slice at a time; own nothing in between.
 
     A task whose topology has functions that block is processed in the worker's own thread. What a slice has written goes to the collector in one
-    message, marked with the epoch of the commit that it belongs to, which the committer tells: until then a new worker stands still. An error out of a
+    message, marked with the epoch of the commit that it belongs to, which the committer tells: until then a new worker stands still. An error out of
+    a
     task ends the worker: its supervisor sees to the rest. A task whose stores hold more than the worker's share uncommitted is to be committed.
     """
 

@@ -19,10 +19,10 @@ class AppKit(TestKit):
 
     def __init__(self, *, seed: int = 0, wall_clock_ms: int = 0) -> None:
         super().__init__(seed=seed)
-        self.random: Random = Random(seed)
+        self.random: Random = Random(seed)  # noqa: S311 - to be repeatable is the point
         self._start_ms: int = wall_clock_ms
         self._worked: float = 0.0
-        self._work = Random(seed)
+        self._work = Random(seed)  # noqa: S311 - likewise
 
     def wall_time_ms(self) -> int:
         """Return the virtual wall clock."""

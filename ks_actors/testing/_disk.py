@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 _TRIES = 1000
 
@@ -30,9 +27,9 @@ def _look(directory: Path) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for parent, _, names in os.walk(directory):
         for name in names:
-            path = os.path.join(parent, name)
+            path = str(Path(parent, name))
             try:
-                status = os.stat(path)
+                status = Path(path).stat()
             except FileNotFoundError:
                 continue
             found[path] = status.st_size, status.st_mtime_ns

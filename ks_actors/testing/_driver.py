@@ -317,7 +317,7 @@ class TopologyTestDriver(_Driver):
 
 
 class AsyncTopologyTestDriver(_Driver):
-    """Do what `TopologyTestDriver` does from a coroutine: the calls that process are awaited, and asynchronous processors run on the loop there is."""
+    """Do what `TopologyTestDriver` does from a coroutine: calls that process are awaited, asynchronous processors run on the loop there is."""
 
     async def __aenter__(self) -> Self:
         self._start()

@@ -58,7 +58,7 @@ class _World:
 
 
 class AppHarness:
-    """Run an app on an embedded log in virtual time, under a schedule that `seed` chooses; crash it, break what it stands on, and look at what comes out.
+    """Run an app on an embedded log in virtual time, under a schedule that `seed` chooses; crash it, break what it stands on.
 
     To be used by `async with`, on a `VirtualLoop`: see `run_app`. `topics` are made first: the number of partitions by name. `config` is the app's
     (application_id is "app" unless given), the other options are those of `App`. The app runs inside the block, unless `start` is False. Leaving the
@@ -141,7 +141,7 @@ class AppHarness:
                     timer.cancel()
 
     def another(self, *, start: bool = True, **config: Unpack[Keywords]) -> AppHarness:
-        """Return one more instance of the app, on the same log and in the same time, with a state directory of its own; to be entered by `async with`."""
+        """Return one more instance of the app, on the same log, with a state directory of its own; to be entered by `async with`."""
         settings: dict[str, Any] = {**self._config, **config}
         other = AppHarness(self._topology, start=start, **settings)
         other._world = self._world
@@ -206,7 +206,8 @@ class AppHarness:
     async def crash(self) -> None:
         """End the app as the end of its process would: nothing is committed, written or said.
 
-        Its open transaction stays open until the next instance of its transactional id, or its time is over; the group notices when the session timeout
+        Its open transaction stays open until the next instance of its transactional id, or its time is over; the group notices when the session
+        timeout
         is over. The disk keeps what was in files at this moment. Async processors are cancelled; processors are not closed.
         """
         app, connection = self.app, self._connection
@@ -309,7 +310,10 @@ class AppHarness:
     async def produce(
         self, topic: str, key: Any, value: Any, timestamp: int | None = None, *, partition: int | None = None, headers: Headers = ()
     ) -> None:
-        """Write a record, with the topology's serdes for the topic; bytes and None are written as they are. The time is the wall clock's, unless given."""
+        """Write a record, with the topology's serdes for the topic; bytes and None are written as they are.
+
+        The time is the wall clock's, unless given.
+        """
         await self.produce_all(
             topic, [TestRecord(key, value, self.kit.wall_time_ms() if timestamp is None else timestamp, headers)], partition=partition
         )
@@ -343,7 +347,7 @@ class AppHarness:
         *,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> list[TestRecord[Any, Any]]:
-        """Return all records of a topic, partition by partition, with the topology's serdes for it unless others are given; bytes where there are none."""
+        """Return all records of a topic, partition by partition, with the topology's serdes unless others are given; bytes where there are none."""
         known_key, known_value = self._serdes(topic)
         decode_key, decode_value = _decoder(key or known_key, topic, is_key=True), _decoder(value or known_value, topic, is_key=False)
         found: list[TestRecord[Any, Any]] = []

@@ -57,7 +57,7 @@ class Reader:
     st.lists(st.integers(1, 6), min_size=41, max_size=41),
 )
 def test_what_is_decided_about_bad_records_belongs_to_the_position(good: list[bool], fatal_at: int, chunks: list[int], takes: list[int]) -> None:
-    """A bad record is told exactly when the position passes it; the one that ends the task is raised when all in front of it are done, and stays there."""
+    """A bad record is told when the position passes it; the one that ends the task is raised when all in front of it are done, and stays."""
     bad = [offset for offset, fine in enumerate(good) if not fine]
     fatal = fatal_at if fatal_at in bad else None
     reader = Reader(fatal)
