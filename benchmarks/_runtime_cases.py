@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks._runtime_apps import async_topology, count_topology, map_topology
 from benchmarks._runtime_load import IN, PARTITIONS, each_key_once, fill, make_topics, records
-from ks_actors._app import App
-from ks_actors._config import StreamsConfig
+from ks_actors import App, StreamsConfig
 from ks_actors.log import TopicPartition, open_log
 
 if TYPE_CHECKING:

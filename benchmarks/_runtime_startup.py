@@ -13,10 +13,7 @@ import asyncio  # noqa: E402 - what an import takes is measured
 
 import msgspec  # noqa: E402
 
-from ks_actors import serdes  # noqa: E402
-from ks_actors._app import App  # noqa: E402
-from ks_actors._batch import Batch  # noqa: E402
-from ks_actors._config import StreamsConfig  # noqa: E402
+from ks_actors import App, Batch, StreamsConfig, serdes  # noqa: E402
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder  # noqa: E402
 from ks_actors.log import NewTopic, Outgoing, TopicPartition, open_log  # noqa: E402
 

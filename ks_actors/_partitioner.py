@@ -84,6 +84,16 @@ class Partitioner:
         known.update(computed)
         return [computed[key] if where is None else where for key, where in zip(keys, found, strict=True)]
 
+    def one(self, key: bytes) -> int:
+        """Return the partition of one key, and remember it."""
+        known = self._known
+        found = known.get(key)
+        if found is None:
+            if len(known) >= CACHE:
+                known.clear()
+            found = known[key] = partition(key, self.partitions)
+        return found
+
 
 def _murmur2(key: bytes) -> int:
     length = len(key)

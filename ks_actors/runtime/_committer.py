@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, assert_never
 from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Started
 from ks_actors._errors import Fenced, IllegalGeneration, TaskMigrated, TaskTimeout, TransactionAborted
 from ks_actors.runtime import _messages as m
-from ks_actors.runtime._committing import COMMITTING, Phase
+from ks_actors.runtime._committing import COMMITTING, Phase, TasksBroken
 from ks_actors.runtime._messages import CommitterMessage
-from ks_actors.runtime._task_manager import TasksBroken
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -65,6 +64,7 @@ class Committer(Actor[CommitterMessage]):
         self._epoch: int = epoch
         self._fetch_epoch: int = 0
         self._held: bool = False
+        self._rebalancing: bool = False
         # Why the tasks cannot be committed any more: they are to be given up.
         self._void: Exception | None = None
         self._instance = instance
@@ -91,6 +91,7 @@ class Committer(Actor[CommitterMessage]):
             case m.HoldCommits():
                 self._held = message.held
                 if not message.held:
+                    self._rebalancing = False
                     self.ctx.unstash()
             case m.CommitTimer():
                 if not self._held and self._void is None:
@@ -118,8 +119,8 @@ class Committer(Actor[CommitterMessage]):
             self.ctx.stash(request)
         else:
             await self._commit(request)
-        if request.hold:
-            self._held = True
+        self._held = self._held or request.hold
+        self._rebalancing = self._rebalancing or request.rebalancing
 
     async def _commit(self, request: m.Commit) -> None:
         began = perf_counter()
@@ -215,12 +216,16 @@ class Committer(Actor[CommitterMessage]):
 
     async def _recover(self, error: Exception) -> Exception:
         """Go back to the last commit; return what the failure is to be called."""
-        _log.warning("commit failed, everything since the last one is rolled back: %s", error)
         self._phase.to(Phase.IDLE)
+        if isinstance(error, TasksBroken) and not self._transactional:
+            # Nothing was frozen yet. That task alone is rolled back, when its supervisor asks for it.
+            self._resume()
+            return error
+        _log.warning("commit failed, everything since the last one is rolled back: %s", error)
         if isinstance(error, _Uncertain):
             # What is committed only the log knows. Until the tasks have begun anew from there, nothing may be committed on top of what is known here.
             error = self._void = _cause(error)
-        elif isinstance(error, (Fenced, IllegalGeneration)):
+        elif isinstance(error, Fenced) or (isinstance(error, IllegalGeneration) and not self._rebalancing):
             migrated = TaskMigrated(f"the tasks belong to another member of the group by now: {error}")
             migrated.__cause__ = error
             error = self._void = migrated
@@ -235,8 +240,8 @@ class Committer(Actor[CommitterMessage]):
             self._poller().tell(m.Rejoin(error))
         elif self._void is not None:
             self._instance.tell(m.Fatal(error, rolled_back=False))
-        elif not isinstance(error, TasksBroken):
-            # Of a worker that died its supervisor knows by itself.
+        elif not isinstance(error, (TasksBroken, IllegalGeneration, TransactionAborted)):
+            # Of a worker that died its supervisor knows by itself. A commit that came too late, for the group or for the log, is simply done again.
             self._instance.tell(m.Fatal(error, rolled_back=True))
         return error
 

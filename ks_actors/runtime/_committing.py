@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ks_actors._errors import StreamsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ks_actors._task_id import TaskId
+
 from enum import Enum
 
 from ks_actors.runtime._lifecycle import Transitions
@@ -31,3 +40,12 @@ COMMITTING = Transitions(
         Phase.ENDING: {Phase.IDLE},
     }
 )
+
+
+class TasksBroken(StreamsError):
+    """A worker died in the middle of a task: nothing can be committed before all is rolled back."""
+
+    @classmethod
+    def of(cls, tasks: Iterable[TaskId]) -> TasksBroken:
+        """Return the error about these tasks."""
+        return cls(f"what failed in task {', '.join(map(str, tasks))} has to be rolled back before anything can be committed")

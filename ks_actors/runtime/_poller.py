@@ -266,7 +266,8 @@ class Poller(Actor[PollerMessage]):
         if self._tasks:
             self._instance.tell(m.TasksChanged(0, len(self._tasks)))
         try:
-            await self._committer.ask(m.Commit, "the group rebalances", hold=True).within(self._group.rebalance_seconds)
+            # The group may wait for others for long: commits go on meanwhile. One that comes when it has moved on is done again.
+            await self._committer.ask(m.Commit, "the group rebalances", rebalancing=True).within(self._group.rebalance_seconds)
         except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
             _log.warning("the commit before a rebalance failed: %s", error)
         self._membership.revoked(self._group.user_data(frozenset(self._tasks), self._membership.group.generation))

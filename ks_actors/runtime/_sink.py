@@ -119,7 +119,7 @@ class _TopicWriter:
         elif len(self._columns) == 1:
             self._first.append(key_bytes, value_bytes, timestamp, headers)
         else:
-            number = next(self._sink._spread) % self._count if key_bytes is None else partition(key_bytes, self._count)
+            number = next(self._sink._spread) % self._count if key_bytes is None else self._partition.one(key_bytes)
             self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
 
     def batch(self, records: Batch) -> None:

@@ -10,6 +10,7 @@ from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._buffers import InputBudget
+from ks_actors.runtime._committing import TasksBroken
 from ks_actors.runtime._messages import TaskManagerMessage
 from ks_actors.runtime._offsets import Position, decode_position
 from ks_actors.runtime._task import Task
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._setup import Setup
     from ks_actors.state import Token
-
-
-class TasksBroken(Exception):
-    """A worker died in the middle of a task: nothing can be committed before all is rolled back."""
 
 
 _log = logging.getLogger("ks_actors")
@@ -135,7 +132,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     def _dispatch(self) -> None:
         """Give free workers something to do, as long as there is."""
         if self._draining is not None and not self._drained:
-            self._finish_draining()
+            self._finish_draining(self._draining)
         if self._rewinding is not None:
             self._rewind_when_quiet(self._rewinding)
         now = self._setup.wall_time()
@@ -177,8 +174,8 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _awake(self, task: Task) -> bool:
         """Return whether a task may be given new work."""
-        at_rest = task.id in self._leased or task.id in self._suspended or task.id in self._broken or task.broken
-        return not at_rest and not (self._draining is not None and task.asynchronous)
+        busy = task.id in self._leased or (self._draining is not None and task.asynchronous)
+        return not (busy or task.broken or task.id in self._broken or task.id in self._suspended)
 
     def _wake(self) -> None:
         if not self._woken:
@@ -207,14 +204,11 @@ class TaskManager(Actor[TaskManagerMessage]):
         reason = None
         if task.commit_requested:
             reason = f"task {task.id} requested it"
-        elif limit >= 0 and self._uncommitted_bytes() >= limit:
+        elif limit >= 0 and sum(task.stores.uncommitted_bytes for task in self._tasks.values() if task.stores is not None) >= limit:
             reason = "statestore_uncommitted_max_bytes is reached"
         if reason is not None:
             self._asked_commit = True
             self._committer().tell(m.Commit(None, reason))
-
-    def _uncommitted_bytes(self) -> int:
-        return sum(task.stores.uncommitted_bytes for task in self._tasks.values() if task.stores is not None)
 
     # --- records --------------------------------------------------------------------------------------------------------------
 
@@ -307,17 +301,20 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     # --- commit and rollback --------------------------------------------------------------------------------------------------
 
-    def _finish_draining(self) -> None:
-        if self._draining is not None and not any(task.in_flight and not task.broken for task in self._tasks.values()):
-            if any(task.id in self._leased and not task.broken for task in self._tasks.values() if task.asynchronous):
-                return
+    def _finish_draining(self, reply: Reply[None]) -> None:
+        whole = [task for task in self._tasks.values() if task.asynchronous and not task.broken]
+        if not any(task.in_flight or task.id in self._leased for task in whole):
             self._drained = True
-            self._draining.tell(None)
+            reply.tell(None)
+        elif broken := [task.id for task in self._tasks.values() if task.broken]:
+            # There may be no worker left to hand results on, and none comes before what is broken has been rolled back.
+            self._drained = True
+            reply.fail(TasksBroken.of(broken))
 
     def _freeze(self, message: m.Freeze) -> None:
         broken = [task.id for task in self._tasks.values() if task.broken]
         if broken and message.transactional:
-            message.reply.fail(TasksBroken(frozenset(broken)))
+            message.reply.fail(TasksBroken.of(broken))
             return
         positions: dict[TopicPartition, OffsetAndMetadata] = {}
         tokens: dict[TaskId, Token] = {}
@@ -345,8 +342,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             task.give_up()
         patience = self._setup.config.max_drain_ms / 1000
         self._rewinding, self._rewind_by = message, self.ctx.time() + patience
-        if any(task.leaving for task in self._to_rewind(message)):
-            self.ctx.timers.once("rewind", patience + 0.001, m.Wake())
+        self.ctx.timers.once("rewind", patience + 0.001, m.Wake())
 
     def _rewind_when_quiet(self, message: m.Rewind) -> None:
         leaving = [f"task {task.id} at {', '.join(task.leaving)}" for task in self._to_rewind(message) if task.leaving]

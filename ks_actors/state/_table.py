@@ -185,6 +185,8 @@ class Table(Transactional[Any], Generic[K]):
         return self.prefix + self._codec.index_bytes(handle)
 
     def _settled(self, handle: Any) -> None:
+        if self.engine is None and self._restored:
+            self._restored.pop(self._codec.index_bytes(handle), None)  # older: it must not come to light again
         if self._view.get(handle, MISSING) is None and handle not in self._dirty and handle not in self._frozen:
             del self._view[handle]
             self._stale += 1
@@ -234,17 +236,23 @@ class Table(Transactional[Any], Generic[K]):
     def tidy(self) -> Iterator[None]:
         """Let go of what was put or read first, when more is in memory than may be."""
         excess = len(self._view) - self.resident_records
-        if excess <= 0:
-            return
-        keys = list(islice(self._view, excess + self.resident_records // 8))
-        for start in range(0, len(keys), SLICE):
-            while not self.settle(SLICE):
+        if excess > 0:
+            excess += self.resident_records // 8  # so that it does not come back at once
+        kept = 0
+        while excess > 0:
+            keys = list(islice(self._view, kept, kept + 10 * SLICE))
+            if not keys:
+                return
+            for start in range(0, len(keys), SLICE):
+                while not self.settle(SLICE):
+                    yield
+                for key in keys[start : start + SLICE]:
+                    if self._is_clean(key):
+                        excess -= self._view.pop(key, MISSING) is not MISSING
+                        self._stale += 1
+                    else:
+                        kept += 1
                 yield
-            for key in keys[start : start + SLICE]:
-                if self._is_clean(key):
-                    self._view.pop(key, None)
-                    self._stale += 1
-            yield
 
     def close(self) -> None:
         """Let go of the memory; every later use raises StoreClosed."""
@@ -254,6 +262,8 @@ class Table(Transactional[Any], Generic[K]):
             self._view.below = closed.get
             self._view.clear()
         self._view = closed
+        self._order = None
+        self._restored, self._restored_writing = {}, {}
 
     # Ranges.
 

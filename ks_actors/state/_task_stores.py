@@ -254,11 +254,12 @@ class TaskStores:
     def keep(self, token: Token, offsets: Mapping[str, int]) -> None:
         """Take what is frozen as committed; `offsets` are the ends of the stores' changelogs, those that are not named stay as they were."""
         self._check(token)
+        share = SLICE // max(1, len(self._stores))
         for store in self._stores.values():
             count = store.keep(written=token.persisted and not store.logged)
             if not store.logged and store.engine is not None and not token.persisted:
                 self._unlogged_records += count
-            store.settle(SLICE)
+            store.settle(share)
         self._offsets.update(offsets)
         self._frozen = None
 

@@ -90,7 +90,7 @@ class Transactional(ABC, Generic[Handle]):
         self._typical: int = 0  # bytes of a key and a value, where they are not counted one by one
         self._size: int = 0  # of those that are
         self._frozen_size: int = 0
-        self._kept: deque[tuple[dict[Handle, Any], list[Handle], bool]] = deque()
+        self._kept: deque[tuple[dict[Handle, Any], dict[Handle, int], bool]] = deque()
         self._unwritten: list[set[Handle]] = []
         self._writing: deque[set[Handle]] = deque()
         self._iterators: WeakSet[StoreIterator[Any]] = WeakSet()
@@ -140,7 +140,7 @@ class Transactional(ABC, Generic[Handle]):
         frozen = self._frozen
         if not frozen:
             return 0
-        self._kept.append((frozen, list(self._frozen_deleted), written))
+        self._kept.append((frozen, self._frozen_deleted, written))
         if self.engine is not None and not written:
             self.unwritten_bytes += self._frozen_size
         self._frozen, self._frozen_deleted = {}, {}
@@ -236,7 +236,7 @@ class Transactional(ABC, Generic[Handle]):
             changes, deleted, written = kept[0]
             while deleted and count > 0:
                 if done or written:
-                    self._settled(deleted.pop())
+                    self._settled(deleted.popitem()[0])
                     count -= 1
                 else:
                     deleted.clear()  # they are done with when they are written

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._key_value import ValueAndTimestamp
+from ks_actors.state._tracks import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
 from ks_actors.state._transaction import MISSING
-from ks_actors.state._windows import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX, Windows
+from ks_actors.state._windows import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

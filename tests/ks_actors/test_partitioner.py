@@ -78,9 +78,10 @@ def test_a_few_long_keys_do_no_harm(longest: int) -> None:
 @given(st.lists(st.lists(st.binary(max_size=3), max_size=3 * FEW), max_size=2 * REST), st.integers(1, 50))
 def test_what_is_remembered_is_what_would_be_computed(batches: list[list[bytes]], partitions: int) -> None:
     """Keys come again, or do not."""
-    partitioner = Partitioner(partitions)
+    partitioner, single = Partitioner(partitions), Partitioner(partitions)
     for keys in batches:
         assert partitioner(keys) == one_by_one(keys, partitions)
+        assert list(map(single.one, keys)) == one_by_one(keys, partitions)
 
 
 def test_keys_that_do_not_come_again_are_not_remembered() -> None:
@@ -98,5 +99,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     partitioner = Partitioner(12)
     for number in range(100):
         assert partitioner([b"%d" % number]) == [partition(b"%d" % number, 12)]
+        assert len(partitioner._known) <= 20
+        assert partitioner.one(b"-%d" % number) == partition(b"-%d" % number, 12)
         assert len(partitioner._known) <= 20
     assert CACHE > 20

@@ -1,197 +1,309 @@
-"""Processors that hold a thread, or the loop."""
+"""Code that holds a thread: it runs in its worker's own, and the event loop stays free."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actors import Stalled, System
-from ks_actors import App, StreamsConfig, TaskTimeout
-from ks_actors.dsl import StreamsBuilder
+from ks_actors import (
+    App,
+    JoinWindows,
+    Materialized,
+    ProcessingFailed,
+    Processor,
+    Produced,
+    Record,
+    Repartitioned,
+    StreamsBuilder,
+    StreamsConfig,
+    TopologyError,
+    UncaughtResponse,
+    blocking,
+    serdes,
+)
+from ks_actors._batch import Batch
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.runtime import InstanceState, UncaughtResponse, blocking
-from tests.actors.test_events import tell_when_looked
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT
+from ks_actors.runtime._blocking import is_blocking
+from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
+from ks_actors.topology import ProcessorNode
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from ks_actors import ProcessorContext
+    from ks_actors.testing import AppHarness
     from ks_actors.topology import Topology
 
-IN, OUT = TopicPartition("in", 0), TopicPartition("out", 0)
+
+@blocking
+def held(value: Any) -> Any:
+    """Be declared."""
+    return value
 
 
-def mapping(function: Callable[[str], str]) -> Topology:
+@blocking
+def held_pair(key: Any, value: Any) -> Any:
+    """Be declared, of two arguments."""
+    return key, value
+
+
+@blocking
+class Held(Processor[str, str, str, str]):
+    """A processor class that is declared."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        self._context = context
+
+    def process(self, record: Record[str, str]) -> None:
+        self._context.forward(record)
+
+
+class HeldMethod(Held):
+    """A processor whose process is declared."""
+
+    @blocking
+    def process(self, record: Record[str, str]) -> None:
+        self._context.forward(record)
+
+
+class Free(Processor[str, str, str, str]):
+    """A processor that does not block."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        self._context = context
+
+    def process(self, record: Record[str, str]) -> None:
+        self._context.forward(record)
+
+
+def blocks(topology: Topology) -> bool:
+    return any(isinstance(node, ProcessorNode) and is_blocking(node.operator) for node in topology.nodes.values())
+
+
+def shapes() -> dict[str, Callable[[Any], Any]]:
+    """Return ways to give a declared function to a stream."""
+
+    class Caller:
+        @blocking
+        def __call__(self, value: Any) -> Any:
+            return value
+
+    return {
+        "map_values": lambda stream: stream.map_values(held),
+        "partial": lambda stream: stream.map_values(partial(held)),
+        "object": lambda stream: stream.map_values(Caller()),
+        "lambda": lambda stream: stream.map_values(blocking(lambda value: value)),
+        "filter": lambda stream: stream.filter(held_pair),
+        "branch": lambda stream: stream.split().branch(held_pair).default_branch(),
+        "reduce": lambda stream: stream.group_by_key().reduce(held_pair, Materialized("r", serdes.STRING, serdes.STRING)),
+        "aggregate": lambda stream: stream.group_by_key().aggregate(
+            str, blocking(lambda key, value, total: value), Materialized("a", serdes.STRING, serdes.STRING)
+        ),
+        "table": lambda stream: stream.to_table().map_values(held),
+        "join": lambda stream: stream.join(stream, held_pair, JoinWindows.of_time_difference_with_no_grace(10)),
+        "class": lambda stream: stream.process(Held),
+        "lambda that makes one": lambda stream: stream.process(lambda: Held()),
+        "method": lambda stream: stream.process(lambda: HeldMethod()),
+    }
+
+
+@pytest.mark.parametrize("shape", shapes())
+def test_what_is_declared_is_found(shape: str) -> None:
+    """A function, an object's call, a processor class or its process is known to block, however the topology comes by it."""
     builder = StreamsBuilder()
-    builder.stream("in", STRINGS).map_values(function).to("out", STRINGS_OUT)
-    return builder.build()
+    shapes()[shape](builder.stream("in", STRINGS))
+    assert blocks(builder.build())
 
 
-@asynccontextmanager
-async def running(topology: Topology, directory: Path, system: System | None = None, **config: Any) -> AsyncIterator[tuple[App, EmbeddedLog]]:
-    """Run an app in the real world: threads run on, and so does time."""
-    handler = config.pop("uncaught_handler", lambda _: UncaughtResponse.SHUTDOWN_CLIENT)
-    async with EmbeddedLog() as log:
-        await log.create_topics([NewTopic("in", 2), NewTopic("out", 1)])
-        settings = StreamsConfig.of({"application_id": "app", "state_dir": directory, **config})
-        app = App(topology, settings, log=log, system=system, uncaught_handler=handler)
-        await app.start()
-        try:
-            yield app, log
-        finally:
-            if app.error is None:
-                await app.close()
-            else:
-                with pytest.raises(type(app.error)):
-                    await app.close()
+def test_what_is_not_declared_does_not_block() -> None:
+    """Plain functions and processors run on the loop."""
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(str.upper).process(Free).filter(lambda _, value: bool(value)).to("out", STRINGS_OUT)
+    assert not blocks(builder.build())
 
 
-async def write(log: EmbeddedLog, *values: str, partition: int = 0) -> None:
-    from ks_actors._batch import Batch  # noqa: PLC0415 - of this helper alone
+def test_async_code_cannot_be_declared() -> None:
+    """A coroutine function waits without a thread, so to declare it is a mistake that is told at once."""
 
-    producer = await log.producer(client_id="test")
-    count = len(values)
-    await producer.send([Outgoing(TopicPartition("in", partition), Batch([b"k"] * count, [value.encode() for value in values], [0] * count))])
-    await producer.close()
+    async def wait(value: str) -> str:
+        return value
+
+    class Waits(Free):
+        async def process(self, record: Record[str, str]) -> None:  # type: ignore[override]  # as the runtime allows
+            self._context.forward(record)
+
+    for what in (wait, Waits):
+        with pytest.raises(TopologyError, match=r"await asyncio\.to_thread"):
+            blocking(what)
 
 
-async def read(log: EmbeddedLog) -> list[str]:
-    fetcher = log.fetcher(client_id="test", isolation=IsolationLevel.READ_COMMITTED)
-    fetcher.assign({OUT: 0})
-    found = [value.decode() for one in await fetcher.fetch(max_wait_ms=0) for value in one.batch.values]
-    await fetcher.close()
-    return found
+def test_one_task_cannot_need_both_a_thread_and_the_loop() -> None:
+    """Blocking and async code in one subtopology is refused, with both named; in two it is fine."""
+
+    async def wait(value: str) -> str:
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(held, name="holds").map_values(wait, name="waits").to("out", STRINGS_OUT)
+    with pytest.raises(TopologyError, match="holds is declared as blocking and waits is 'async def'"):
+        TopologyTestDriver(builder.build())
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(held).repartition(Repartitioned(serdes.STRING, serdes.STRING)).map_values(wait).to("out", STRINGS_OUT)
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("in", serdes.STRING, serdes.STRING).pipe_input("k", "v", 1)
+        assert driver.create_output_topic("out", serdes.STRING, serdes.STRING).read_records_to_list() == [TestRecord("k", "v", 1)]
+
+
+# --- in threads -------------------------------------------------------------------------------------------------------------------
 
 
 class Gate:
-    """A function that blocks its thread until it is opened."""
+    """A function that says when it is called, in which thread, and goes on when it may."""
 
     def __init__(self) -> None:
-        self.entered = threading.Event()
-        self.opened = threading.Event()
+        self.entered: threading.Event = threading.Event()
+        self.may: threading.Event = threading.Event()
         self.threads: set[str] = set()
 
+    @blocking
     def __call__(self, value: str) -> str:
         self.threads.add(threading.current_thread().name)
         self.entered.set()
-        assert self.opened.wait(30)
-        return value
+        assert self.may.wait(60)
+        if value == "bad":
+            raise ValueError("bad value")
+        return value.upper()
 
 
-def gated() -> tuple[Gate, Callable[[str], str]]:
-    gate = Gate()
+class _Running:
+    """An app in real time on an embedded log, and means to look at it."""
 
-    @blocking
-    def pass_gate(value: str) -> str:
-        return gate(value)
+    def __init__(self, log: EmbeddedLog, app: App) -> None:
+        self.log: EmbeddedLog = log
+        self.app: App = app
 
-    return gate, pass_gate
+    async def write(self, *values: str) -> None:
+        producer = await self.log.producer(client_id="test")
+        count = len(values)
+        batch = Batch([b"k"] * count, [value.encode() for value in values], list(range(count)))
+        await producer.send([Outgoing(TopicPartition("in", 0), batch)])
+        await producer.close()
+
+    async def until(self, ready: Callable[[], bool]) -> int:
+        """Let the loop go round until something is so; return how often it did."""
+        rounds = 0
+        async with asyncio.timeout(60):
+            while not ready():
+                await asyncio.sleep(0)
+                rounds += 1
+        return rounds
+
+    async def values(self) -> list[bytes | None]:
+        fetcher = self.log.fetcher(client_id="test", isolation=IsolationLevel.READ_COMMITTED)
+        fetcher.assign({TopicPartition("out", 0): 0})
+        found: list[bytes | None] = []
+        while fetched := await fetcher.fetch(max_wait_ms=0):
+            found += [value for one in fetched for value in one.batch.values]
+        await fetcher.close()
+        return found
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Turn the loop until something has happened in another thread."""
-    while not condition():
-        await asyncio.sleep(0)
+def run_for_real(topology: Topology, directory: Path, test: Callable[[_Running], Awaitable[None]], **config: Any) -> None:
+    async def main() -> None:
+        log = EmbeddedLog()
+        await log.start()
+        await log.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
+        uncaught = config.pop("uncaught_handler", None)
+        settings = StreamsConfig(application_id="app", state_dir=directory, poll_ms=1, **config)
+        app = App(topology, settings, log=log) if uncaught is None else App(topology, settings, log=log, uncaught_handler=uncaught)
+        try:
+            async with app:
+                await test(_Running(log, app))
+        finally:
+            await log.close()
+
+    asyncio.run(main())
+
+
+def gated(gate: Gate) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(gate).to("out", STRINGS_OUT)
+    return builder.build()
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-async def test_a_function_that_blocks_has_a_thread_of_its_worker(guarantee: str, tmp_path: Path) -> None:
-    """The loop runs on while such a function blocks, other tasks are processed by other workers, and what came meanwhile is processed after it."""
-    gate, function = gated()
-    async with running(mapping(function), tmp_path, processing_guarantee=guarantee, num_workers=2, commit_interval_ms=10) as (app, log):
-        await write(log, "a")
-        await until(gate.entered.is_set)
-        await write(log, "b", "c")
+def test_the_loop_is_free_while_code_blocks(guarantee: str, tmp_path: Path) -> None:
+    """While a function holds its thread the loop goes round, records that are fetched meanwhile are kept, and a commit waits for the slice."""
+    gate = Gate()
+
+    async def while_blocked(running: _Running) -> asyncio.Future[None]:
+        await running.until(gate.entered.is_set)
+        await running.write("c", "d")
+        commit = asyncio.ensure_future(running.app.commit())
         for _ in range(1000):
-            await asyncio.sleep(0)  # the loop is free
-        assert app.state is InstanceState.RUNNING
-        gate.opened.set()
-        await app.wait_until_caught_up()
-        assert await read(log) == ["a", "b", "c"]
+            await asyncio.sleep(0)
+        assert not commit.done()
+        assert await running.values() == []
+        return commit
+
+    async def test(running: _Running) -> None:
+        await running.write("a", "b")
+        try:
+            commit = await while_blocked(running)
+        finally:
+            gate.may.set()
+        await commit
+        await running.app.wait_until_caught_up()
+        assert await running.values() == [b"A", b"B", b"C", b"D"]
         assert threading.current_thread().name not in gate.threads
+        assert len(gate.threads) == 1
+
+    run_for_real(gated(gate), tmp_path, test, processing_guarantee=guarantee, commit_interval_ms=10_000)
 
 
-async def test_a_function_that_never_returns_fails_the_commit(tmp_path: Path) -> None:
-    """A commit waits task_timeout_ms for a worker; then it is a TaskTimeout that names the worker, and the app ends by it."""
-    gate, function = gated()
-    async with running(mapping(function), tmp_path, task_timeout_ms=100) as (app, log):
-        await write(log, "a")
-        await until(gate.entered.is_set)
-        with pytest.raises(TaskTimeout, match=r"app-Worker-1 did not stand still for a commit within 0\.1 s: a processor does not return"):
-            await app.commit()
-        await until(lambda: app.state is InstanceState.ERROR)
-        assert isinstance(app.error, TaskTimeout)
-        gate.opened.set()
-    await until(lambda: threading.active_count() == 1)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_errors_out_of_a_thread_are_handled(guarantee: str, tmp_path: Path) -> None:
+    """What blocking code raises goes the way of all errors: the handler, the end of the worker, the rollback, and a new worker."""
+    gate, errors = Gate(), []
+    gate.may.set()
+
+    def note(error: Exception) -> UncaughtResponse:
+        errors.append(error)
+        return UncaughtResponse.REPLACE_WORKER if len(errors) < 3 else UncaughtResponse.SHUTDOWN_CLIENT
+
+    async def test(running: _Running) -> None:
+        await running.write("a", "bad", "c")
+        with pytest.raises(ProcessingFailed):
+            await running.app.run()
+
+    run_for_real(gated(gate), tmp_path, test, processing_guarantee=guarantee, uncaught_handler=note)
+    assert len(errors) == 3
+    assert all("ValueError: bad value" in str(error) and "offset 1" in str(error) for error in errors)
 
 
-async def test_an_app_with_a_worker_that_never_returns_can_be_closed(tmp_path: Path) -> None:
-    """Closing it fails by the timeout of its commit, and yet ends it."""
-    gate, function = gated()
-    async with running(mapping(function), tmp_path, task_timeout_ms=100, processing_guarantee=EOS, commit_interval_ms=10_000) as (app, log):
-        await write(log, "a")
-        await until(gate.entered.is_set)
-        with pytest.raises(TaskTimeout, match="does not return"):
-            await app.close()
-        assert app.state is InstanceState.NOT_RUNNING
-        gate.opened.set()
-    await until(lambda: threading.active_count() == 1)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("seed", range(3))
+def test_crashes_with_blocking_code(seed: int, guarantee: str) -> None:
+    """Counts behind blocking code are as promised after crashes."""
+    builder = StreamsBuilder()
+    counts = builder.stream("in", STRINGS).map_values(held).group_by_key().count(Materialized("counts", serdes.STRING, serdes.LONG))
+    counts.to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
 
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, harness.kit.random)
+        for _ in range(4):
+            await load.send(40)
+            await asyncio.sleep(harness.kit.random.random() * 0.2)
+            await harness.crash()
+            await harness.restart()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
 
-async def test_removing_a_worker_has_a_deadline(tmp_path: Path) -> None:
-    """A worker that is not done in time is a TaskTimeout for whoever removes it; it ends when it can, its work done, and then its name is free."""
-    gate, function = gated()
-    async with running(mapping(function), tmp_path) as (app, log):
-        await write(log, "a")
-        await until(gate.entered.is_set)
-        with pytest.raises(TaskTimeout, match="did not end within 20 ms"):
-            await app.remove_worker(timeout_ms=20)
-        assert app.workers() == ()
-        assert await app.add_worker() == "app-Worker-2"
-        gate.opened.set()
-        await app.wait_until_caught_up()
-        assert await read(log) == ["a"]
-        assert await app.add_worker() == "app-Worker-1"
-
-
-async def test_a_blocking_function_that_raises_ends_its_worker_only(tmp_path: Path) -> None:
-    """What it raises in its thread is like what any other raises: the worker is replaced, and the record done again."""
-    failures = [LookupError("once")]
-
-    @blocking
-    def fail_once(value: str) -> str:
-        if failures:
-            raise failures.pop()
-        return value
-
-    async with running(mapping(fail_once), tmp_path, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER) as (app, log):
-        await write(log, "a", "b")
-        await app.wait_until_caught_up()
-        assert await read(log) == ["a", "b"]
-        assert app.metrics()["failed-workers"] == 1
-
-
-async def test_a_processor_that_holds_the_loop_is_told_of(tmp_path: Path) -> None:
-    """A function that is not declared as blocking, and blocks, is a Stalled event that names its worker and the line that it is at."""
-    looked = threading.Event()
-    stalls: list[Stalled] = []
-
-    def hold_the_loop(value: str) -> str:
-        # Held until the watch has looked, however slow this machine is.
-        assert looked.wait(30)
-        return value
-
-    async with System("real", stall_after=0.01) as system:
-        tell_when_looked(system, looked, in_actors=True)
-        system.subscribe(Stalled, stalls.append)
-        async with running(mapping(hold_the_loop), tmp_path, system) as (app, log):
-            await write(log, "a")
-            await app.wait_until_caught_up()
-            assert await read(log) == ["a"]
-    assert any(stall.path == "/real/app-app/app-Worker-1" and "in hold_the_loop" in stall.stack for stall in stalls)
+    run_app(test, builder.build(), seed=seed, topics={"in": 2, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
-from ks_actors.state import SharedResources
+from ks_actors.state import SharedResources, _table, _task_stores, _tracks, _transaction
 from tests.state.helpers import PLACES, Record, Task, key_value, window
 
 if TYPE_CHECKING:
@@ -240,4 +242,48 @@ class StoresAgainstDicts(RuleBasedStateMachine):
 
 
 TestStoresAgainstDicts = StoresAgainstDicts.TestCase
-TestStoresAgainstDicts.settings = settings(max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck))
+TestStoresAgainstDicts.settings = settings(max_examples=40, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def drive(seed: int) -> None:
+    """Do what a seed says: unlike Hypothesis, with everything in every run."""
+    random = Random(seed)
+    machine = StoresAgainstDicts()
+    machine.begin(place=random.choice(PLACES), kinds=random.choice(sorted(SERDES)), resident=random.choice((3_000, 1 << 20)))
+    keys = random.choice((3, 8))
+
+    def start() -> int:
+        return random.randrange(13) * 25_000
+
+    try:
+        for _ in range(120):
+            match random.choices(("change", "read", "commit", "flush", "lose"), (35, 20, 20, 17, 8))[0]:
+                case "change":
+                    changes = [(random.randrange(keys), start(), random.random() < 0.3) for _ in range(random.randint(1, 6))]
+                    machine.change(random.choice("swd"), changes)
+                case "read":
+                    what = random.choice(("get", "scan", "fetch", "fetch", "fetch all", "everything"))
+                    machine.read(what, (random.randrange(keys), random.randrange(keys)), (start(), start()))
+                case "commit":
+                    machine.commit(random.choice(("next", "next", "whole")))
+                case "flush":
+                    machine.flush(random.random() < 0.5, random.randrange(30))
+                case _:
+                    machine.lose(random.choice(("drop", "drop", "crash", "close")), random.randint(1, 5), random.random() < 0.5)
+    finally:
+        machine.teardown()
+
+
+@pytest.fixture
+def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (_table, _task_stores, _tracks, _transaction):
+        for name, value in {"SLICE": 2, "ROWS": 2, "GROUP": 4, "VISITS": 2}.items():
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, value)
+
+
+@pytest.mark.usefixtures("_small_steps")
+@pytest.mark.parametrize("seed", range(60))
+def test_stores_are_like_dicts(seed: int) -> None:
+    """Whatever is done in whatever order, with steps so small that everything falls between two of them."""
+    drive(seed)

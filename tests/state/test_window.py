@@ -357,6 +357,19 @@ def test_old_windows_leave_memory_for_the_disk(on_disk: MakeTask) -> None:
     assert task.store.get_entry("k1", 1000) == (1, 1)
 
 
+def test_a_put_over_what_is_on_disk_alone_is_taken_back(on_disk: MakeTask) -> None:
+    """Also when the rest of the key was read from disk in between."""
+    task = on_disk(window())
+    for start in (10, 20):
+        task.store.put("k", str(start), start)
+    task.commit()
+    task.reopen()
+    task.store.put("k", "void", 10)
+    assert list(task.store.fetch("k", 0, 99)) == [(10, "void"), (20, "20")]
+    task.stores.drop()
+    assert list(task.store.fetch("k", 0, 99)) == [(10, "10"), (20, "20")]
+
+
 def test_what_was_read_from_disk_expires_too(on_disk: MakeTask) -> None:
     """Keys that were read in whole are forgotten when nothing of what was on disk can be seen any more."""
     task = on_disk(window(retention_ms=100))

@@ -1,0 +1,268 @@
+"""What a window store has in memory: what each key has by time, what of it has expired, and what of it is on disk as well."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors.state._codec import Codec, pack_time
+from ks_actors.state._transaction import MISSING, SLICE, Closed, Transactional
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ks_actors._batch import Batch
+    from ks_actors.state._engine import Engine
+    from ks_actors.topology._stores import StoreSpec
+
+Track = dict[int, Any]
+"""What one key has, by slot."""
+
+SEQUENCE_BITS: Final = 31
+SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
+SUFFIX: Final = struct.Struct(">qi")
+SEGMENT: Final = struct.Struct(">q")
+FACTS: Final = struct.Struct(">qi")
+SHORTEST_SEGMENT_MS: Final = 60_000
+VISITS: Final = 200
+"""Keys that are looked through for what has expired, per commit."""
+
+
+class Tracks(Transactional[tuple[Any, int]]):
+    """Values by key and slot.
+
+    A *slot* is a window's start; where a store keeps duplicates, start and sequence number in one. What starts at the low-water mark `_low` or later
+    is all in memory; what is older may be on disk only, and is asked for by key. The engine has segments, so that what expires goes in one piece.
+    What has expired leaves memory key by key: all keys are looked through, again and again, a few at each commit and with each new key.
+    """
+
+    def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec) -> None:
+        super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
+        self.resident_records: int = 1 << 30
+        self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
+        self._retention: int = spec.retention_ms
+        self._segmented: bool = spec.type != "in_memory"
+        self._duplicates: bool = spec.retain_duplicates
+        self._tracks: dict[Any, Track] = {}
+        self._orders: dict[Any, list[int]] = {}  # a track's slots in order, kept from the first fetch of its key on
+        self._starts: dict[int, dict[Any, None]] | None = None  # keys by start, kept from the first fetch of all keys on
+        self._observed: int = -1
+        self._limit: int = -1 - spec.retention_ms
+        self._sequence: int = 0
+        self._committed: int = -1  # what was observed up to the last commit
+        self._frozen_observed: int = -1
+        self._low: int = 0
+        self._loaded: set[Any] = set()  # keys of which all that is older than the mark is in memory too
+        self._resident: int = 0
+        self._ring: deque[Any] = deque()  # every key of a track, in the order in which they are looked through
+        self._swept: int = -1
+        self._due: int = 0
+        self._cleared: int = 0
+
+    def _start(self, slot: int) -> int:
+        return slot >> SEQUENCE_BITS if self._duplicates else slot
+
+    def _track(self, index: Any) -> Track:
+        track = self._tracks.get(index)
+        if track is None:
+            if self._due:
+                self.sweep(2)  # whatever grows pays for what is to go
+            track = self._tracks[index] = {}
+            self._ring.append(index)
+        return track
+
+    def _added(self, index: Any, start: int) -> None:
+        self._resident += 1
+        if self._starts is not None:
+            keys = self._starts.get(start)
+            if keys is None:
+                self._starts[start] = {index: None}
+            else:
+                keys[index] = None
+
+    def _arrange(self, index: Any, track: Track) -> list[int]:
+        """Return the slots in order, with those that have come since this was asked last."""
+        order = self._orders.get(index)
+        if order is None:
+            order = self._orders[index] = sorted(track)
+            return order
+        fresh = list(islice(reversed(track), len(track) - len(order)))  # whoever takes out of a track forgets its order
+        fresh.sort()
+        if not order or fresh[0] > order[-1]:
+            order.extend(fresh)
+        else:
+            order.extend(fresh)
+            order.sort()
+        return order
+
+    # What a transaction needs.
+
+    def _now(self, handle: tuple[Any, int]) -> Any:
+        track = self._tracks.get(handle[0])
+        return MISSING if track is None else track.get(handle[1], MISSING)
+
+    def _put_back(self, handle: tuple[Any, int], value: Any) -> None:
+        index, slot = handle
+        if value is MISSING:
+            self._take_out(index, slot)
+        else:
+            self._track(index)[slot] = value
+
+    def _take_out(self, index: Any, slot: int) -> None:
+        track = self._tracks.get(index)
+        if track is not None and track.pop(slot, MISSING) is not MISSING:
+            self._orders.pop(index, None)
+            self._resident -= 1
+
+    def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
+        return list(map(self._frozen_value, handles))
+
+    def _log_keys(self, handles: list[tuple[Any, int]]) -> list[bytes]:
+        return list(map(self._log_key, handles))
+
+    def _log_key(self, handle: tuple[Any, int]) -> bytes:
+        index, slot = handle
+        if self._duplicates:
+            return self._codec.index_bytes(index) + SUFFIX.pack(slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK)
+        return self._codec.index_bytes(index) + SUFFIX.pack(slot, 0)
+
+    def _engine_key(self, handle: tuple[Any, int]) -> bytes:
+        return self.prefix + SEGMENT.pack(self._start(handle[1]) // self.segment_ms) + self._log_key(handle)
+
+    def _settled(self, handle: tuple[Any, int]) -> None:
+        if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen:
+            self._take_out(*handle)
+
+    def freeze(self) -> None:
+        """Begin a new transaction; the one that was open is being committed."""
+        super().freeze()
+        self._frozen_observed = self._observed
+
+    def keep(self, *, written: bool) -> int:
+        """Take what is frozen as committed."""
+        self._observe(self._frozen_observed)
+        if self._due:
+            self.sweep(VISITS)
+        return super().keep(written=written)
+
+    def drop(self) -> None:
+        """Go back to what is committed."""
+        super().drop()
+        self._observed = self._committed
+        self._limit = self._observed - self._retention
+        self._loaded = set()  # of windows that were put before they were read, memory does not know what is on disk
+
+    def _observe(self, committed: int) -> None:
+        if committed > self._committed:
+            self._committed = committed
+            share = 4 * len(self._ring) * (committed - max(self._swept, 0)) // max(1, self._retention)
+            if share or committed - self._swept >= self._retention:
+                self._due = min(len(self._ring), self._due + share + 1)
+                self._swept = committed
+
+    def restore(self, batch: Batch) -> None:
+        """Take in records of the changelog, as committed; the last one of a window counts."""
+        index_key, duplicates, in_memory = self._codec.index_key, self._duplicates, self.engine is None
+        parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
+        observed = max((start for start, _ in parts), default=-1)
+        if observed > self._observed:
+            self._observed = observed
+            self._limit = observed - self._retention
+        self._observe(self._observed)
+        for key, (start, sequence), value, time in zip(batch.keys, parts, batch.values, batch.timestamps, strict=True):
+            self._sequence = max(self._sequence, sequence)
+            if start <= self._limit:
+                continue
+            index = index_key(key[: -SUFFIX.size])
+            slot = start << SEQUENCE_BITS | sequence if duplicates else start
+            if in_memory and value is None:
+                self._take_out(index, slot)
+                continue
+            track = self._track(index)
+            if slot not in track:
+                self._added(index, start)
+            track[slot] = None if value is None else pack_time(time) + value
+            if not in_memory:
+                self._group().add((index, slot))
+
+    # Memory and disk.
+
+    def sweep(self, visits: int) -> None:
+        """Look through some keys for windows that have expired, or that are older than the low-water mark and on disk, and take them out."""
+        limit = self._committed - self._retention
+        self._due = max(0, self._due - visits)
+        if self._loaded and self._low <= limit + 1:
+            self._loaded = set()
+        for _ in range(min(visits, len(self._ring))):
+            index = self._ring.popleft()
+            track = self._tracks[index]
+            self._trim(index, track, limit)
+            if track:
+                self._ring.append(index)
+            else:
+                del self._tracks[index]
+                self._orders.pop(index, None)
+                self._loaded.discard(index)
+
+    def _trim(self, index: Any, track: Track, limit: int) -> None:
+        evict = self._low if self.engine is not None else 0
+        floor = max(limit + 1, evict)
+        order = self._orders.get(index)
+        if order is None:
+            order = sorted(track)
+        elif len(order) != len(track):
+            order = self._arrange(index, track)
+        old = order[: min(SLICE, bisect_left(order, floor << SEQUENCE_BITS if self._duplicates else floor))]
+        for slot in old:
+            handle = (index, slot)
+            expired = self._start(slot) <= limit and handle not in self._dirty and handle not in self._frozen
+            if expired or self._is_clean(handle):
+                self._take_out(index, slot)
+                self._loaded.discard(index)
+
+    def _write(self, engine: Engine, handles: list[tuple[Any, int]]) -> None:
+        limit = self._committed - self._retention
+        super()._write(engine, [handle for handle in handles if self._start(handle[1]) > limit])
+
+    def write_slices(self, engine: Engine) -> Iterator[None]:
+        """Delete the segments that have expired, then write."""
+        segment = max(0, self._committed - self._retention) // self.segment_ms
+        if segment > self._cleared:
+            engine.write((), [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(segment))])
+            self._cleared = segment
+            yield
+        yield from super().write_slices(engine)
+
+    def tidy(self) -> Iterator[None]:
+        """Raise the low-water mark when more is in memory than may be, and take out what is older."""
+        if self._resident > self.resident_records:
+            oldest = max(self._low, self._committed - self._retention, 0)
+            self._low = (oldest + self._committed) // 2 + 1
+            self._loaded = set()
+            self._due = len(self._ring)
+        while self._due:
+            while not self.settle(SLICE):
+                yield
+            self.sweep(VISITS)
+            yield
+
+    def facts(self, *, frozen: bool = False) -> bytes | None:
+        """Return the latest start that is committed, or frozen, and the sequence number."""
+        return FACTS.pack(self._frozen_observed if frozen else self._committed, self._sequence)
+
+    def recall(self, facts: bytes) -> None:
+        """Take up what `facts` returned before the store was closed: all that is older is on disk."""
+        self._observed, self._sequence = FACTS.unpack(facts)
+        self._committed = self._swept = self._frozen_observed = self._observed
+        self._limit = self._observed - self._retention
+        self._low = self._observed + 1
+
+    def close(self) -> None:
+        """Let go of the memory; every later use raises StoreClosed."""
+        super().close()
+        self._tracks = Closed(self.name)
+        self._orders, self._starts = {}, None
+        self._ring.clear()

@@ -1,0 +1,194 @@
+"""Processors that hold a thread, or the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actors import Stalled, System
+from ks_actors import App, StreamsConfig, TaskTimeout
+from ks_actors.dsl import StreamsBuilder
+from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.runtime import InstanceState, UncaughtResponse, blocking
+from tests.actors.test_events import tell_when_looked
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from ks_actors.topology import Topology
+
+IN, OUT = TopicPartition("in", 0), TopicPartition("out", 0)
+
+
+def mapping(function: Callable[[str], str]) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(function).to("out", STRINGS_OUT)
+    return builder.build()
+
+
+@asynccontextmanager
+async def running(topology: Topology, directory: Path, system: System | None = None, **config: Any) -> AsyncIterator[tuple[App, EmbeddedLog]]:
+    """Run an app in the real world: threads run on, and so does time."""
+    handler = config.pop("uncaught_handler", lambda _: UncaughtResponse.SHUTDOWN_CLIENT)
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic("in", 2), NewTopic("out", 1)])
+        settings = StreamsConfig.of({"application_id": "app", "state_dir": directory, **config})
+        app = App(topology, settings, log=log, system=system, uncaught_handler=handler)
+        await app.start()
+        try:
+            yield app, log
+        finally:
+            with suppress(*([] if app.error is None else [type(app.error)])):
+                await app.close()
+
+
+async def write(log: EmbeddedLog, *values: str, partition: int = 0) -> None:
+    from ks_actors._batch import Batch  # noqa: PLC0415 - of this helper alone
+
+    producer = await log.producer(client_id="test")
+    count = len(values)
+    await producer.send([Outgoing(TopicPartition("in", partition), Batch([b"k"] * count, [value.encode() for value in values], [0] * count))])
+    await producer.close()
+
+
+async def read(log: EmbeddedLog) -> list[str]:
+    fetcher = log.fetcher(client_id="test", isolation=IsolationLevel.READ_COMMITTED)
+    fetcher.assign({OUT: 0})
+    found = [value.decode() for one in await fetcher.fetch(max_wait_ms=0) for value in one.batch.values]
+    await fetcher.close()
+    return found
+
+
+class Gate:
+    """A function that blocks its thread until it is opened."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.opened = threading.Event()
+        self.threads: set[str] = set()
+
+    def __call__(self, value: str) -> str:
+        self.threads.add(threading.current_thread().name)
+        self.entered.set()
+        assert self.opened.wait(30)
+        return value
+
+
+def gated() -> tuple[Gate, Callable[[str], str]]:
+    gate = Gate()
+
+    @blocking
+    def pass_gate(value: str) -> str:
+        return gate(value)
+
+    return gate, pass_gate
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Turn the loop until something has happened in another thread."""
+    while not condition():
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_a_function_that_blocks_has_a_thread_of_its_worker(guarantee: str, tmp_path: Path) -> None:
+    """The loop runs on while such a function blocks, other tasks are processed by other workers, and what came meanwhile is processed after it."""
+    gate, function = gated()
+    async with running(mapping(function), tmp_path, processing_guarantee=guarantee, num_workers=2, commit_interval_ms=10) as (app, log):
+        await write(log, "a")
+        await until(gate.entered.is_set)
+        await write(log, "b", "c")
+        for _ in range(1000):
+            await asyncio.sleep(0)  # the loop is free
+        assert app.state is InstanceState.RUNNING
+        gate.opened.set()
+        await app.wait_until_caught_up()
+        assert await read(log) == ["a", "b", "c"]
+        assert threading.current_thread().name not in gate.threads
+
+
+async def test_a_function_that_never_returns_fails_the_commit(tmp_path: Path) -> None:
+    """A commit waits task_timeout_ms for a worker; then it is a TaskTimeout that names the worker, and the app ends by it."""
+    gate, function = gated()
+    async with running(mapping(function), tmp_path, task_timeout_ms=100) as (app, log):
+        await write(log, "a")
+        await until(gate.entered.is_set)
+        with pytest.raises(TaskTimeout, match=r"app-Worker-1 did not stand still for a commit within 0\.1 s: a processor does not return"):
+            await app.commit()
+        await until(lambda: app.state is InstanceState.ERROR)
+        assert isinstance(app.error, TaskTimeout)
+        gate.opened.set()
+    await until(lambda: threading.active_count() == 1)
+
+
+async def test_an_app_with_a_worker_that_never_returns_can_be_closed(tmp_path: Path) -> None:
+    """Closing it fails by the timeout of its commit, and yet ends it."""
+    gate, function = gated()
+    async with running(mapping(function), tmp_path, task_timeout_ms=100, processing_guarantee=EOS, commit_interval_ms=10_000) as (app, log):
+        await write(log, "a")
+        await until(gate.entered.is_set)
+        with pytest.raises(TaskTimeout, match="does not return"):
+            await app.close()
+        assert app.state is InstanceState.NOT_RUNNING
+        gate.opened.set()
+    await until(lambda: threading.active_count() == 1)
+
+
+async def test_removing_a_worker_has_a_deadline(tmp_path: Path) -> None:
+    """A worker that is not done in time is a TaskTimeout for whoever removes it; it ends when it can, its work done, and then its name is free."""
+    gate, function = gated()
+    async with running(mapping(function), tmp_path) as (app, log):
+        await write(log, "a")
+        await until(gate.entered.is_set)
+        with pytest.raises(TaskTimeout, match="did not end within 20 ms"):
+            await app.remove_worker(timeout_ms=20)
+        assert app.workers() == ()
+        assert await app.add_worker() == "app-Worker-2"
+        gate.opened.set()
+        await app.wait_until_caught_up()
+        assert await read(log) == ["a"]
+        assert await app.add_worker() == "app-Worker-1"
+
+
+async def test_a_blocking_function_that_raises_ends_its_worker_only(tmp_path: Path) -> None:
+    """What it raises in its thread is like what any other raises: the worker is replaced, and the record done again."""
+    failures = [LookupError("once")]
+
+    @blocking
+    def fail_once(value: str) -> str:
+        if failures:
+            raise failures.pop()
+        return value
+
+    async with running(mapping(fail_once), tmp_path, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER) as (app, log):
+        await write(log, "a", "b")
+        await app.wait_until_caught_up()
+        assert await read(log) == ["a", "b"]
+        assert app.metrics()["failed-workers"] == 1
+
+
+async def test_a_processor_that_holds_the_loop_is_told_of(tmp_path: Path) -> None:
+    """A function that is not declared as blocking, and blocks, is a Stalled event that names its worker and the line that it is at."""
+    looked = threading.Event()
+    stalls: list[Stalled] = []
+
+    def hold_the_loop(value: str) -> str:
+        # Held until the watch has looked, however slow this machine is.
+        assert looked.wait(30)
+        return value
+
+    async with System("real", stall_after=0.01) as system:
+        tell_when_looked(system, looked, in_actors=True)
+        system.subscribe(Stalled, stalls.append)
+        async with running(mapping(hold_the_loop), tmp_path, system) as (app, log):
+            await write(log, "a")
+            await app.wait_until_caught_up()
+            assert await read(log) == ["a"]
+    assert any(stall.path == "/real/app-app/app-Worker-1" and "in hold_the_loop" in stall.stack for stall in stalls)
