@@ -73,6 +73,7 @@ def plan(share: float) -> tuple[Case, ...]:
             alos,
             {"per_s": Target("map_per_s", 400_000)},
         ),
+        Case("map_gc", "map", {"per_s": "map, records/s: the same; at least once, garbage collector tuned"}, {**alos, "tuned": True}),
         Case("map_eos", "map", {"per_s": "map, records/s: the same; exactly once, commit every 100 ms"}, eos),
         Case(
             "count",
@@ -81,6 +82,7 @@ def plan(share: float) -> tuple[Case, ...]:
             alos,
             {"per_s": Target("count_per_s", 200_000)},
         ),
+        Case("count_gc", "count", {"per_s": "count, records/s: the same; at least once, garbage collector tuned"}, {**alos, "tuned": True}),
         Case("count_eos", "count", {"per_s": "count, records/s: the same; exactly once, commit every 100 ms"}, eos),
         Case(
             "pause",

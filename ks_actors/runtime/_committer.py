@@ -115,7 +115,7 @@ class Committer(Actor[CommitterMessage]):
     async def _commit_when_due(self, request: m.Commit) -> None:
         if self._void is not None:
             self._answer(request, self._void)
-        elif self._held and not request.hold:
+        elif self._held and not (request.hold or request.rebalancing):
             self.ctx.stash(request)
         else:
             await self._commit(request)

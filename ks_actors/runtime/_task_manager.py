@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ks_actors.runtime._setup import Setup
     from ks_actors.state import Token
 
-
 _log = logging.getLogger("ks_actors")
 TASK_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Freeze, m.PauseProcessing))
 
@@ -69,7 +68,6 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._draining: Reply[None] | None = None
         self._drained: bool = False
         self._rewinding: m.Rewind | None = None
-        self._rewind_by: float = 0.0
         self._paused: bool = False
         self._pressed: bool = False
         self._woken: bool = False
@@ -340,9 +338,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         """Give up what is in flight. A call that is cancelled may still write to a store on its way out, so that has to be over first."""
         for task in self._to_rewind(message):
             task.give_up()
-        patience = self._setup.config.max_drain_ms / 1000
-        self._rewinding, self._rewind_by = message, self.ctx.time() + patience
-        self.ctx.timers.once("rewind", patience + 0.001, m.Wake())
+        self._rewinding = message
+        self.ctx.timers.once("rewind", self._setup.config.max_drain_ms / 1000, m.Wake())
 
     def _rewind_when_quiet(self, message: m.Rewind) -> None:
         leaving = [f"task {task.id} at {', '.join(task.leaving)}" for task in self._to_rewind(message) if task.leaving]
@@ -350,7 +347,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._rewinding = None
             self.ctx.timers.cancel("rewind")
             self._rewind(message)
-        elif self.ctx.time() >= self._rewind_by:
+        elif "rewind" not in self.ctx.timers:
             self._rewinding = None
             message.reply.fail(TaskTimeout(f"asynchronous processors do not end when they are cancelled: {'; '.join(leaving)}"))
 

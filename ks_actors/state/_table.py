@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from itertools import islice
+from collections import deque
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -59,6 +59,7 @@ class Table(Transactional[Any], Generic[K]):
         self._order: list[tuple[bytes, Any]] | None = None  # of the keys in the view, kept from the first scan on; some may have left the view
         self._fresh: list[Any] = []
         self._stale: int = 0
+        self._entered: deque[Any] | None = None if engine is None else deque()  # the keys in the order in which they came into the view
         self._ticks: int = 0
         get = self._get_mutable if codec.mutable else self._view.__getitem__
         put = self._put_fixed if codec.fixed else self._put_text if codec.text else self._put_any
@@ -92,9 +93,14 @@ class Table(Transactional[Any], Generic[K]):
 
     def _remember(self, key: Any, raw: bytes) -> Any:
         value = self._view[key] = raw if self._mutable else self._codec.entry(raw)
+        self._enter(key)
+        return value
+
+    def _enter(self, key: Any) -> None:
         if self._order is not None:
             self._fresh.append(key)
-        return value
+        if self._entered is not None:
+            self._entered.append(key)
 
     def _get_mutable(self, key: Any) -> Entry | None:
         value = self._view[key]
@@ -110,8 +116,8 @@ class Table(Transactional[Any], Generic[K]):
         value = self._dirty[key] = self._view.get(key, MISSING)
         if self._sized_keys:
             self._size += len(key)
-        if value is MISSING and self._order is not None:
-            self._fresh.append(key)
+        if value is MISSING:
+            self._enter(key)
 
     def _put_fixed(self, key: Any, entry: Entry | None) -> None:
         dirty, view = self._dirty, self._view
@@ -119,8 +125,8 @@ class Table(Transactional[Any], Generic[K]):
             value = dirty[key] = view.get(key, MISSING)
             if self._sized_keys:
                 self._size += len(key)
-            if value is MISSING and self._order is not None:
-                self._fresh.append(key)
+            if value is MISSING:
+                self._enter(key)
         view[key] = entry
         if entry is None:
             self._deleted[key] = self._time()
@@ -235,24 +241,28 @@ class Table(Transactional[Any], Generic[K]):
 
     def tidy(self) -> Iterator[None]:
         """Let go of what was put or read first, when more is in memory than may be."""
-        excess = len(self._view) - self.resident_records
+        entered, view = self._entered, self._view
+        if entered is None:
+            return
+        if len(entered) > 2 * len(view) + SLICE:  # most have gone by other ways
+            entered = self._entered = deque(view)
+        excess = len(view) - self.resident_records
         if excess > 0:
             excess += self.resident_records // 8  # so that it does not come back at once
-        kept = 0
-        while excess > 0:
-            keys = list(islice(self._view, kept, kept + 10 * SLICE))
-            if not keys:
-                return
-            for start in range(0, len(keys), SLICE):
-                while not self.settle(SLICE):
-                    yield
-                for key in keys[start : start + SLICE]:
-                    if self._is_clean(key):
-                        excess -= self._view.pop(key, MISSING) is not MISSING
-                        self._stale += 1
-                    else:
-                        kept += 1
+        left = len(entered)
+        while excess > 0 and left > 0:
+            while not self.settle(SLICE):
                 yield
+            part = [entered.popleft() for _ in range(min(SLICE // 2, left))]
+            left -= len(part)
+            clean = self._clean(part)
+            for key in part:
+                if key not in clean:
+                    entered.append(key)
+                elif view.pop(key, MISSING) is not MISSING:
+                    excess -= 1
+                    self._stale += 1
+            yield
 
     def close(self) -> None:
         """Let go of the memory; every later use raises StoreClosed."""
@@ -290,8 +300,7 @@ class Table(Transactional[Any], Generic[K]):
                 key = codec.index_key(encoded)
                 if key not in view:  # else it stays: what was put over it may be void
                     view[key] = raw if raw is None or self._mutable else codec.entry(raw)
-                    if self._order is not None:
-                        self._fresh.append(key)
+                    self._enter(key)
                     if in_memory:
                         del source[encoded]
 

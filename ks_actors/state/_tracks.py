@@ -216,11 +216,13 @@ class Tracks(Transactional[tuple[Any, int]]):
         elif len(order) != len(track):
             order = self._arrange(index, track)
         old = order[: min(SLICE, bisect_left(order, floor << SEQUENCE_BITS if self._duplicates else floor))]
-        for slot in old:
-            handle = (index, slot)
-            expired = self._start(slot) <= limit and handle not in self._dirty and handle not in self._frozen
-            if expired or self._is_clean(handle):
-                self._take_out(index, slot)
+        if not old:
+            return
+        handles = [(index, slot) for slot in old]
+        clean = self._clean(handles) if evict > limit + 1 else ()
+        for handle in handles:
+            if handle in clean or (self._start(handle[1]) <= limit and handle not in self._dirty and handle not in self._frozen):
+                self._take_out(*handle)
                 self._loaded.discard(index)
 
     def _write(self, engine: Engine, handles: list[tuple[Any, int]]) -> None:

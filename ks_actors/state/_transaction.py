@@ -27,7 +27,7 @@ from ks_actors._errors import StoreClosed
 from ks_actors.state._codec import TIME_BYTES, Codec, unpack_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ks_actors.state._engine import Engine, Row
     from ks_actors.state._iterators import StoreIterator
@@ -262,10 +262,11 @@ class Transactional(ABC, Generic[Handle]):
             groups.append(set())
         return groups[-1]
 
-    def _is_clean(self, handle: Handle) -> bool:
-        """Return whether the engine has what the view has; to be asked when all is settled."""
-        groups = (self._dirty, self._frozen, *self._unwritten, *self._writing)
-        return not self._kept and not any(handle in group for group in groups)
+    def _clean(self, handles: Iterable[Handle]) -> set[Handle]:
+        """Return those of which the engine has what the view has; none as long as not all is settled."""
+        if self._kept:
+            return set()
+        return set(handles).difference(self._dirty).difference(self._frozen).difference(*self._unwritten, *self._writing)
 
     def has_unwritten(self) -> bool:
         """Return whether something is committed that the engine does not have."""

@@ -23,6 +23,7 @@ from ks_actors.runtime._directory import write_process_id
 from ks_actors.runtime._states import InstanceState
 from ks_actors.runtime._uncaught import shut_down
 from ks_actors.testing._app_kit import AppKit
+from ks_actors.testing._coding import decoder, encoder
 from ks_actors.testing._connection import Connection
 from ks_actors.testing._disk import copy_as_is
 from ks_actors.testing._topics import TestRecord
@@ -320,7 +321,7 @@ class AppHarness:
 
     async def produce_all(self, topic: str, records: Iterable[TestRecord[Any, Any]], *, partition: int | None = None) -> None:
         """Write records; those of one partition are one batch."""
-        encode_key, encode_value = (_encoder(serde, topic, is_key=is_key) for serde, is_key in zip(self._serdes(topic), (True, False), strict=True))
+        encode_key, encode_value = (encoder(serde, topic, is_key=is_key) for serde, is_key in zip(self._serdes(topic), (True, False), strict=True))
         size = self._partitions(topic)
         batches: dict[int, Batch] = {}
         for record in records:
@@ -349,7 +350,7 @@ class AppHarness:
     ) -> list[TestRecord[Any, Any]]:
         """Return all records of a topic, partition by partition, with the topology's serdes unless others are given; bytes where there are none."""
         known_key, known_value = self._serdes(topic)
-        decode_key, decode_value = _decoder(key or known_key, topic, is_key=True), _decoder(value or known_value, topic, is_key=False)
+        decode_key, decode_value = decoder(key or known_key, topic, is_key=True), decoder(value or known_value, topic, is_key=False)
         found: list[TestRecord[Any, Any]] = []
         for number in range(self._partitions(topic)):
             for batch in await self._batches(TopicPartition(topic, number), 0, isolation):
@@ -386,17 +387,3 @@ class AppHarness:
             if (isinstance(node, SourceNode) and topic in node.topics) or (isinstance(node, SinkNode) and node.topic == topic):
                 return node.key or self.config.default_key_serde, node.value or self.config.default_value_serde
         return None, None
-
-
-def _encoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[Any], bytes | None]:
-    encode = None if serde is None else serde.serializer(topic, is_key=is_key)
-
-    def encoded(value: Any) -> bytes | None:
-        return value if value is None or encode is None or isinstance(value, bytes) else encode(value)
-
-    return encoded
-
-
-def _decoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[bytes | None], Any]:
-    decode = None if serde is None else serde.deserializer(topic, is_key=is_key)
-    return lambda data: data if data is None or decode is None else decode(data)

@@ -209,9 +209,7 @@ def test_a_processor_that_raises_may_go_on() -> None:
         assert letter.value == b"bad"
         assert harness.app.metrics()["dropped-records-total"] == 1
 
-    run_app(
-        test, processing(Raising), topics=TOPICS, processing_exception_handler="continue", errors_dead_letter_queue_topic_name="dead"
-    )
+    run_app(test, processing(Raising), topics=TOPICS, processing_exception_handler="continue", errors_dead_letter_queue_topic_name="dead")
 
 
 class Greedy(Processor[str, str, str, str]):
@@ -326,7 +324,7 @@ def test_a_partitioner_that_answers_nonsense(chosen: Any) -> None:
     """A partition that does not exist is an error that names the topic, the node and the choice."""
     topology = Topology()
     topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
-    topology.add_sink("sink", "out", "source", key=serdes.STRING, value=serdes.STRING, partitioner=lambda topic, key, value, count: chosen if value else 0)
+    topology.add_sink("sink", "out", "source", key=serdes.STRING, value=serdes.STRING, partitioner=lambda *record: chosen if record[2] else 0)
     error = error_of(topology, TestRecord("a", "", 0), TestRecord("a", "1", 0))
     assert isinstance(error, StreamsError)
     assert "of topic out, which has 1" in str(error)
@@ -454,6 +452,11 @@ def test_records_that_are_too_large_may_be_left_out() -> None:
 # --- the log and the disk -------------------------------------------------------------------------------------------------------
 
 
+def largest(directory: Path) -> int:
+    """The size of the largest log file in a directory."""
+    return max(path.stat().st_size for path in directory.glob("*.log"))
+
+
 def limit(size: int) -> None:
     """Let no file of this process grow beyond `size`: a full disk, as far as files can tell."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -480,7 +483,7 @@ def test_a_full_disk_under_the_log(tmp_path: Path, guarantee: str) -> None:
                 await load.send(50)
                 await harness.caught_up()
                 await load.send(50)
-                limit(max(path.stat().st_size for path in tmp_path.glob("*.log")))
+                limit(largest(tmp_path))
                 try:
                     await harness.caught_up()
                 finally:
@@ -505,7 +508,7 @@ def test_a_full_disk_under_the_state() -> None:
         await harness.caught_up()
         limit(100)
         try:
-            with pytest.raises(StateError, match="0_0.*no room"):
+            with pytest.raises(StateError, match=r"0_0.*no room"):
                 await harness.close()
         finally:
             limit(resource.RLIM_INFINITY)

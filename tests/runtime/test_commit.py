@@ -97,9 +97,7 @@ def test_a_processor_may_ask_for_a_commit(guarantee: str) -> None:
         assert committed(harness) == {IN: 2}
         assert len(await harness.read("out")) == 2
 
-    run_app(
-        test, processing(Committing), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=9_000
-    )
+    run_app(test, processing(Committing), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=9_000)
 
 
 def test_a_full_overlay_is_committed() -> None:
@@ -217,9 +215,7 @@ def test_a_commit_that_fails_is_rolled_back(operation: Operation, guarantee: str
             assert harness.app.metrics()["rolled-back-total"] >= 1
         assert harness.app.metrics()["alive-workers"] == 1
 
-    run_app(
-        test, counting("in_memory"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=200, uncaught_handler=handler
-    )
+    run_app(test, counting("in_memory"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=200, uncaught_handler=handler)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -300,7 +296,7 @@ def test_aborting_is_tried_again(times: int) -> None:
 
 
 def test_a_transaction_that_cannot_be_aborted_ends_the_app() -> None:
-    """When aborting fails for longer than task_timeout_ms, nothing is certain any more: the app ends, whatever the handler says, if it can be closed."""
+    """When aborting fails for longer than task_timeout_ms, nothing is certain any more: the app ends, whatever the handler says."""
 
     async def test(harness: AppHarness) -> None:
         harness.fail("commit", TransactionAborted("void"))

@@ -130,8 +130,11 @@ def test_many_tasks_restore_side_by_side(seed: int) -> None:
 def test_a_windowed_store_is_restored() -> None:
     """Window stores go on where they were, too."""
     builder = StreamsBuilder()
-    counts = builder.stream("in", STRINGS).group_by_key().windowed_by(TimeWindows.of_size_and_grace(1000, 0)).count(
-        Materialized("windows", serdes.STRING, serdes.LONG, store_type="rocksdb")
+    counts = (
+        builder.stream("in", STRINGS)
+        .group_by_key()
+        .windowed_by(TimeWindows.of_size_and_grace(1000, 0))
+        .count(Materialized("windows", serdes.STRING, serdes.LONG, store_type="rocksdb"))
     )
     counts.to_stream(lambda windowed, _: f"{windowed.key}@{windowed.window.start}").to("out", Produced(serdes.STRING, serdes.LONG))
 
@@ -223,7 +226,7 @@ def looking_up(*tables: str) -> Topology:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_global_tables_are_full_before_anything_is_processed(guarantee: str) -> None:
-    """All that a global topic holds, in all its partitions, is in the table when the first record is processed; later changes come as they are made."""
+    """All that a global topic holds, in all its partitions, is in the table when the first record is processed; changes follow."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce_all("names", [TestRecord(f"k{number}", f"n{number}", 0) for number in range(5000)])
