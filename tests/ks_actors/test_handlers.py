@@ -75,7 +75,6 @@ def test_a_dead_letter_is_the_source_record_with_the_error_in_its_headers() -> N
     assert [name.rpartition(".")[2] for name, _ in letter.headers[2:]] == ["exception", "message", "stacktrace", "topic", "partition", "offset"]
     assert trace is not None
     assert trace.startswith(b"ValueError: no good\n  File ")
-    assert trace.endswith(b"ValueError: no good\n")
 
 
 def test_a_dead_letter_can_be_made_of_anything() -> None:

@@ -315,6 +315,24 @@ def test_memory_is_bounded(on_disk: MakeTask) -> None:
     assert (task.store.get("0000"), task.store.get("0001")) == (-1, -1)
 
 
+def test_keys_that_come_and_go_leave_nothing_behind(on_disk: MakeTask) -> None:
+    """As in the store of an outer join: each key is put once and deleted soon."""
+    task = on_disk(key_value())
+    for number in range(30):
+        for key in range(100):
+            task.store.put(f"{number}-{key}", key)
+        assert len(list(task.store.all())) == 100
+        task.commit()
+        for key in range(100):
+            task.store.delete(f"{number}-{key}")
+        task.commit()
+        task.flush()
+    store = task.store
+    assert list(store.all()) == []
+    assert len(store._view) == 0
+    assert len(store._order) + len(store._entered) < 2000
+
+
 class Faulty:
     """An engine that fails at one write."""
 
