@@ -44,7 +44,7 @@ def kill_at(command: list[str], moment: tuple[str, int, float]) -> None:
     """Run the job until it has come so far as the moment tells, then kill it."""
     what, flights, seconds = moment
     options = ("--progress-seconds", "0.01")
-    with subprocess.Popen([*command, *options], cwd=flights_job.ROOT, stdout=subprocess.PIPE, text=True) as job:  # noqa: S603 - our own
+    with subprocess.Popen([*command, *options], cwd=flights_job.ROOT, stdout=subprocess.PIPE, text=True, env=flights_job.ENVIRONMENT) as job:  # noqa: S603 - our own
         assert job.stdout is not None
         line = told = count = ""
         for line in job.stdout:
