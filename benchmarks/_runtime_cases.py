@@ -84,7 +84,7 @@ def tune_collector() -> None:
     """Set the garbage collector as suits a program that is nothing but an app: a stream makes few cycles, and many objects that stay for a while."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 5, 1_000)
+    gc.set_threshold(10_000, 10, 100)
 
 
 async def throughput(topology: Topology, guarantee: str, total: int, keys: int, *, tuned: bool = False) -> dict[str, float]:

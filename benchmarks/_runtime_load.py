@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 4
 RECORD_BYTES = 100
-BATCH = 1000
+BATCH = 500
 SPAN_MS = 100_000
 PADS = 509
 KEY = b"k%07d"
@@ -42,7 +42,7 @@ async def fill(log: Log, batches: Iterator[list[Outgoing]]) -> int:
 
 
 def records(count: int, keys: int, seed: int = 1) -> Iterator[list[Outgoing]]:
-    """Yield `count` records of JSON of 100 bytes with uniform keys, event time spread over 100 s, in batches of about a thousand per partition."""
+    """Yield `count` records of JSON of 100 bytes with uniform keys, event time spread over 100 s, in batches of about 500 per partition."""
     picks = random.Random(seed).choices(range(keys), k=count)  # noqa: S311 - no secrets here
     yield from _in_batches(picks, seed)
 

@@ -148,7 +148,10 @@ class App:
         if new in _ENDS:
             self._ended.set()
         if self._on_state is not None:
-            self._on_state(new, old)
+            try:
+                self._on_state(new, old)
+            except Exception:
+                _log.exception("the state listener raised, about %s", new.name)
 
     async def close(self) -> None:
         """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when not started, or closed."""

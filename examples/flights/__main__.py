@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run the job, and print what it finds."""
     given = arguments()
-    gc.set_threshold(10_000, 10, 10)  # batches are many small objects without cycles: looking for some too often costs time
+    gc.set_threshold(50_000, 20, 100)  # batches are many small objects without cycles: looking for some too often costs time
     logging.basicConfig(level=logging.ERROR)
     console = Console(width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory() as temporary:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
 _HIGH = 200_000
 _LOW = 100_000
-_MOST = 10_000
+_MOST = 5_000
 _RETRY = 0.1
 # Of the patience of whoever waits for it: so that they hear why.
 _SHARE = 0.8

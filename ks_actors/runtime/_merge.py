@@ -10,7 +10,7 @@ from ks_actors.log._types import Outgoing, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_LARGEST = 2_000
+_LARGEST = 1_000
 
 
 def merged(batches: Sequence[Outgoing]) -> list[Outgoing]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow))
 # Instead of an epoch: what failed was no fetch.
 _ENDS = -1
+# Records of a partition per fetch: nobody else is to wait long while they are handed on.
+_AT_ONCE = 2_000
 _log = logging.getLogger("ks_actors")
 
 
@@ -135,7 +137,7 @@ class Poller(Actor[PollerMessage]):
         self.ctx.pipe(self._fetch_once(), _arrived, partial(_fetch_failed, epoch=self._epoch))
 
     async def _fetch_once(self) -> m.Arrived:
-        fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms)
+        fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=_AT_ONCE)
         # The epoch as it is now: a seek while the fetch was under way has moved it, too.
         return m.Arrived(fetched, self._epoch)
 

@@ -13,6 +13,7 @@ from ks_actors.topology import InputRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
     from ks_actors._batch import Headers
     from ks_actors.log._types import TopicPartition
@@ -281,9 +282,16 @@ def _decoded(decode: Callable[[bytes], Any], column: list[bytes | None], failure
             # What was decoded in front of an error stays in the list, and `rest` is behind it.
             decoded.extend(None if data is None else decode(data) for data in rest)
         except Exception as error:  # noqa: BLE001 - as above
-            failures.setdefault(len(decoded), error)
+            failures.setdefault(len(decoded), error.with_traceback(_of_the_serde(error.__traceback__)))
             decoded.append(None)
     return decoded
+
+
+def _of_the_serde(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the two frames that are ours: they would keep the whole chunk, and themselves, alive."""
+    for _ in range(2):
+        traceback = None if traceback is None else traceback.tb_next
+    return traceback
 
 
 def _picked(batch: Batch, kept: list[int]) -> Batch:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
@@ -52,6 +51,7 @@ class _Opening:
         self.stores: TaskStores | None = stores
         self.retried: bool = False
         self.restored: dict[str, int] = {}
+        self.opened: asyncio.Event = asyncio.Event()
 
 
 class StateManager(Actor[StateManagerMessage]):
@@ -70,6 +70,7 @@ class StateManager(Actor[StateManagerMessage]):
         collector: Ref[m.CollectorMessage],
         instance: Ref[m.InstanceMessage],
         listener: RestoreListener,
+        work_time: Callable[[], float],
     ) -> None:
         self._make = make
         self._changelog = changelog
@@ -78,6 +79,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._collector = collector
         self._instance = instance
         self._listener = listener
+        self._work_time = work_time
         self._opening: dict[TaskId, _Opening] = {}
         self._stores: dict[TaskId, TaskStores] = {}
         self._by_changelog: dict[TopicPartition, tuple[TaskId, str]] = {}
@@ -140,7 +142,13 @@ class StateManager(Actor[StateManagerMessage]):
         if stores is None:
             self._hand_over(message.task)
         else:
-            self.ctx.pipe(self.ctx.blocking(stores.open), partial(_opened, task=message.task), partial(m.OpenFailed, message.task))
+            self.ctx.pipe(self._open_stores(stores, opening.opened), partial(_opened, task=message.task), partial(m.OpenFailed, message.task))
+
+    async def _open_stores(self, stores: TaskStores, opened: asyncio.Event) -> None:
+        try:
+            await self.ctx.blocking(stores.open)
+        finally:
+            opened.set()
 
     def _open_failed(self, failed: m.OpenFailed) -> None:
         opening = self._opening.pop(failed.task, None)
@@ -207,15 +215,15 @@ class StateManager(Actor[StateManagerMessage]):
 
     async def _encode(self, message: m.EncodeChangelog) -> None:
         records = 0
-        began = perf_counter()
+        began = self._work_time()
         for task, token in message.frozen.tokens.items():
             for name, batch in self._stores[task].changelog(token):
                 records += len(batch)
                 self._collector.tell(m.Output((Outgoing(TopicPartition(self._changelog(name), task.partition), batch),), message.epoch))
                 # Each time others have their turn may be as long as the slices of all workers: a commit of many records is not to wait for as many.
-                if perf_counter() - began >= _TURN_SECONDS:
+                if self._work_time() - began >= _TURN_SECONDS:
                     await asyncio.sleep(0)
-                    began = perf_counter()
+                    began = self._work_time()
         message.reply.tell(records)
 
     async def _persist(self, message: m.PersistUnlogged) -> None:
@@ -290,6 +298,8 @@ class StateManager(Actor[StateManagerMessage]):
             stores = self._stores.pop(task, None) or (opening.stores if opening is not None else None)
             if stores is None:
                 continue
+            if opening is not None:
+                await opening.opened.wait()  # two threads at one store would be one too many
             try:
                 await self.ctx.blocking(partial(stores.close, clean=clean))
             except Exception as error:  # noqa: BLE001 - the others are closed all the same

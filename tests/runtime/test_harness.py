@@ -1,0 +1,190 @@
+"""The harness that the tests of apps stand on."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import MissingSourceTopics, NotRunning, ProcessingFailed, StorageFull, TaskTimeout, UnknownTopicOrPartition, serdes
+from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
+from ks_actors.runtime import InstanceState
+from ks_actors.testing import AppHarness, TestRecord, explore_app, run_app
+from ks_actors.testing._disk import copy_as_is
+from tests.runtime.helpers import EOS, Bomb, Load, by_key, counting, echo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPICS = {"in": 2, "out": 1}
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    """One seed gives the same steps and the same output in the same order each time, crashes included; another one others."""
+
+    def run(seed: int) -> tuple[int, list[object]]:
+        async def test(harness: AppHarness) -> tuple[int, list[object]]:
+            load = Load(harness, Random(5))
+            async with harness.another(client_id="second"):
+                await load.send(200)
+                await harness.turns(50)
+                await harness.crash()
+                await harness.restart()
+                await load.send(100)
+                await harness.caught_up()
+            return harness.kit._dispatch.steps, [*await harness.read("out")]
+
+        return run_app(test, counting("in_memory"), seed=seed, topics={"in": 4, "out": 1}, num_workers=2, processing_guarantee=EOS)
+
+    assert run(1) == run(1)
+    assert len({run(seed)[0] for seed in range(4)}) > 1
+
+
+def test_time_is_virtual() -> None:
+    """Hours go by in no time, and the app's wall clock is the harness's."""
+
+    async def test(harness: AppHarness) -> None:
+        await asyncio.sleep(3600)
+        assert harness.kit.wall_time_ms() == 5_000 + 3_600_000
+        await harness.produce("in", "a", "now")
+        await harness.caught_up()
+        assert (await harness.read("out"))[0].timestamp == 3_605_000
+
+    run_app(test, echo(), topics=TOPICS, wall_clock_ms=5_000)
+
+
+def test_records_are_written_with_the_serdes_of_the_topology() -> None:
+    """Keys and values go through the serdes that the topology has for the topic; bytes and None as they are; where it has none, all is bytes."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1", headers=(("h", b"x"),))
+        await harness.produce("in", b"raw", None, 7, partition=1)
+        await harness.caught_up()
+        assert await harness.read("out") == [TestRecord("a", 1, 0, (("h", b"x"),))]
+        assert await harness.read("in", value=serdes.BYTES) == [TestRecord("a", b"1", 0, (("h", b"x"),)), TestRecord("raw", None, 7)]
+        (record,) = await harness.read("app-counts-changelog")
+        assert (record.key, record.value) == (b"a", (1).to_bytes(8))
+        for call in (harness.read("nowhere"), harness.produce("nowhere", b"a", b"b")):
+            with pytest.raises(UnknownTopicOrPartition, match="name it in `topics`"):
+                await call
+
+    run_app(test, counting(), topics={"in": NewTopic("in", 2), "out": 1})
+
+
+def test_a_crash_leaves_what_a_process_leaves() -> None:
+    """After a crash the transaction is open and the member in its group, as nobody has said good-bye; nothing uncommitted is to be seen."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1")
+        while harness.app.metrics()["produced-records-total"] < 1:
+            await asyncio.sleep(0)
+        app = harness.app
+        await harness.crash()
+        with pytest.raises(NotRunning):
+            harness.app  # noqa: B018 - that it raises is the point
+        assert app.state is InstanceState.RUNNING
+        assert await harness.read("out") == []
+        assert len(await harness.read("out", isolation=IsolationLevel.READ_UNCOMMITTED)) == 1
+        group = harness.log._groups.get("app")
+        assert len(group._members) == 1
+        await asyncio.sleep(11)
+        assert harness.log._broker.partitions[TopicPartition("out", 0)].stable == 2  # aborted for its age
+        await asyncio.sleep(35)
+        assert len(group._members) == 0
+        await harness.restart()
+        with pytest.raises(NotRunning, match="runs already"):
+            await harness.start()
+        with pytest.raises(NotRunning, match="close it, or crash it"):
+            harness.wipe_state()
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": [1]}
+
+    run_app(test, counting(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=5_000)
+
+
+def test_what_is_ordered_to_fail_fails_for_the_app_alone() -> None:
+    """The harness itself writes and reads whatever is ordered to fail."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.close()
+        harness.fail("send", StorageFull("no room"))
+        harness.fail("fetch", StorageFull("no room"))
+        await harness.produce("in", "a", "1")
+        assert len(await harness.read("in")) == 1
+        with pytest.raises(StorageFull):
+            await harness.start()
+
+    run_app(test, echo(), topics=TOPICS)
+
+
+def test_what_the_app_ends_by_is_raised_at_the_end() -> None:
+    """An app that has ended by an error fails the test, unless the test has looked at it, or fails by itself."""
+    bomb = Bomb()
+
+    async def test(harness: AppHarness) -> None:
+        bomb.armed = 1
+        await harness.produce("in", "a", "1")
+        await harness.kit.clock.advance(1)
+
+    with pytest.raises(ProcessingFailed, match="boom"):
+        run_app(test, echo(bomb), topics=TOPICS)
+
+    async def fails(harness: AppHarness) -> None:
+        await test(harness)
+        raise LookupError("the test's own")
+
+    with pytest.raises(LookupError, match="own"):
+        run_app(fails, echo(bomb), topics=TOPICS)
+
+
+def test_waiting_has_its_limits() -> None:
+    """Waiting for what does not come is TaskTimeout, in virtual time."""
+
+    async def test(harness: AppHarness) -> None:
+        with pytest.raises(TaskTimeout, match="did not end within 5000 ms"):
+            await harness.ended(5_000)
+        await harness.start()
+        await harness.app.pause()
+        await harness.produce("in", "a", "1")
+        with pytest.raises(TaskTimeout, match="not caught up"):
+            await harness.caught_up(2_000)
+        await harness.crash()
+        with pytest.raises(TaskTimeout, match=r"in-. has records from offset 0 on"):
+            await harness.caught_up(2_000)
+
+    run_app(test, echo(), topics=TOPICS)
+
+
+def test_a_harness_whose_app_does_not_start_leaves_nothing() -> None:
+    """What the start fails by comes out of entering the block."""
+    with pytest.raises(MissingSourceTopics):
+        run_app(lambda _: pytest.fail("it started"), echo())
+
+
+def test_exploring_finds_the_seed_that_fails() -> None:
+    """`explore_app` returns the first seed whose run fails, with its error, or None."""
+    seen: list[int] = []
+
+    async def test(harness: AppHarness) -> None:
+        seen.append(harness.kit.seed)
+        assert harness.kit.seed != 7
+
+    found = explore_app(test, echo(), runs=10, seed=5, topics=TOPICS)
+    assert found is not None
+    assert (found.seed, type(found.error)) == (7, AssertionError)
+    assert seen == [5, 6, 7]
+    assert explore_app(test, echo(), runs=2, seed=8, topics=TOPICS) is None
+
+
+def test_a_disk_is_copied_as_it_is(tmp_path: Path) -> None:
+    """A copy has all files as they are; of what vanishes or changes meanwhile it is made again."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep" / "file").write_text("content")
+    target.mkdir()
+    (target / "old").write_text("gone")
+    copy_as_is(source, target)
+    assert (target / "deep" / "file").read_text() == "content"
+    assert not (target / "old").exists()
