@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal as signals
 import time
 from contextlib import AsyncExitStack, suppress
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import Topology
 
 _LOOK_AGAIN = 0.02
+_log = logging.getLogger("ks_actors")
 _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 
 
@@ -150,7 +152,7 @@ class App:
         if self._on_state is not None:
             try:
                 self._on_state(new, old)
-            except Exception:
+            except Exception:  # noqa: BLE001 - a user's code, about something that has happened anyway
                 _log.exception("the state listener raised, about %s", new.name)
 
     async def close(self) -> None:

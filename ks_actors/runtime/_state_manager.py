@@ -92,6 +92,8 @@ class StateManager(Actor[StateManagerMessage]):
         if isinstance(signal, Started):
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
         elif isinstance(signal, Stopping):
+            for opening in self._opening.values():
+                opening.opened.set()  # nothing is waited for any more
             await self._close_all(self._all(), clean=False)
 
     async def receive(self, message: StateManagerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
