@@ -69,7 +69,6 @@ class GlobalTables(Actor[GlobalMessage]):
         self._poll_ms: int = poll_ms
         self._ends: dict[TopicPartition, int] = dict(ends)
         self._asked: list[Reply[None]] = []
-        self._failure: Exception | None = None
         self._positions: dict[TopicPartition, int] = dict(begins)
         positions = {partition: Position(offset) for partition, offset in self._positions.items()}
         self._task = Task(TaskId(-1, 0), setup, positions, stores, wake=lambda: None, current=current)
@@ -93,10 +92,7 @@ class GlobalTables(Actor[GlobalMessage]):
         """Apply what comes."""
         match message:
             case AwaitFilled():
-                if self._failure is None:
-                    self._asked.append(message.reply)
-                else:
-                    message.reply.fail(self._failure)
+                self._asked.append(message.reply)
             case Arrived():
                 for fetched in message.fetched:
                     self._task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
@@ -106,11 +102,11 @@ class GlobalTables(Actor[GlobalMessage]):
             case FetchFailed():
                 failure = StreamsError(f"reading the topics of global tables failed: {message.error}")
                 failure.__cause__ = message.error
-                if self._ends:
+                if self._asked:
                     # It is the start that fails.
-                    self._failure = failure
                     for reply in self._asked:
                         reply.fail(failure)
+                    self._asked.clear()
                     return
                 self._instance.tell(m.Fatal(failure, rolled_back=False))
                 self.ctx.timers.once("again", self._poll_ms / 1000, Look())

@@ -225,15 +225,13 @@ class Instance(Actor[InstanceMessage]):
         self._metrics.failed_workers += 1
         if name is not None:
             self._crew.remove(name, dying=True)
-        removed = self._parts.removed.pop(ref, None)
-        if removed is not None:
-            self._crew.buried(removed)
-        _log.error("worker %s died: %s", name or removed, cause)
+        name = self._parts.removed.pop(ref, name)
+        _log.error("worker %s died: %s", name, cause)
         self._crew_changed()
         self._parts.manager.tell(m.WorkerLost(ref))
-        reply = self._removing.pop(removed or "", None)
+        reply = self._removing.pop(name or "", None)
         if reply is not None:
-            reply.tell(removed)
+            reply.tell(name)
         if not self._running():
             return
         task = cause.task if isinstance(cause, StreamsError) else None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from ks_actors.runtime._membership import GroupView
 
 POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow))
-_REST_SECONDS = 1.0
 # Instead of an epoch: what failed was no fetch.
 _ENDS = -1
 # Records of a partition per fetch: nobody else is to wait long while they are handed on.
@@ -76,7 +73,6 @@ class Poller(Actor[PollerMessage]):
         # What the group says is dealt with one after the other, and before that what is to be given up.
         self._events: deque[MembershipEvent] = deque()
         self._rejoin: Exception | None = None
-        self._rejoined: float = -inf
         self._waiting: bool = False
         self._following: bool = False
 
@@ -346,9 +342,6 @@ class Poller(Actor[PollerMessage]):
         await self._committer.ask(m.Rollback, None, cause, give_up=True).within(self._group.rebalance_seconds)
         await self._manager.ask(m.CloseTasks, None).within(self._group.rebalance_seconds)
         await self._state.ask(m.CloseStores, None, clean=False).within(self._group.rebalance_seconds)
-        # What has just failed may fail again, and again at once.
-        await asyncio.sleep(max(0.0, self._rejoined + _REST_SECONDS - self.ctx.time()))
-        self._rejoined = self.ctx.time()
         self._membership.rejoin(self._group.user_data(frozenset(), self._membership.group.generation))
         return self._membership.group.generation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -103,3 +104,8 @@ class Load:
 def states(seen: Sequence[tuple[Any, Any]]) -> list[str]:
     """Return the names of the states that a listener was told, in order."""
     return [new.name for new, _ in seen]
+
+
+def own_threads() -> list[str]:
+    """The threads there are that an app, or its actor system, has started."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(("ks-", "actors-"))]

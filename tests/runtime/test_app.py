@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +16,7 @@ from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, states
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, own_threads, states
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +38,7 @@ def joined() -> Topology:
 def nothing_left() -> None:
     """Check that no task but the test's own, and no thread but the main one, is at work."""
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert threading.active_count() == 1
+    assert own_threads() == []
 
 
 # --- states ---------------------------------------------------------------------------------------------------------------------
@@ -337,7 +336,7 @@ def test_a_program_ends_at_a_signal(number: signal.Signals, tmp_path: Path) -> N
     config = StreamsConfig(application_id="app", state_dir=tmp_path / "state", log=f"embedded://{tmp_path / 'log'}")
     App(echo(), config, on_state=note).main()
     assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
-    assert threading.active_count() == 1
+    assert own_threads() == []
 
 
 async def test_an_app_may_live_in_a_system_of_others(tmp_path: Path) -> None:

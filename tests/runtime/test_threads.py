@@ -16,7 +16,7 @@ from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState, UncaughtResponse, blocking
 from tests.actors.test_events import tell_when_looked
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, own_threads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -125,7 +125,7 @@ async def test_a_function_that_never_returns_fails_the_commit(tmp_path: Path) ->
         await until(lambda: app.state is InstanceState.ERROR)
         assert isinstance(app.error, TaskTimeout)
         gate.opened.set()
-    await until(lambda: threading.active_count() == 1)
+    await until(lambda: own_threads() == [])
 
 
 async def test_an_app_with_a_worker_that_never_returns_can_be_closed(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_an_app_with_a_worker_that_never_returns_can_be_closed(tmp_path: P
             await app.close()
         assert app.state is InstanceState.NOT_RUNNING
         gate.opened.set()
-    await until(lambda: threading.active_count() == 1)
+    await until(lambda: own_threads() == [])
 
 
 async def test_removing_a_worker_has_a_deadline(tmp_path: Path) -> None:
