@@ -224,7 +224,9 @@ async def test_large_partitions_are_cleaned_without_being_asked(embedded: Embedd
         for partition in (small, large):
             value = b"x" * (1 << 20 if partition == large else 1)
             await producer.send([Outgoing(partition, batch(value, keys=[b"%d" % (index % 2)], timestamps=[index]))])
-    await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        while len(await read_all(embedded, large)) > 6:
+            await asyncio.sleep(0)
     assert len(await read_all(embedded, small)) == 12
     assert [offset for offset, _, _ in await read_all(embedded, large)] == [6, 7, 8, 9, 10, 11]
 
