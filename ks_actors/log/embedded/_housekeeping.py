@@ -25,8 +25,8 @@ _REST_SECONDS: Final = 0.001
 class Housekeeper:
     """Clean partitions, one at a time, in steps between which others run.
 
-    A partition that has grown by 8 MiB (32 MiB on disk), and by half of what it holds, is cleaned without being asked. Then its newest record says what time it is,
-    unless the clock is behind: records that are replayed with timestamps of years ago are not deleted under the eyes of their readers.
+    A partition that has grown by 8 MiB (on disk: 32), and by half of what it holds, is cleaned without being asked. Then its newest record says what
+    time it is, unless the clock is behind: records that are replayed with timestamps of years ago are not deleted under the eyes of their readers.
     """
 
     def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
