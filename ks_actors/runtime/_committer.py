@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Started
-from ks_actors._errors import Fenced, IllegalGeneration, TaskMigrated, TaskTimeout, TransactionAborted
+from ks_actors._errors import Fenced, IllegalGeneration, StateError, TaskMigrated, TaskTimeout, TransactionAborted
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._committing import COMMITTING, Phase, TasksBroken
 from ks_actors.runtime._messages import CommitterMessage
@@ -231,6 +231,9 @@ class Committer(Actor[CommitterMessage]):
         if isinstance(error, _Uncertain):
             # What is committed only the log knows. Until the tasks have begun anew from there, nothing may be committed on top of what is known here.
             error = self._void = _cause(error)
+        elif isinstance(error, StateError):
+            # A database that could not be written does not take anything before it is opened anew.
+            self._void = error
         elif isinstance(error, Fenced) or (isinstance(error, IllegalGeneration) and not self._rebalancing):
             migrated = TaskMigrated(f"the tasks belong to another member of the group by now: {error}")
             migrated.__cause__ = error

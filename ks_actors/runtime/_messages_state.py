@@ -67,9 +67,9 @@ class CloseStores(Message, frozen=True, tag="CLOSE_STORES"):
 
 
 class EncodeChangelog(Message, frozen=True, tag="FLUSH"):
-    """Write the changelog records of a commit to the collector; answered with the number of records."""
+    """Write the changelog records of a commit to the collector; answered when that is done."""
 
-    reply: Reply[int]
+    reply: Reply[None]
     frozen: Frozen
     epoch: int
 

@@ -118,14 +118,13 @@ class Poller(Actor[PollerMessage]):
                 self._following = False
                 self._go_on()
             case m.GivenUp():
-                self._following = False
                 self._rest(message)
-                self._go_on()
             case m.EnterAnew():
                 self._membership.rejoin(self._group.user_data(frozenset(), self._membership.group.generation))
             case m.FetchFailed():
                 self._fetching = self._fetching and message.epoch == _ENDS
-                await self._fetch_failed(message.error)
+                if self._leaving is None:
+                    await self._fetch_failed(message.error)
             case m.MembershipFailed():
                 self._membership_failed(message)
             case m.Rejoin():
@@ -206,7 +205,7 @@ class Poller(Actor[PollerMessage]):
             missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")
             missing.__cause__ = error
             self._give_up(missing)
-        elif not isinstance(error, LogClosed):
+        else:
             self._give_up(error)
 
     async def _first(self, partition: TopicPartition, error: OffsetOutOfRange) -> int | None:
@@ -261,15 +260,18 @@ class Poller(Actor[PollerMessage]):
             self._rests.succeeded()
         if "rest" not in self.ctx.timers:
             self.ctx.timers.once("rest", self._rests.next(self.ctx.time()), m.EnterAnew())
+        self._following = False
+        self._go_on()
 
     def _membership_failed(self, failed: m.MembershipFailed) -> None:
         if failed.waiting:
             self._waiting = False
         else:
             self._following = False
-        if not isinstance(failed.error, LogClosed):
+        if self._leaving is None:
             self._instance.tell(m.Fatal(failed.error, rolled_back=False))
-            self._go_on()
+            if not isinstance(failed.error, LogClosed):
+                self._go_on()
 
     def _follow(self, event: MembershipEvent) -> None:
         match event:
