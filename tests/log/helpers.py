@@ -116,23 +116,33 @@ async def lost(member: Membership) -> Lost:
 
 
 async def settle(*members: Membership) -> list[Assigned]:
-    """Let members go through rebalances until they are of one generation."""
+    """Let members go through rebalances until they are of one generation; return what each was assigned in it."""
+    latest: dict[int, Assigned] = {}
+    settled = asyncio.get_running_loop().create_future()
 
-    async def next_assigned(member: Membership) -> Assigned:
+    async def follow(index: int, member: Membership) -> None:
         while True:
             event = await member.event()
-            if isinstance(event, Assigned):
-                return event
             if isinstance(event, Revoked):
+                latest.pop(index, None)
                 member.revoked()
+            elif isinstance(event, Assigned):
+                latest[index] = event
+                if len(latest) == len(members) and len({one.group.generation for one in latest.values()}) == 1 and not settled.done():
+                    settled.set_result([latest[place] for place in range(len(members))])
+                    return
 
-    events = await soon(asyncio.gather(*map(next_assigned, members)))
-    while len({event.group.generation for event in events}) > 1:
-        newest = max(event.group.generation for event in events)
-        late = [index for index, event in enumerate(events) if event.group.generation < newest]
-        for index, event in zip(late, await soon(asyncio.gather(*(next_assigned(members[index]) for index in late))), strict=True):
-            events[index] = event
-    return events
+    followers = [asyncio.ensure_future(follow(index, member)) for index, member in enumerate(members)]
+    try:
+        done, _ = await asyncio.wait([settled, *followers], timeout=PATIENCE_MS / 1000, return_when=asyncio.FIRST_COMPLETED)
+        for follower in done - {settled}:
+            await follower
+        assert settled.done(), f"no common generation, but {latest}"
+        return settled.result()
+    finally:
+        for follower in followers:
+            follower.cancel()
+        await asyncio.gather(*followers, return_exceptions=True)
 
 
 def group_name() -> str:
