@@ -195,7 +195,7 @@ class Chunk:
             if self._raw[at + _MAGIC] < _COLUMNAR:
                 legacy = list(batch)
                 self._records = iter(legacy)
-                self._left, self._base, self._end, self._gaps = len(legacy), base, base + 1, True
+                self._left, self._base, self._end, self._gaps = len(legacy), legacy[0].offset, base + 1, True
             else:
                 header = _HEADER.unpack_from(self._raw, at)
                 attributes, last_delta, producer, count = header[5], header[6], header[9], header[12]
