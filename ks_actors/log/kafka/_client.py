@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, final
 
 from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPartition
-from ks_actors.log.kafka._codes import INVALID_TOPIC_EXCEPTION, NOT_CONTROLLER, RETRIABLE, SOON, STALE_METADATA, WRONG_COORDINATOR, error_of, name_of
-from ks_actors.log.kafka._connections import COORDINATION, MAIN, Connections, Unavailable
+from ks_actors.log.kafka._codes import INVALID_TOPIC_EXCEPTION, RETRIABLE, SOON, STALE_METADATA, WRONG_COORDINATOR, error_of, name_of
+from ks_actors.log.kafka._connections import COORDINATION, MAIN, Connections, Unavailable, name_of_request
 from ks_actors.log.kafka._requests import FindCoordinatorRequest, MetadataRequest, check_aiokafka
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger("ks_actors.log.kafka")
+
 GROUP = 0
 TRANSACTION = 1
 _KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
@@ -28,10 +31,11 @@ _SOON_S = 0.003
 
 
 class TopicMetadata(NamedTuple):
-    """The leaders of a topic's partitions by number; -1 where there is none at this time."""
+    """The leaders of a topic's partitions by number; -1 where there is none at this time. `internal`: it is Kafka's own."""
 
     name: str
     leaders: Mapping[int, int]
+    internal: bool = False
 
 
 @final
@@ -133,9 +137,17 @@ class KafkaClient:
         limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
         return await self._connections.send(node, address, channel, request, limit_ms / 1000)
 
-    async def send_to_any(self, request: Any, *, channel: str = MAIN, timeout_ms: int | None = None) -> Any:
+    async def send_to_any(
+        self, request: Any, codes: Callable[[Any], Iterable[int]] = lambda _: (), *, channel: str = MAIN, timeout_ms: int | None = None
+    ) -> Any:
         """Send to whichever broker answers."""
-        return await self.retry(f"to send {type(request).__name__}", lambda: self._send_to_any(request, channel), timeout_ms=timeout_ms)
+
+        async def attempt() -> Any:
+            response = await self._send_to_any(request, channel)
+            self._raise_retriable(codes(response), "a broker")
+            return response
+
+        return await self.retry(f"to send {name_of_request(request)}", attempt, timeout_ms=timeout_ms)
 
     async def _send_to_any(self, request: Any, channel: str) -> Any:
         nodes = list(self._brokers)
@@ -151,18 +163,21 @@ class KafkaClient:
         assert failed is not None
         raise failed
 
+    async def ask_controller(self, request: Any) -> Any:
+        """Send to the controller, once. Raises Unavailable: then nobody knows whether it was done."""
+        if self._controller is None:
+            raise Unavailable("the cluster has no controller at this time")
+        return await self.send(self._controller, request)
+
     async def send_to_controller(self, request: Any, codes: Callable[[Any], Iterable[int]], *, timeout_ms: int | None = None) -> Any:
         """Send to the controller."""
 
         async def attempt() -> Any:
-            if self._controller is None:
-                raise Unavailable("the cluster has no controller at this time")
-            response = await self.send(self._controller, request)
-            if NOT_CONTROLLER in codes(response):
-                raise Unavailable(f"broker {self._controller} is not the controller any more")
+            response = await self.ask_controller(request)
+            self._raise_retriable(codes(response), "the controller")
             return response
 
-        return await self.retry(f"to send {type(request).__name__} to the controller", attempt, timeout_ms=timeout_ms)
+        return await self.retry(f"to send {name_of_request(request)} to the controller", attempt, timeout_ms=timeout_ms)
 
     async def send_to_leader(
         self,
@@ -180,7 +195,7 @@ class KafkaClient:
             self._raise_retriable(codes(response), f"the leader of {partition}")
             return response
 
-        return await self.retry(f"to send {type(request).__name__} to the leader of {partition}", attempt, timeout_ms=timeout_ms)
+        return await self.retry(f"to send {name_of_request(request)} to the leader of {partition}", attempt, timeout_ms=timeout_ms)
 
     async def send_to_coordinator(
         self,
@@ -207,7 +222,7 @@ class KafkaClient:
             self._raise_retriable(found, f"the coordinator of {_KINDS[kind]} {key}")
             return response
 
-        return await self.retry(f"to send {_name(request)} to the coordinator of {_KINDS[kind]} {key}", attempt, timeout_ms=timeout_ms)
+        return await self.retry(f"to send {name_of_request(request)} to the coordinator of {_KINDS[kind]} {key}", attempt, timeout_ms=timeout_ms)
 
     @staticmethod
     def _raise_retriable(codes: Iterable[int], who: str) -> None:
@@ -254,11 +269,24 @@ class KafkaClient:
         node = self.leader(partition)
         if node is not None:
             return node
-        self._raise_refused([partition.topic])
+        raise self.why_no_leader(partition)
+
+    async def look_for(self, topics: Iterable[str]) -> None:
+        """Refresh once, as far as that is possible now. Raises NotAuthorized, LogClosed."""
+        try:
+            await self.refresh(topics)
+        except Unavailable as error:
+            _log.debug("leaders could not be looked up: %s", error)
+
+    def why_no_leader(self, partition: TopicPartition) -> LogError:
+        """Return what is wrong with a partition that had no leader the last time it was looked for: Unavailable means that this may change."""
+        code = self._refused.get(partition.topic)
+        if code is not None:
+            return error_of(code, f"it was not possible to look up topic {partition.topic}")
         topic = self._topics.get(partition.topic)
         if topic is None or partition.partition not in topic.leaders:
-            raise UnknownTopicOrPartition(f"there is no {partition}; create it, or wait until it has been created")
-        raise Unavailable(f"{partition} has no leader at this time")
+            return UnknownTopicOrPartition(f"there is no {partition}; create it, or wait until it has been created")
+        return Unavailable(f"{partition} has no leader at this time")
 
     async def metadata(self, topics: Collection[str] | None, *, timeout_ms: int | None = None) -> Mapping[str, TopicMetadata]:
         """Ask anew for topics, None: all; return those that there are. Raises LogTimeout, NotAuthorized."""
@@ -300,11 +328,11 @@ class KafkaClient:
         self._brokers = {node: (host, port) for node, host, port, *_ in response.brokers}
         self._controller = response.controller_id if response.controller_id in self._brokers else None
         found: dict[str, TopicMetadata] = {}
-        for code, name, _, partitions in response.topics:
+        for code, name, internal, partitions in response.topics:
             self._refused.pop(name, None)
             self._topics.pop(name, None)
             if code == 0:
-                found[name] = self._topics[name] = TopicMetadata(name, {number: leader for _, number, leader, *_ in partitions})
+                found[name] = self._topics[name] = TopicMetadata(name, {number: leader for _, number, leader, *_ in partitions}, internal)
             elif code not in RETRIABLE and code != INVALID_TOPIC_EXCEPTION:
                 self._refused[name] = code
         return found
@@ -313,8 +341,3 @@ class KafkaClient:
         for name in topics:
             if name in self._refused:
                 raise error_of(self._refused[name], f"it was not possible to look up topic {name}")
-
-
-def _name(request: Any) -> str:
-    struct = getattr(request, "struct", None)
-    return (type(request) if struct is None else struct).__name__

@@ -87,7 +87,7 @@ class Connections:
                 return await connection.send(request)
         except TimeoutError:
             self._drop((node, channel), CloseReason.CONNECTION_TIMEOUT)
-            raise Unavailable(f"{where} did not answer {_name(request)} within {timeout_s:.1f} s") from None
+            raise Unavailable(f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s") from None
         except (KafkaConnectionError, OSError) as error:
             self._drop((node, channel), CloseReason.CONNECTION_BROKEN)
             if self._closed:
@@ -97,7 +97,7 @@ class Connections:
             self._drop((node, channel), CloseReason.OUT_OF_SYNC)
             raise Unavailable(f"{where}: {type(error).__name__} {error}") from error
         except NotImplementedError as error:
-            raise LogError(f"{where} has no version of {_name(request)} that can be used: Kafka 2.8 up to 4.x can be") from error
+            raise LogError(f"{where} has no version of {name_of_request(request)} that can be used: Kafka 2.8 up to 4.x can be") from error
 
     async def _open(self, node: int, address: tuple[str, int], channel: str) -> Any:
         """Return a new connection; all who want it at the same time get the same."""
@@ -175,6 +175,7 @@ class Connections:
             await asyncio.wait(tuple(self._closing), timeout=1)
 
 
-def _name(request: Any) -> str:
+def name_of_request(request: Any) -> str:
+    """Return what a request is called."""
     struct = getattr(request, "struct", None)
     return (type(request) if struct is None else struct).__name__
