@@ -45,6 +45,7 @@ class LoopThread:
             for task in left:
                 task.cancel()
             loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.run_until_complete(_let_sockets_close())
         finally:
             loop.close()
 
@@ -71,3 +72,9 @@ class LoopThread:
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             await asyncio.get_running_loop().run_in_executor(None, thread.join)
+
+
+async def _let_sockets_close() -> None:
+    """Sockets that are closed are so only in the next turns of their loop."""
+    for _ in range(3):
+        await asyncio.sleep(0)
