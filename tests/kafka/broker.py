@@ -254,6 +254,7 @@ class Broker:
     def pause(self) -> None:
         """Stand still, with all connections open."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
         self._paused = True
 
     def resume(self) -> None:
