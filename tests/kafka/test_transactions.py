@@ -300,7 +300,7 @@ async def test_a_transaction_survives_the_broker(own_broker: Broker, kill: bool)
 
 async def test_a_commit_without_an_answer_is_found_out_about(own_broker: Broker) -> None:
     """LogTimeout, nothing is sent before it is known; `commit` again says how it ended, `abort` says when it is too late."""
-    log = await connect(own_broker, KafkaOptions(api_timeout_ms=2_000, request_timeout_ms=1_000))
+    log = await connect(own_broker, KafkaOptions(api_timeout_ms=10_000, request_timeout_ms=1_000))
     (partition,) = await new_topic(log)
     producer = await transactional(log)
     real = producer._coordination.end

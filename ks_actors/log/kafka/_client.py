@@ -126,6 +126,11 @@ class KafkaClient:
         if self._closed:
             raise LogClosed(f"client {self.client_id} is closed")
 
+    @property
+    def lost(self) -> int:
+        """How many requests were sent so far of which nobody knows whether they were done; a broker may come to them yet."""
+        return self._connections.lost
+
     # --- sending ----------------------------------------------------------------------------------------------------------
 
     async def send(self, node: int, request: Any, *, channel: str = MAIN, timeout_ms: int | None = None) -> Any:
