@@ -157,6 +157,8 @@ class Broker:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
             "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "500",
+            # Tests write records of 1970: they would be deleted as soon as somebody looks at their age.
+            "log.retention.ms": "-1",
             "log.cleaner.dedupe.buffer.size": "8388608",
             "num.network.threads": "2",
             "num.io.threads": "4",

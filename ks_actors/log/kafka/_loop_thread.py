@@ -38,14 +38,9 @@ class LoopThread:
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
-            left = asyncio.all_tasks(loop)
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-            loop.run_until_complete(_let_sockets_close())
+            loop.run_until_complete(_end_all())
         finally:
             loop.close()
 
@@ -74,7 +69,11 @@ class LoopThread:
             await asyncio.get_running_loop().run_in_executor(None, thread.join)
 
 
-async def _let_sockets_close() -> None:
-    """Sockets that are closed are so only in the next turns of their loop."""
+async def _end_all() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    # Sockets that are closed are so only in the next turns of their loop.
     for _ in range(3):
         await asyncio.sleep(0)
