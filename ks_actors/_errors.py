@@ -16,6 +16,8 @@ KsActorsError
 │   ├── TransactionAborted  the transaction is void (timeout, a failed batch): start again from what is committed
 │   ├── LogCorrupted        what is on disk is not what was written
 │   ├── StorageFull         no room to write: free some, nothing was acknowledged
+│   ├── LogTimeout          a broker did not answer, or not as hoped, until the deadline of the call
+│   ├── NotAuthorized       a broker does not know this user, or does not let it do that
 │   └── LogClosed
 ├── StateError              what a store cannot do
 │   ├── StoreNotConnected   a processor asked for a store that it was not given (also a KeyError)
@@ -133,6 +135,14 @@ class LogCorrupted(LogError):
 
 class StorageFull(LogError):
     """There is no room to write; what was to be written is not, and nothing else is harmed."""
+
+
+class LogTimeout(LogError):
+    """What was asked for was not done within the time for it; the message says what was waited for, and what went wrong last."""
+
+
+class NotAuthorized(LogError):
+    """A broker does not accept the user, or does not allow what was asked for."""
 
 
 class LogClosed(LogError):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.log.kafka import KafkaLog
+from tests.kafka.broker import jars, kafka_broker, missing_tools
 from tests.log.helpers import Clock
 
 if TYPE_CHECKING:
@@ -14,12 +16,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.log import Log
+    from tests.kafka.broker import Broker
+
+__all__ = ["kafka_broker"]
 
 
-@pytest.fixture(params=["memory", "durable"])
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fetch what Kafka needs before the first test's time runs."""
+    needed = any("kafka" in item.callspec.params.values() for item in session.items if hasattr(item, "callspec"))
+    if needed and not session.config.option.collectonly and missing_tools() is None:
+        jars()
+
+
+@pytest.fixture(params=["memory", "durable", "kafka"])
 async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Log]:
     """A log that is started."""
-    made = EmbeddedLog() if request.param == "memory" else EmbeddedLog(tmp_path / "log")
+    made: Log
+    if request.param == "kafka":
+        # Only now: nobody else needs a broker.
+        broker: Broker = request.getfixturevalue("kafka_broker")
+        made = KafkaLog(broker.bootstrap)
+    else:
+        made = EmbeddedLog() if request.param == "memory" else EmbeddedLog(tmp_path / "log")
     await made.start()
     yield made
     await made.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ks_actors._batch import Batch
 from ks_actors.log import Assigned, GroupMetadata, IsolationLevel, Lost, MemberAssignment, NewTopic, Outgoing, Revoked, TopicPartition
@@ -116,23 +116,35 @@ async def lost(member: Membership) -> Lost:
 
 
 async def settle(*members: Membership) -> list[Assigned]:
-    """Let members go through rebalances until they are of one generation."""
+    """Let members go through rebalances until they are of one generation; return what each was assigned in it."""
+    latest: dict[int, Assigned] = {}
+    settled: asyncio.Future[list[Assigned]] = asyncio.get_running_loop().create_future()
 
-    async def next_assigned(member: Membership) -> Assigned:
+    async def follow(index: int, member: Membership) -> None:
         while True:
             event = await member.event()
-            if isinstance(event, Assigned):
-                return event
             if isinstance(event, Revoked):
+                latest.pop(index, None)
                 member.revoked()
+            elif isinstance(event, Assigned):
+                latest[index] = event
+                if len(latest) == len(members) and len({one.group.generation for one in latest.values()}) == 1 and not settled.done():
+                    settled.set_result([latest[place] for place in range(len(members))])
+                    return
 
-    events = await soon(asyncio.gather(*map(next_assigned, members)))
-    while len({event.group.generation for event in events}) > 1:
-        newest = max(event.group.generation for event in events)
-        late = [index for index, event in enumerate(events) if event.group.generation < newest]
-        for index, event in zip(late, await soon(asyncio.gather(*(next_assigned(members[index]) for index in late))), strict=True):
-            events[index] = event
-    return events
+    followers = [asyncio.ensure_future(follow(index, member)) for index, member in enumerate(members)]
+    try:
+        waited: list[asyncio.Future[Any]] = [settled, *followers]
+        await asyncio.wait(waited, timeout=PATIENCE_MS / 1000, return_when=asyncio.FIRST_COMPLETED)
+        for follower in followers:
+            if follower.done():
+                follower.result()
+        assert settled.done(), f"no common generation, but {latest}"
+        return settled.result()
+    finally:
+        for follower in followers:
+            follower.cancel()
+        await asyncio.gather(*followers, return_exceptions=True)
 
 
 def group_name() -> str:

@@ -103,6 +103,9 @@ async def test_the_leader_hears_what_members_say(log: Log) -> None:
     members[1].rejoin(b"three")
     again = await settle(*members)
     members[1].rejoin(b"four")
+    # Who asks lets go first; then the others hear of it.
+    await revoked(members[1])
+    members[1].revoked()
     await revoked(members[0])
     members[0].revoked(b"five")
     await settle(*members)

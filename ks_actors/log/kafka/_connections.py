@@ -1,0 +1,189 @@
+"""Sockets to brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, final
+
+from aiokafka.conn import CloseReason, create_conn  # type: ignore[import-untyped]
+from aiokafka.errors import (  # type: ignore[import-untyped]
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+
+from ks_actors._errors import LogClosed, LogError, NotAuthorized
+
+if TYPE_CHECKING:
+    from ks_actors.log.kafka._options import KafkaOptions
+
+MAIN: Final = "main"
+COORDINATION: Final = "coordination"
+PRODUCE: Final = "produce"
+_REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
+
+
+class Unavailable(LogError):
+    """Something that may be well the next time; with `refresh`, not before leaders and coordinators were looked up anew."""
+
+    def __init__(self, message: str, *, refresh: bool = True, soon: bool = False) -> None:
+        super().__init__(message)
+        self.refresh: bool = refresh
+        self.soon: bool = soon
+
+
+class _NoSecrets(logging.Filter):
+    """Keep what a client logs in with out of aiokafka's debug log of requests."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not any(type(argument).__name__.startswith("SaslAuthenticate") for argument in record.args or ())
+
+
+_NO_SECRETS = _NoSecrets()
+
+
+@final
+class Connections:
+    """One socket per broker and channel.
+
+    Brokers answer the requests of a socket one after the other, so what may wait long has a channel of its own. All channels are alike else. `lost`
+    counts the requests of which nobody knows whether they were done, or will be.
+    """
+
+    def __init__(self, options: KafkaOptions, client_id: str) -> None:
+        self._options: KafkaOptions = options
+        self._client_id: str = client_id
+        self._ssl: ssl.SSLContext | None = None
+        self._ready: dict[tuple[int, str], Any] = {}
+        self._opening: dict[tuple[int, str], asyncio.Task[Any]] = {}
+        self._closing: set[Any] = set()
+        self.lost = 0
+        self._closed = False
+
+    async def start(self) -> None:
+        """Read the files that are needed. Raises ConfigError."""
+        logging.getLogger("aiokafka.conn").addFilter(_NO_SECRETS)
+        if self._options.tls:
+            self._ssl = await asyncio.get_running_loop().run_in_executor(None, self._options.ssl_context)
+
+    def connected(self, node: int, channel: str) -> bool:
+        """Return whether there is a socket that looks alive."""
+        connection = self._ready.get((node, channel))
+        return connection is not None and connection.connected()
+
+    async def send(self, node: int, address: tuple[str, int], channel: str, request: Any, timeout_s: float) -> Any:
+        """Send one request, once, and return the response.
+
+        Raises Unavailable when the broker cannot be reached or does not answer: then nobody knows whether it has done it. NotAuthorized, LogClosed.
+        """
+        connection = self._ready.get((node, channel))
+        if connection is None or not connection.connected():
+            connection = await self._open(node, address, channel)
+        where = f"broker {node} at {address[0]}:{address[1]}"
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await connection.send(request)
+        except TimeoutError:
+            self.lost += 1
+            self._drop((node, channel), CloseReason.CONNECTION_TIMEOUT)
+            raise Unavailable(f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s") from None
+        except (KafkaConnectionError, OSError) as error:
+            self.lost += 1
+            self._drop((node, channel), CloseReason.CONNECTION_BROKEN)
+            if self._closed:
+                raise LogClosed("the connection to Kafka was closed meanwhile") from error
+            raise Unavailable(f"the connection to {where} broke: {error}") from error
+        except KafkaError as error:
+            self.lost += 1
+            self._drop((node, channel), CloseReason.OUT_OF_SYNC)
+            raise Unavailable(f"{where}: {type(error).__name__} {error}") from error
+        except asyncio.CancelledError:
+            self.lost += 1
+            raise
+        except NotImplementedError as error:
+            raise LogError(f"{where} has no version of {name_of_request(request)} that can be used: Kafka 2.8 up to 4.x can be") from error
+
+    async def _open(self, node: int, address: tuple[str, int], channel: str) -> Any:
+        """Return a new connection; all who want it at the same time get the same."""
+        if self._closed:
+            raise LogClosed("the connection to Kafka is closed")
+        key = (node, channel)
+        task = self._opening.get(key)
+        if task is None:
+            self._drop(key, None)
+            task = self._opening[key] = asyncio.create_task(self._connect(node, address), name=f"connect to broker {node}")
+            task.add_done_callback(lambda done: self._opened(key, done))
+        return await asyncio.shield(task)
+
+    def _opened(self, key: tuple[int, str], task: asyncio.Task[Any]) -> None:
+        if self._opening.get(key) is task:
+            del self._opening[key]
+        if task.cancelled() or task.exception() is not None:
+            return
+        if self._closed:
+            task.result().close(reason=CloseReason.SHUTDOWN)
+        else:
+            self._ready[key] = task.result()
+
+    async def _connect(self, node: int, address: tuple[str, int]) -> Any:
+        options = self._options
+        host, port = address
+        where = f"broker {node} at {host}:{port}"
+        try:
+            async with asyncio.timeout(options.connect_timeout_ms / 1000):
+                return await create_conn(
+                    host, port, client_id=self._client_id, request_timeout_ms=options.request_timeout_ms + 5_000, ssl_context=self._ssl,
+                    security_protocol=options.security_protocol, max_idle_ms=options.connections_max_idle_ms,
+                    sasl_mechanism=options.sasl_mechanism, sasl_plain_username=options.sasl_username, sasl_plain_password=options.sasl_password,
+                )  # fmt: skip
+        except _REFUSED as error:
+            raise NotAuthorized(f"{where} does not let {options.sasl_username!r} in by {options.sasl_mechanism}: {error}") from error
+        except ssl.SSLCertVerificationError as error:
+            raise NotAuthorized(f"{where} has a certificate that is not trusted: {error.verify_message}; set tls_ca_file") from error
+        except TimeoutError:
+            raise Unavailable(f"{where} took no connection within {options.connect_timeout_ms} ms") from None
+        except ssl.SSLError as error:
+            raise Unavailable(f"{where} does not talk TLS as this client does: {error}; check its listener, and tls") from error
+        except (OSError, KafkaError) as error:
+            raise Unavailable(f"{where} cannot be reached by {options.security_protocol}: {error or type(error).__name__}") from error
+
+    def _drop(self, key: tuple[int, str], reason: Any) -> None:
+        connection = self._ready.pop(key, None)
+        if connection is not None:
+            closed = connection.close(reason=reason)
+            self._closing.add(closed)
+            closed.add_done_callback(self._closing.discard)
+
+    def disconnect(self, channel: str) -> None:
+        """Close the sockets of a channel; what waits for answers there raises Unavailable."""
+        for key in [key for key in self._ready if key[1] == channel]:
+            self._drop(key, CloseReason.SHUTDOWN)
+
+    def forget(self, node: int) -> None:
+        """Close all sockets to a broker."""
+        for key in [key for key in self._ready if key[0] == node]:
+            self._drop(key, CloseReason.SHUTDOWN)
+
+    async def close(self) -> None:
+        """Close all sockets; what waits for answers raises LogClosed."""
+        self._closed = True
+        opening = tuple(self._opening.values())
+        for task in opening:
+            task.cancel()
+        for task in opening:
+            with suppress(asyncio.CancelledError, LogError):
+                await task
+        for key in tuple(self._ready):
+            self._drop(key, CloseReason.SHUTDOWN)
+        if self._closing:
+            await asyncio.wait(tuple(self._closing), timeout=1)
+
+
+def name_of_request(request: Any) -> str:
+    """Return what a request is called."""
+    struct = getattr(request, "struct", None)
+    return (type(request) if struct is None else struct).__name__

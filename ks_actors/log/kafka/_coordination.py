@@ -1,0 +1,134 @@
+"""What a transactional producer says to coordinators."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from ks_actors._errors import IllegalGeneration, LogError
+from ks_actors.log._types import TopicPartition
+from ks_actors.log.kafka._client import GROUP, TRANSACTION
+from ks_actors.log.kafka._codes import CONCURRENT_TRANSACTIONS, COORDINATOR_LOAD_IN_PROGRESS, FENCED, WRONG_COORDINATOR, error_of, name_of
+from ks_actors.log.kafka._lane import Identity
+from ks_actors.log.kafka._requests import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    DescribeGroupsRequest,
+    EndTxnRequest,
+    describe_transactions,
+    init_producer_id,
+    txn_offset_commit,
+)
+from ks_actors.log.kafka._sender import EpochRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata
+    from ks_actors.log.kafka._client import KafkaClient
+
+_OURS = WRONG_COORDINATOR | {COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIONS}
+_SETTLING_S = 5
+_PREPARED = "Prepare"
+
+
+class TransactionState(NamedTuple):
+    """What the coordinator says of a transactional id: `Empty`, `Ongoing`, `PrepareCommit`, `CompleteAbort` and so on, and whose it is."""
+
+    state: str
+    identity: Identity
+
+
+@final
+class Coordination:
+    """Requests of one transactional id. Each raises EpochRefused when a newer epoch is known, LogTimeout, and LogError for all else that is final."""
+
+    def __init__(self, client: KafkaClient, name: str, timeout_ms: int) -> None:
+        self._client: KafkaClient = client
+        self.name: str = name
+        self.timeout_ms: int = timeout_ms
+
+    async def _ask(self, request: Any, code: str = "error_code") -> Any:
+        response = await self._client.send_to_coordinator(TRANSACTION, self.name, request, lambda answer: [getattr(answer, code)])
+        self._check(response.error_code)
+        return response
+
+    def _check(self, code: int) -> None:
+        if code in FENCED:
+            raise EpochRefused(f"the coordinator of transactional id {self.name} answered {name_of(code)}")
+        if code:
+            raise error_of(code, f"transactional id {self.name}")
+
+    async def begin(self, identity: Identity) -> Identity:
+        """Get a new epoch; what was open is aborted. With an identity that is somebody's: only if nobody has got one since."""
+        response = await self._ask(init_producer_id(self.name, self.timeout_ms, *identity))
+        return Identity(response.producer_id, response.producer_epoch)
+
+    async def add_partitions(self, identity: Identity, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Make partitions part of the transaction; return the error codes, 0 for each that is in."""
+        topics: dict[str, list[int]] = {}
+        for partition in partitions:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        request = AddPartitionsToTxnRequest(self.name, *identity, list(topics.items()))
+        response = await self._client.send_to_coordinator(
+            TRANSACTION, self.name, request, lambda answer: [code for _, found in answer.errors for _, code in found if code in _OURS]
+        )
+        codes = {TopicPartition(topic, number): code for topic, found in response.errors for number, code in found}
+        for code in codes.values():
+            if code in FENCED:
+                self._check(code)
+        return codes
+
+    async def add_offsets(self, identity: Identity, group: str) -> None:
+        """Make the group's offsets part of the transaction."""
+        await self._ask(AddOffsetsToTxnRequest(self.name, *identity, group))
+
+    async def commit_offsets(
+        self, identity: Identity, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, int]:
+        """Write offsets for the group; return the error codes."""
+        response = await self._client.send_to_coordinator(
+            GROUP,
+            group.group_id,
+            txn_offset_commit(self.name, *identity, group, offsets),
+            lambda answer: [code for _, found, _ in answer.topics for _, code, _ in found if code in _OURS],
+        )
+        codes = {TopicPartition(topic, number): code for topic, found, _ in response.topics for number, code, _ in found}
+        for code in codes.values():
+            if code in FENCED:
+                self._check(code)
+        return codes
+
+    async def check_nobody_is_in(self, group: GroupMetadata) -> None:
+        """Raise IllegalGeneration if a group has members: then offsets are theirs to commit. Kafka would take them from anybody in a transaction."""
+        response = await self._client.send_to_coordinator(
+            GROUP, group.group_id, DescribeGroupsRequest([group.group_id]), lambda answer: [each[0] for each in answer.groups if each[0] in _OURS]
+        )
+        for code, name, state, *_ in response.groups:
+            if not code and state not in ("Empty", "Dead", ""):
+                raise IllegalGeneration(f"group {name} has members ({state}), and who commits is none of them: join, and commit as a member")
+
+    async def end(self, identity: Identity, *, commit: bool) -> None:
+        """Decide the transaction. When it raises LogTimeout nobody knows whether it is."""
+        await self._ask(EndTxnRequest(self.name, *identity, commit))
+
+    async def look(self) -> TransactionState:
+        """Return the state that the id is in."""
+        response = await self._client.send_to_coordinator(
+            TRANSACTION, self.name, describe_transactions([self.name]), lambda answer: [each[0] for each in answer.transactions]
+        )
+        code, _, state, _, _, producer_id, epoch, *_ = response.transactions[0]
+        if code:
+            raise error_of(code, f"transactional id {self.name} cannot be looked at")
+        return TransactionState(state, Identity(producer_id, epoch))
+
+    async def until_complete(self) -> None:
+        """Wait until a decided transaction can be seen by readers: its markers are written after the answer. Not for ever: it is decided."""
+        pause = 0.001
+        try:
+            async with asyncio.timeout(_SETTLING_S):
+                while (await self.look()).state.startswith(_PREPARED):
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, 0.05)
+        except (LogError, TimeoutError):
+            return

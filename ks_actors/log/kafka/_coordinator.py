@@ -1,0 +1,356 @@
+"""The protocol of groups, as one member speaks it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, final
+
+from ks_actors._errors import LogClosed, LogError, LogTimeout
+from ks_actors.log._types import GroupMetadata, MemberAssignment
+from ks_actors.log.kafka._client import GROUP
+from ks_actors.log.kafka._codes import (
+    FENCED_INSTANCE_ID,
+    ILLEGAL_GENERATION,
+    MEMBER_ID_REQUIRED,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+    error_of,
+)
+from ks_actors.log.kafka._group_requests import decode_assignment, decode_member, encode_member, heartbeat, join_group, leave_group, sync_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from typing import Protocol
+
+    from ks_actors.log._types import MemberInfo
+    from ks_actors.log.kafka._client import KafkaClient
+
+    class Owner(Protocol):
+        """Who is told what happens; on the owner's loop. None of these blocks."""
+
+        def on_revoke(self, turn: int) -> None:
+            """Let go of everything; then `let_go(turn)`."""
+            ...
+
+        def on_assigned(self, group: GroupMetadata, assignment: MemberAssignment) -> None:
+            """Have these."""
+            ...
+
+        def on_lost(self, *, fenced: bool) -> None:
+            """Be thrown out; `rejoin` goes back in."""
+            ...
+
+        def on_failed(self, error: LogError) -> None:
+            """Be out for a reason that will not go away; `rejoin` tries again."""
+            ...
+
+        def on_assign(self, turn: int, members: Sequence[MemberInfo], counts: Mapping[str, int]) -> None:
+            """Lead: then `assign(turn, …)`."""
+            ...
+
+
+HEARTBEAT_MS: Final = 300
+_JOIN: Final = "group-join"
+_BEAT: Final = "group-heartbeat"
+_RETRY_SECONDS: Final = 0.1
+_LEAVE_MS: Final = 3_000
+# Each so often the leader looks whether the topics have other partitions than those it has dealt out; more often while a topic is missing.
+_WATCH_SECONDS: Final = 5.0
+_WATCH_MISSING_SECONDS: Final = 0.5
+_log = logging.getLogger("ks_actors")
+
+
+class _ThrownOut(Exception):
+    """The member is none any more; with `forget` the group does not even know its id, with `fenced` another one has its place."""
+
+    def __init__(self, why: str, *, forget: bool, fenced: bool = False) -> None:
+        super().__init__(why)
+        self.forget: bool = forget
+        self.fenced: bool = fenced
+
+
+@final
+class Coordinator:
+    """One member of a group: joins, beats, lets go, and joins again. It lives on a loop that nobody else blocks, and so its heartbeats go on.
+
+    What happens is told to the owner by `post`, which calls it on its own loop, as long as that one is `there`. All methods are for this loop.
+    """
+
+    def __init__(
+        self, client: KafkaClient, owner: Owner, post: Callable[..., None], there: Callable[[], bool], *,
+        group_id: str, topics: frozenset[str], user_data: bytes, session_timeout_ms: int, rebalance_timeout_ms: int, instance_id: str | None,
+    ) -> None:  # fmt: skip
+        self._client: KafkaClient = client
+        self._owner: Owner = owner
+        self._post: Callable[..., None] = post
+        self._there: Callable[[], bool] = there
+        self._topics: frozenset[str] = topics
+        self._user_data: bytes = user_data
+        self._session_ms: int = session_timeout_ms
+        self._rebalance_ms: int = rebalance_timeout_ms
+        self._instance_id: str | None = instance_id
+        self._beat_seconds: float = min(HEARTBEAT_MS, session_timeout_ms / 3, rebalance_timeout_ms / 4) / 1000
+        self._beat_ms: int = max(session_timeout_ms // 3, 1_000)
+        self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
+        self._counter = 0
+        # What the owner has said, and what the coordinator has; `_changed` wakes who waits for any of it.
+        self._changed: asyncio.Event = asyncio.Event()
+        self._turn = 0
+        self._let_go = False
+        self._back = False
+        self._rebalance = False
+        self._assignments: Mapping[str, MemberAssignment] | None = None
+        self._thrown: Exception | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._helpers: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Connect, and enter the group. Raises LogTimeout, NotAuthorized."""
+        await self._client.start()
+        self._main = asyncio.create_task(self._live(), name=f"member of group {self._group.group_id}")
+
+    # --- what the owner says ----------------------------------------------------------------------------------------------
+
+    def let_go(self, turn: int, user_data: bytes | None) -> None:
+        """Go on with the rebalance: nothing is held any more."""
+        if turn == self._turn and not self._let_go:
+            if user_data is not None:
+                self._user_data = user_data
+            self._let_go = True
+            self._changed.set()
+
+    def rejoin(self, user_data: bytes | None) -> None:
+        """Ask for a new assignment; go back in if the member is out."""
+        if user_data is not None:
+            self._user_data = user_data
+            # What has not changed would not be heard.
+            self._counter += 1
+        self._rebalance = self._back = True
+        self._changed.set()
+
+    def assign(self, turn: int, assignments: Mapping[str, MemberAssignment]) -> None:
+        """Tell what the members are given."""
+        if turn == self._turn:
+            self._assignments = assignments
+            self._changed.set()
+
+    async def end(self, *, leave: bool) -> None:
+        """End; with `leave` others need not wait for a timeout. Does not raise: who cannot be reached finds out by that timeout."""
+        main, self._main = self._main, None
+        if main is not None:
+            main.cancel()
+            await asyncio.wait([main])
+        await self._finish(leave=leave)
+
+    async def _finish(self, *, leave: bool) -> None:
+        await self._quiet()
+        if leave and self._group.member_id:
+            request = leave_group(self._group.group_id, self._group.member_id, self._instance_id)
+            try:
+                await self._client.send_to_coordinator(GROUP, self._group.group_id, request, _codes, channel=_BEAT, timeout_ms=_LEAVE_MS)
+            except LogError as error:
+                _log.warning("group %s could not be told that its member leaves, and has to find out: %s", self._group.group_id, error)
+        await self._client.close()
+
+    # --- the life of a member ---------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            if self._main is not None:
+                # It is not `end` that ends it, but the whole loop.
+                await self._finish(leave=False)
+            raise
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._join()
+                await self._until(lambda: self._rebalance)
+                self._turn += 1
+                self._let_go = False
+                self._post(self._owner.on_revoke, self._turn)
+                await self._until(lambda: self._let_go)
+            except _ThrownOut as thrown:
+                _log.warning("the member %s of group %s is out: %s", self._group.member_id, self._group.group_id, thrown)
+                await self._out(thrown)
+                self._post(partial(self._owner.on_lost, fenced=thrown.fenced))
+                await self._until(lambda: self._back)
+            except LogClosed as error:
+                # The owner's loop has ended without a word: its partitions are for others.
+                _log.warning("the member %s of group %s leaves: %s", self._group.member_id, self._group.group_id, error)
+                await self._finish(leave=self._instance_id is None)
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, the owner has to hear of it
+                await self._out(None)
+                self._post(self._owner.on_failed, error if isinstance(error, LogError) else self._unexpected(error))
+                await self._until(lambda: self._back)
+
+    def _unexpected(self, error: Exception) -> LogError:
+        failed = LogError(f"the membership of group {self._group.group_id!r} failed: {type(error).__name__}: {error}")
+        failed.__cause__ = error
+        return failed
+
+    async def _out(self, thrown: _ThrownOut | None) -> None:
+        await self._quiet()
+        self._back = False
+        if thrown is not None and thrown.forget:
+            self._group = GroupMetadata(self._group.group_id, -1, "")
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what is said. Raises what has thrown the member out."""
+        while not condition():
+            if self._thrown is not None:
+                raise self._thrown
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _join(self) -> None:
+        """Become a member of a generation. Nothing is held meanwhile, so nothing can be lost: what fails is tried again."""
+        while True:
+            await self._quiet()
+            try:
+                assignment = await self._join_once()
+            except _ThrownOut as thrown:
+                if thrown.fenced:
+                    raise
+                if thrown.forget:
+                    self._group = GroupMetadata(self._group.group_id, -1, "")
+                _log.debug("group %s is joined again: %s", self._group.group_id, thrown)
+                await asyncio.sleep(_RETRY_SECONDS)
+            except LogTimeout as error:
+                _log.warning("group %s cannot be joined, and that is tried again until it can: %s", self._group.group_id, error)
+            else:
+                if assignment is not None:
+                    self._post(self._owner.on_assigned, self._group, assignment)
+                return
+
+    async def _join_once(self) -> MemberAssignment | None:
+        response = await self._send_join()
+        self._group = GroupMetadata(self._group.group_id, response.generation_id, response.member_id)
+        self._begin(self._beat(self._group))
+        assignments: Mapping[str, MemberAssignment] = {}
+        leads = response.leader_id == response.member_id
+        if leads:
+            assignments = await self._lead(response.members)
+        request = sync_group(self._group, self._instance_id, assignments)
+        response = await self._client.send_to_coordinator(GROUP, self._group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms)
+        self._check(response.error_code, "get an assignment of")
+        if leads and not assignments:
+            # The assignor has failed: its error is what the owner hears.
+            return None
+        return decode_assignment(response.member_assignment)
+
+    @property
+    def _join_ms(self) -> int:
+        # The slowest member decides, and it may have more time than this one.
+        return self._rebalance_ms + self._client.options.api_timeout_ms
+
+    async def _send_join(self) -> Any:
+        while True:
+            # Whatever was wanted until now is in this one.
+            self._rebalance = False
+            group = self._group
+            request = join_group(
+                group.group_id, group.member_id, self._instance_id, encode_member(self._topics, self._counter, self._user_data),
+                session_timeout_ms=self._session_ms, rebalance_timeout_ms=self._rebalance_ms,
+            )  # fmt: skip
+            response = await self._client.send_to_coordinator(GROUP, group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms)
+            if response.error_code != MEMBER_ID_REQUIRED:
+                self._check(response.error_code, "join")
+                return response
+            self._group = GroupMetadata(group.group_id, -1, response.member_id)
+
+    def _check(self, code: int, what: str) -> None:
+        """Raise what a code means for the membership."""
+        if code in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
+            fenced = code == FENCED_INSTANCE_ID
+            raise _ThrownOut("another member has its instance id" if fenced else "the group does not know it any more", forget=True, fenced=fenced)
+        if code in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS):
+            raise _ThrownOut("the group has moved on", forget=False)
+        if code:
+            raise error_of(code, f"it was not possible to {what} group {self._group.group_id!r}")
+
+    # --- leading ----------------------------------------------------------------------------------------------------------
+
+    async def _lead(self, members: Sequence[Any]) -> Mapping[str, MemberAssignment]:
+        infos = sorted((decode_member(member_id, metadata) for member_id, *_, metadata in members), key=lambda info: info.member_id)
+        topics = frozenset[str]().union(*(info.topics for info in infos))
+        counts = await self._count(topics)
+        self._turn += 1
+        self._assignments = None
+        self._post(self._owner.on_assign, self._turn, infos, counts)
+        await self._until(lambda: self._assignments is not None)
+        assignments = self._dealt()
+        self._begin(self._watch(topics, counts))
+        return {info.member_id: assignments.get(info.member_id, MemberAssignment(())) for info in infos} if assignments else {}
+
+    def _dealt(self) -> Mapping[str, MemberAssignment]:
+        return self._assignments or {}
+
+    async def _count(self, topics: frozenset[str]) -> dict[str, int]:
+        known = await self._client.metadata(topics) if topics else {}
+        return {topic: len(known[topic].leaders) for topic in sorted(topics) if topic in known}
+
+    async def _watch(self, topics: frozenset[str], counts: Mapping[str, int]) -> None:
+        """Ask for a rebalance when topics have come, gone, or got more partitions."""
+        now = counts
+        while now == counts:
+            await asyncio.sleep(_WATCH_SECONDS if len(counts) == len(topics) else _WATCH_MISSING_SECONDS)
+            with suppress(LogTimeout):
+                now = await self._count(topics)
+        self._rebalance = True
+        self._changed.set()
+
+    # --- heartbeats -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._guard(work))
+        self._helpers.add(task)
+        task.add_done_callback(self._helpers.discard)
+        # One that is cancelled before its first step has never awaited it.
+        task.add_done_callback(lambda _: work.close())
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - who waits for the rebalance raises it
+            self._thrown = error
+            self._changed.set()
+
+    async def _quiet(self) -> None:
+        """End heartbeats, and what they have found."""
+        helpers = tuple(self._helpers)
+        for task in helpers:
+            task.cancel()
+        if helpers:
+            await asyncio.wait(helpers)
+        self._thrown = None
+
+    async def _beat(self, group: GroupMetadata) -> None:
+        """Say again and again that the member is alive, also while it lets go; a group that rebalances says so in its answer."""
+        request = heartbeat(group, self._instance_id)
+        while True:
+            await asyncio.sleep(self._beat_seconds)
+            if not self._there():
+                raise LogClosed("the loop of its owner has ended")
+            try:
+                response = await self._client.send_to_coordinator(GROUP, group.group_id, request, _codes, channel=_BEAT, timeout_ms=self._session_ms)
+            except LogTimeout as error:
+                # The member stays what it is: whoever has died knows it again when it comes back, or throws it out.
+                _log.warning("group %s gets no heartbeats through: %s", group.group_id, error)
+                self._client.disconnect(_BEAT)
+                continue
+            if response.error_code == REBALANCE_IN_PROGRESS:
+                self._rebalance = True
+                self._changed.set()
+            else:
+                self._check(response.error_code, "be a member of")
+
+
+def _codes(response: Any) -> tuple[int]:
+    return (response.error_code,)

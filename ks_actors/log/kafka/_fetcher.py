@@ -1,0 +1,182 @@
+"""Readers of partitions in Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import LogClosed, LogError
+from ks_actors.log._types import TopicPartition
+from ks_actors.log.kafka._fetching import Fetching
+from ks_actors.log.kafka._source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ks_actors.log._types import Fetched
+    from ks_actors.log.kafka._client import KafkaClient
+
+# So long at a time records are made of bytes; then others have their turn.
+_SLICE_SECONDS = 0.005
+
+
+@final
+class KafkaFetcher:
+    """Read ahead: while records are processed, the next ones are on their way. Connections to brokers are the fetcher's own.
+
+    A broker that cannot be reached is waited for, and its partitions have nothing new meanwhile. What is buffered survives a pause, and an assignment
+    that leaves the partition where it is.
+    """
+
+    def __init__(self, client: KafkaClient, client_id: str, *, committed: bool, closed: Callable[[KafkaFetcher], None]) -> None:
+        self.client_id: str = client_id
+        self._sources: dict[TopicPartition, Source] = {}
+        # Those that have something to say, in the order of their turns.
+        self._ready: dict[TopicPartition, None] = {}
+        self._fetching: Fetching = Fetching(client, self._sources, self._news, client_id=client_id, committed=committed)
+        self._on_close = closed
+        self._waiter: asyncio.Future[None] | None = None
+        self._late = False
+        self._closed = False
+
+    def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
+        """Read exactly these partitions from these offsets; what is paused stays so."""
+        assigned = {TopicPartition(*partition): offset for partition, offset in positions.items()}
+        for partition in [partition for partition in self._sources if partition not in assigned]:
+            # What is under way for it finds that it is not wanted any more.
+            self._sources.pop(partition).era += 1
+            self._ready.pop(partition, None)
+        for partition, offset in assigned.items():
+            source = self._sources.get(partition)
+            if source is None:
+                self._sources[partition] = Source(partition, offset)
+            elif source.position != offset:
+                self._move(source, offset)
+        self._fetching.pump()
+
+    def seek(self, partition: TopicPartition, offset: int, /) -> None:
+        """Read on from `offset`. Raises LogError for a partition that is not assigned."""
+        (source,) = self._assigned((partition,))
+        self._move(source, offset)
+        self._fetching.pump()
+
+    def _move(self, source: Source, offset: int) -> None:
+        source.move(offset)
+        self._ready.pop(source.partition, None)
+
+    def position(self, partition: TopicPartition, /) -> int:
+        """Return the offset that the partition will be read from next; raises KeyError when it is not assigned."""
+        return self._sources[partition].position
+
+    def pause(self, partitions: Iterable[TopicPartition], /) -> None:
+        """Leave partitions out of fetches until `resume`. Raises LogError for one that is not assigned."""
+        for source in self._assigned(partitions):
+            source.paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition], /) -> None:
+        """Fetch partitions again, from where they were paused. Raises LogError for one that is not assigned."""
+        for source in self._assigned(partitions):
+            source.paused = False
+            if source.ready:
+                self._news(source)
+        self._fetching.pump()
+
+    def _assigned(self, partitions: Iterable[TopicPartition]) -> list[Source]:
+        partitions = [TopicPartition(*partition) for partition in partitions]
+        strange = [str(partition) for partition in partitions if partition not in self._sources]
+        if strange:
+            raise LogError(f"fetcher {self.client_id} does not have {', '.join(strange)}: assign them")
+        return [self._sources[partition] for partition in partitions]
+
+    def _news(self, source: Source) -> None:
+        if not source.paused:
+            self._ready[source.partition] = None
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _time_is_up(self) -> None:
+        self._late = True
+        self._wake()
+
+    async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
+        """Wait for records and return them, at most `max_records` of each partition; an empty sequence when none came within `max_wait_ms`.
+
+        Only one fetch may wait at a time. Raises OffsetOutOfRange, UnknownTopicOrPartition, LogCorrupted, NotAuthorized, LogClosed.
+        """
+        if max_records < 1:
+            raise ValueError(f"max_records is at least 1, not {max_records}")
+        # Before anything is read: from here on it cannot be cancelled, so nothing is lost.
+        await asyncio.sleep(0)
+        found = self._collect(max_records)
+        if found or max_wait_ms <= 0:
+            return found
+        if self._waiter is not None:
+            raise LogError(f"fetcher {self.client_id} is waiting in another fetch already")
+        loop = asyncio.get_running_loop()
+        self._late = False
+        timer = loop.call_later(max_wait_ms / 1000, self._time_is_up)
+        try:
+            while True:
+                self._waiter = loop.create_future()
+                await self._waiter
+                found = self._collect(max_records)
+                if found or self._late:
+                    return found
+        finally:
+            self._waiter = None
+            timer.cancel()
+
+    def _collect(self, max_records: int) -> list[Fetched]:
+        if self._closed:
+            raise LogClosed(f"fetcher {self.client_id} is closed")
+        found: list[Fetched] = []
+        until = perf_counter() + _SLICE_SECONDS
+        for partition in tuple(self._ready):
+            source = self._sources[partition]
+            del self._ready[partition]
+            if source.paused:
+                continue
+            try:
+                fetched = self._read(source, max_records)
+            except Exception:
+                if not found:
+                    self._fetching.pump()
+                    raise
+                # What was found has been passed over already: it is returned, and the error is the next thing to be heard.
+                self._ready = {partition: None, **self._ready}
+                break
+            if fetched is not None:
+                found.append(fetched)
+            if source.ready:
+                self._ready[partition] = None
+            if perf_counter() > until:
+                break
+        self._fetching.pump()
+        return found
+
+    def _read(self, source: Source, max_records: int) -> Fetched | None:
+        if source.chunks:
+            return source.read(max_records)
+        error = source.error
+        if error is not None:
+            # It is told once; then it is tried again, and told again if nothing has changed.
+            source.error = None
+            raise error
+        return None
+
+    async def close(self) -> None:
+        """End; a waiting fetch raises LogClosed. Does nothing when that was done before."""
+        self.shut()
+        await self._fetching.close()
+
+    def shut(self) -> None:
+        """End, but for the connections: `close` ends them, too."""
+        if not self._closed:
+            self._closed = True
+            self._fetching.stop()
+            self._wake()
+            self._on_close(self)

@@ -1,0 +1,126 @@
+"""What is on its way to one partition."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, final
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ks_actors._batch import Batch
+    from ks_actors.log._types import TopicPartition
+    from ks_actors.log.kafka._builder import RecordBatch
+
+_SEQUENCES = 2**31
+
+
+class Identity(NamedTuple):
+    """Who a producer is to brokers; -1 and -1 before it was told."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY = Identity(-1, -1)
+
+
+@final
+class Piece:
+    """One record batch, until it is known what has become of it.
+
+    `number` orders the pieces of a lane as they were sent; what one was split into has the same. `sequence` is what brokers know it by, -1 before it
+    was sent the first time. `records` is where it was made from, to make it smaller if need be. `behind` is the offset behind its last record, once
+    it is there.
+    """
+
+    __slots__ = ("batch", "behind", "deadline", "number", "records", "sequence")
+
+    def __init__(self, batch: RecordBatch, records: Batch, behind: asyncio.Future[int], deadline: float) -> None:
+        self.batch: RecordBatch = batch
+        self.records: Batch = records
+        self.behind: asyncio.Future[int] = behind
+        self.deadline: float = deadline
+        self.number = -1
+        self.sequence = -1
+
+
+@final
+class Lane:
+    """The queue to a partition.
+
+    Sequences are given when a piece leaves for the first time, without gaps, and brokers refuse what does not follow the last one: so pieces that
+    fail for a while are repeated one at a time, from the first on (`repeating`). Before the first one was acknowledged there is nothing that it could
+    follow, so then too there is one at a time. After one was refused for good no other of that identity can follow (`spoiled`).
+    """
+
+    __slots__ = (
+        "acknowledged", "backoff", "flying", "missing_since", "next_sequence", "not_before", "numbers", "partition", "queue", "reason", "repeating",
+        "spoiled",
+    )  # fmt: skip
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition: TopicPartition = partition
+        self.queue: deque[Piece] = deque()
+        self.flying: list[Piece] = []
+        self.next_sequence = 0
+        self.numbers = 0
+        self.acknowledged = False
+        self.repeating = False
+        self.spoiled = False
+        self.not_before = 0.0
+        self.backoff = 0.0
+        self.missing_since: float | None = None
+        self.reason = "it had not been sent yet"
+
+    def put(self, piece: Piece) -> None:
+        """Take a new piece in, behind all others."""
+        piece.number = self.numbers
+        self.numbers += 1
+        self.queue.append(piece)
+
+    def may_go(self, now: float, *, recycling: bool) -> bool:
+        """Return whether the first piece in the queue may leave."""
+        if not self.queue or self.not_before > now:
+            return False
+        if self.flying and (self.repeating or not self.acknowledged):
+            return False
+        return not (self.queue[0].sequence < 0 and (recycling or self.spoiled))
+
+    def take(self) -> Piece:
+        """Let the first piece leave, with a sequence."""
+        piece = self.queue.popleft()
+        if piece.sequence < 0:
+            self.repeating = False
+            piece.sequence = self.next_sequence
+            self.next_sequence = (self.next_sequence + piece.batch.count) % _SEQUENCES
+        self.flying.append(piece)
+        return piece
+
+    def landed(self, piece: Piece) -> None:
+        """Note that an answer for the piece is there."""
+        self.flying.remove(piece)
+
+    def again(self, reason: str, *pieces: Piece) -> None:
+        """Put a piece, or what it was split into, back where it was in the order, to be repeated."""
+        self.reason = reason
+        self.repeating = True
+        queue = self.queue
+        place = 0
+        while place < len(queue) and queue[place].number < pieces[0].number:
+            place += 1
+        for piece in reversed(pieces):
+            queue.insert(place, piece)
+
+    def unresolved_before(self, piece: Piece) -> bool:
+        """Return whether an earlier piece is not decided yet: then no broker can take this one now."""
+        return any(other.number < piece.number for other in (*self.flying, *self.queue) if other.sequence >= 0)
+
+    def unresolved(self) -> bool:
+        """Return whether there are pieces that were sent, and of which it is not known whether they are there."""
+        return bool(self.flying) or any(piece.sequence >= 0 for piece in self.queue)
+
+    def renew(self) -> None:
+        """Begin anew, for a new identity."""
+        self.next_sequence = 0
+        self.acknowledged = self.repeating = self.spoiled = False

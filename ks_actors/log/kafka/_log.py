@@ -1,0 +1,191 @@
+"""Kafka as a log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
+
+from ks_actors._errors import LogClosed, LogError
+from ks_actors.log._types import IsolationLevel
+from ks_actors.log.kafka._admin import Admin
+from ks_actors.log.kafka._client import KafkaClient
+from ks_actors.log.kafka._fetcher import KafkaFetcher
+from ks_actors.log.kafka._loop_thread import LoopThread
+from ks_actors.log.kafka._membership import KafkaMembership, join_group
+from ks_actors.log.kafka._options import KafkaOptions
+from ks_actors.log.kafka._producer import KafkaProducer
+from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ks_actors.log._port import Assignor
+    from ks_actors.log._types import NewTopic, TopicDescription, TopicPartition
+
+_Part: TypeAlias = KafkaFetcher | KafkaProducer | KafkaTransactionalProducer | KafkaMembership
+P = TypeVar("P", KafkaProducer, KafkaTransactionalProducer)
+
+
+@final
+class KafkaLog:
+    """A Kafka cluster, 2.8 or newer, reached at `bootstrap_servers` ("host:port,host:port").
+
+    Leaders and coordinators that move, and brokers that restart, are waited for until the deadline of a call; then it raises LogTimeout. May be used
+    by `async with`, or by `start` and `close`, on one event loop. After an error in `start` it may be started again.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, options: KafkaOptions | None = None, client_id: str = "ks-actors") -> None:
+        self._servers: str = bootstrap_servers
+        self._options: KafkaOptions = options or KafkaOptions()
+        self._client_id: str = client_id
+        self._client: KafkaClient = KafkaClient(bootstrap_servers, self._options, client_id=client_id)
+        self._admin: Admin = Admin(self._client)
+        self._threads: LoopThread = LoopThread(f"{client_id} heartbeats")
+        self._parts: dict[_Part, None] = {}
+        self._state = "not started"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<KafkaLog at {self._servers}, {self._state}>"
+
+    async def start(self) -> None:
+        """Connect. Raises LogTimeout, NotAuthorized, ConfigError, and LogError when it was started before."""
+        if self._state != "not started":
+            raise LogError(f"a log is started once, this one is {self._state}")
+        self._state = "starting"
+        try:
+            await self._client.start()
+        except BaseException:
+            if self._state == "starting":
+                self._state = "not started"
+            raise
+        self._check_starting()
+        self._state = "started"
+
+    def _check_starting(self) -> None:
+        if self._state != "starting":
+            raise LogClosed(f"the log is {self._state}")
+
+    async def close(self) -> None:
+        """End all that was made from this log, and all connections. Open transactions are aborted. Does nothing when that was done before."""
+        if self._state == "closed":
+            return
+        self._state = "closed"
+        for failed in await asyncio.gather(*(part.close() for part in tuple(self._parts)), return_exceptions=True):
+            if isinstance(failed, BaseException) and not isinstance(failed, LogError):
+                raise failed
+        await self._threads.close()
+        await self._client.close()
+
+    def _check(self) -> None:
+        if self._state != "started":
+            raise LogClosed(f"the log is {self._state}")
+
+    def _remove(self, part: _Part) -> None:
+        self._parts.pop(part, None)
+
+    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> KafkaFetcher:
+        """Return a new reader that has no partitions yet."""
+        self._check()
+        committed = isolation is IsolationLevel.READ_COMMITTED
+        fetcher = KafkaFetcher(self._client, client_id, committed=committed, closed=self._remove)
+        self._parts[fetcher] = None
+        return fetcher
+
+    async def producer(self, *, client_id: str) -> KafkaProducer:
+        """Return a new idempotent producer."""
+        self._check()
+        client = KafkaClient(self._servers, self._options, client_id=client_id)
+        return await self._started(KafkaProducer(client, self._admin, client_id, self._remove))
+
+    async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> KafkaTransactionalProducer:
+        """Return a producer of that id, fence all earlier ones and abort what they left open.
+
+        A transaction that stays open for longer than `timeout_ms` is aborted by Kafka, which looks for such ones each ten seconds.
+        """
+        self._check()
+        client = KafkaClient(self._servers, self._options, client_id=client_id)
+        return await self._started(
+            KafkaTransactionalProducer(
+                client, self._admin, transactional_id, client_id=client_id, timeout_ms=timeout_ms, closed=self._remove
+            )
+        )  # fmt: skip
+
+    async def _started(self, part: P) -> P:
+        self._parts[part] = None
+        try:
+            await part.start()
+        except BaseException:
+            await part.close()
+            raise
+        return part
+
+    async def join(
+        self,
+        group_id: str,
+        *,
+        client_id: str,
+        topics: Iterable[str],
+        user_data: bytes,
+        assignor: Assignor,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        instance_id: str | None = None,
+    ) -> KafkaMembership:
+        """Enter a group; the first event is Assigned. Heartbeats come from a thread of their own, so the caller's loop may be busy."""
+        self._check()
+        membership = await join_group(
+            self._client, self._servers, self._threads, group_id, client_id=client_id, topics=topics, user_data=user_data, assignor=assignor,
+            session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id, closed=self._remove,
+        )  # fmt: skip
+        if self._state != "started":
+            await membership.close()
+            self._check()
+        self._parts[membership] = None
+        return membership
+
+    async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
+        """Create topics, and wait until they can be used. Raises TopicExists, ConfigError (then the others were created all the same)."""
+        self._check()
+        await self._admin.create_topics(topics)
+
+    async def delete_topics(self, names: Iterable[str], /) -> None:
+        """Delete topics. Raises UnknownTopicOrPartition (then the others were deleted all the same)."""
+        self._check()
+        await self._admin.delete_topics(names)
+
+    async def describe_topics(self, names: Iterable[str] | None = None, /) -> Mapping[str, TopicDescription]:
+        """Return those of the topics that exist; all topics but Kafka's own for None. Configs are all that are in force, by default or not."""
+        self._check()
+        return await self._admin.describe_topics(names)
+
+    async def set_configs(self, configs: Mapping[str, Mapping[str, str]], /) -> None:
+        """Set these configs of topics, and leave their others as they are. Raises UnknownTopicOrPartition, ConfigError."""
+        self._check()
+        await self._admin.set_configs(configs)
+
+    async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
+        """Delete all records below the given offsets. Raises UnknownTopicOrPartition, OffsetOutOfRange."""
+        self._check()
+        await self._admin.delete_records(before)
+
+    async def begin_offsets(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, int]:
+        """Return the first offset that is there, per partition. Raises UnknownTopicOrPartition."""
+        self._check()
+        return await self._admin.begin_offsets(partitions)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
+        """Return the offset behind the last record (READ_COMMITTED: the last stable offset). Raises UnknownTopicOrPartition."""
+        self._check()
+        return await self._admin.end_offsets(partitions, isolation)
+
+    async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
+        """Return the first offset at or after each time (ms); the end offset where there is none. Raises UnknownTopicOrPartition."""
+        self._check()
+        return await self._admin.offsets_for_times(times)

@@ -1,0 +1,71 @@
+"""Committed offsets of groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors._errors import IllegalGeneration
+from ks_actors.log._types import OffsetAndMetadata, TopicPartition
+from ks_actors.log.kafka._client import GROUP
+from ks_actors.log.kafka._codes import UNKNOWN_TOPIC_OR_PARTITION, error_of
+from ks_actors.log.kafka._group_requests import offset_commit
+from ks_actors.log.kafka._requests import offset_fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ks_actors.log._types import GroupMetadata
+    from ks_actors.log.kafka._client import KafkaClient
+
+_NONE: Final = -1
+
+
+async def fetch_committed(client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return what a group has committed, without the partitions that it never did.
+
+    Waits until no open transaction is about to change it: else the next owner of a partition would begin before what the last one has done, although
+    that is committed. Raises LogTimeout, NotAuthorized.
+    """
+    wanted = list(partitions)
+    if not wanted:
+        return {}
+    response = await client.send_to_coordinator(GROUP, group_id, offset_fetch(group_id, wanted), _fetch_codes)
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    if response.error_code:
+        raise error_of(response.error_code, f"it was not possible to learn what group {group_id!r} has committed")
+    for topic, numbers, _ in response.topics:
+        for number, offset, _, metadata, code, _ in numbers:
+            partition = TopicPartition(topic, number)
+            if code == UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if code:
+                raise error_of(code, f"it was not possible to learn what group {group_id!r} has committed of {partition}")
+            if offset != _NONE:
+                found[partition] = OffsetAndMetadata(offset, metadata or "")
+    return found
+
+
+async def commit_offsets(
+    client: KafkaClient, group: GroupMetadata, instance_id: str | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> None:
+    """Commit offsets as a member of a generation. Raises IllegalGeneration, UnknownTopicOrPartition, LogTimeout, NotAuthorized."""
+    if group.generation < 0:
+        # A coordinator would take it: anybody may commit for a group that has no members yet.
+        raise IllegalGeneration(f"the member is in no generation of group {group.group_id!r} yet: wait until it is assigned")
+    if not offsets:
+        return
+    response = await client.send_to_coordinator(GROUP, group.group_id, offset_commit(group, instance_id, offsets), _commit_codes)
+    for topic, numbers in response.topics:
+        for number, code in numbers:
+            if code:
+                raise error_of(code, f"it was not possible to commit an offset of {topic}-{number} for group {group.group_id!r}")
+
+
+def _fetch_codes(response: Any) -> list[int]:
+    codes = [response.error_code, *(code for _, numbers, _ in response.topics for *_, code, _ in numbers)]
+    return [code for code in codes if code != UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def _commit_codes(response: Any) -> list[int]:
+    # There is no point in waiting for a topic: what was read was there.
+    return [code for _, numbers in response.topics for _, code in numbers if code != UNKNOWN_TOPIC_OR_PARTITION]

@@ -1,0 +1,95 @@
+"""How to reach Kafka, and how long to wait for it."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from ks_actors._errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaOptions:
+    """All that can be set of a `KafkaLog`; times in ms, sizes in bytes. Secrets show neither in its repr nor in logs.
+
+    `tls` is True for TLS with the system's certificates, or an `ssl.SSLContext` of one's own; `tls_ca_file` names the certificates to trust instead,
+    `tls_cert_file` and `tls_key_file` (`tls_key_password`) who the client is. `sasl_mechanism` logs in by `sasl_username` and `sasl_password`.
+
+    `request_timeout_ms` is what one request may take, `api_timeout_ms` what a call may take with all its retries, `delivery_timeout_ms` how long
+    records are tried to be written: a call ends in LogTimeout then. `missing_topic_wait_ms` is how long a topic that nobody knows is waited for.
+
+    `compression` is of written records, `compression_level` None means 1 for lz4 and the usual one for others; `batch_bytes` limits a batch before
+    compression, `max_in_flight` the requests per broker that wait for an answer (at most 5, else Kafka could not tell repeated ones).
+    `replication_factor` is of topics that are created; -1 leaves it to the brokers. Raises ConfigError for what contradicts itself.
+    """
+
+    tls: bool | ssl.SSLContext = False
+    tls_ca_file: str | Path | None = None
+    tls_cert_file: str | Path | None = None
+    tls_key_file: str | Path | None = None
+    tls_key_password: str | None = field(default=None, repr=False)
+    tls_check_hostname: bool = True
+    sasl_mechanism: Mechanism | None = None
+    sasl_username: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+    request_timeout_ms: int = 30_000
+    api_timeout_ms: int = 60_000
+    delivery_timeout_ms: int = 120_000
+    connect_timeout_ms: int = 10_000
+    retry_backoff_ms: int = 50
+    retry_backoff_max_ms: int = 1_000
+    missing_topic_wait_ms: int = 1_000
+    connections_max_idle_ms: int = 540_000
+    compression: Compression = "none"
+    compression_level: int | None = None
+    batch_bytes: int = 1_000_000
+    max_in_flight: int = 4
+    max_partition_fetch_bytes: int = 1_048_576
+    fetch_max_bytes: int = 52_428_800
+    replication_factor: int = -1
+
+    def __post_init__(self) -> None:
+        if self.sasl_mechanism is not None and self.sasl_mechanism not in get_args(Mechanism):
+            raise ConfigError(f"sasl_mechanism is {self.sasl_mechanism!r}: use one of {', '.join(get_args(Mechanism))}")
+        if (self.sasl_mechanism is None) != (self.sasl_username is None) or (self.sasl_mechanism is None) != (self.sasl_password is None):
+            raise ConfigError("sasl_mechanism, sasl_username and sasl_password go together: set all of them, or none")
+        if self.compression not in get_args(Compression):
+            raise ConfigError(f"compression is {self.compression!r}: use one of {', '.join(get_args(Compression))}")
+        if not self.tls and (self.tls_ca_file or self.tls_cert_file or self.tls_key_file):
+            raise ConfigError("there are TLS files, but tls is off: set tls=True")
+        if isinstance(self.tls, ssl.SSLContext) and (self.tls_ca_file or self.tls_cert_file or self.tls_key_file):
+            raise ConfigError("tls is an SSLContext: load its files into it, and leave tls_ca_file, tls_cert_file and tls_key_file out")
+        if not 1 <= self.max_in_flight <= 5:  # noqa: PLR2004 - brokers remember the last five batches of a producer
+            raise ConfigError(f"max_in_flight is {self.max_in_flight}: it can be 1 to 5")
+        for name in ("request_timeout_ms", "api_timeout_ms", "delivery_timeout_ms", "connect_timeout_ms", "batch_bytes"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}: it has to be positive")
+
+    @property
+    def security_protocol(self) -> str:
+        """The name that Kafka has for this way to talk."""
+        if self.sasl_mechanism is not None:
+            return "SASL_SSL" if self.tls else "SASL_PLAINTEXT"
+        return "SSL" if self.tls else "PLAINTEXT"
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Return the context for connections, None without TLS. Reads files; raises ConfigError if one of them cannot be used."""
+        if not self.tls:
+            return None
+        if isinstance(self.tls, ssl.SSLContext):
+            return self.tls
+        try:
+            context = ssl.create_default_context(cafile=None if self.tls_ca_file is None else str(self.tls_ca_file))
+            if self.tls_cert_file is not None:
+                context.load_cert_chain(self.tls_cert_file, self.tls_key_file, self.tls_key_password)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"the TLS files cannot be used: {error}; check tls_ca_file, tls_cert_file, tls_key_file, tls_key_password") from error
+        context.check_hostname = self.tls_check_hostname
+        return context

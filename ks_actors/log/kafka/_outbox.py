@@ -1,0 +1,79 @@
+"""One call of `send`: from batches to what has become of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import LogError, ProduceFailed
+from ks_actors.log._types import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ks_actors.log._types import Outgoing
+    from ks_actors.log.kafka._admin import Admin
+    from ks_actors.log.kafka._builder import Encoder, RecordBatch
+    from ks_actors.log.kafka._sender import Sender
+
+
+@final
+class Outbox:
+    """Batches that are sent together. A partition with a batch that cannot be written gets nothing of all, as far as that is known before."""
+
+    def __init__(self, admin: Admin, batches: Sequence[Outgoing]) -> None:
+        self._admin: Admin = admin
+        self._batches: list[tuple[TopicPartition, Outgoing]] = [(TopicPartition(*each.partition), each) for each in batches]
+        self._encoded: list[list[RecordBatch]] = []
+        self._futures: list[list[asyncio.Future[int]]] = []
+        self.errors: dict[TopicPartition, Exception] = {}
+
+    async def encode(self, encoder: Encoder) -> None:
+        """Make record batches. Raises TypeError for keys and values that are no bytes."""
+        topics = {partition.topic for partition, _ in self._batches}
+        if any(self._admin.known_limit(topic) is None for topic in topics):
+            try:
+                await self._admin.learn_limits(topics)
+            except LogError as error:
+                self.refuse(dict.fromkeys((partition for partition, _ in self._batches), error))
+                return
+        for partition, outgoing in self._batches:
+            try:
+                self._encoded.append(encoder.encode(outgoing.batch, self._admin.limit(partition.topic)))
+            except LogError as error:
+                self.errors[partition] = error
+                self._encoded.append([])
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions that are to get something."""
+        return {partition for partition, outgoing in self._batches if len(outgoing.batch) and partition not in self.errors}
+
+    def refuse(self, errors: Mapping[TopicPartition, Exception]) -> None:
+        """Send nothing to these partitions."""
+        self.errors.update(errors)
+
+    def put(self, sender: Sender) -> list[asyncio.Future[int]]:
+        """Hand all that can be written to the sender; return what will tell that it was."""
+        for (partition, outgoing), encoded in zip(self._batches, self._encoded, strict=bool(self._encoded)):
+            refused = partition in self.errors or not encoded
+            self._futures.append([] if refused else sender.put(partition, encoded, outgoing.batch))
+        sender.go()
+        return [future for futures in self._futures for future in futures]
+
+    def take_errors(self) -> Iterable[BaseException]:
+        """Note what failed, and return that; all futures are done."""
+        for (partition, _), futures in zip(self._batches, self._futures, strict=bool(self._futures)):
+            for future in futures:
+                error = future.exception()
+                if isinstance(error, Exception):
+                    self.errors.setdefault(partition, error)
+                    yield error
+
+    async def result(self) -> list[int]:
+        """Return the offset behind each batch; all futures are done. Raises ProduceFailed."""
+        if self.errors:
+            raise ProduceFailed(self.errors)
+        empty = [partition for (partition, outgoing) in self._batches if not len(outgoing.batch)]
+        ends = await self._admin.end_offsets(empty, IsolationLevel.READ_UNCOMMITTED) if empty else {}
+        return [futures[-1].result() if futures else ends[partition] for (partition, _), futures in zip(self._batches, self._futures, strict=True)]

@@ -1,0 +1,388 @@
+"""Record batches on their way to brokers: in order, once, a few requests per broker in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors._errors import LogClosed, LogError, LogTimeout, TransactionAborted
+from ks_actors.log._types import TopicPartition
+from ks_actors.log.kafka._codes import (
+    DUPLICATE_SEQUENCE_NUMBER,
+    FENCED,
+    INVALID_TXN_STATE,
+    MESSAGE_TOO_LARGE,
+    NONE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    RETRIABLE,
+    STALE_METADATA,
+    UNKNOWN_PRODUCER_ID,
+    error_of,
+    name_of,
+)
+from ks_actors.log.kafka._connections import PRODUCE, Unavailable
+from ks_actors.log.kafka._lane import NOBODY, Identity, Lane, Piece
+from ks_actors.log.kafka._requests import ProduceRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from ks_actors._batch import Batch
+    from ks_actors.log.kafka._builder import Encoder, RecordBatch
+    from ks_actors.log.kafka._client import KafkaClient
+
+_log = logging.getLogger("ks_actors.log.kafka")
+_REQUEST_BYTES = 32 << 20
+_ALL_REPLICAS = -1
+
+
+class EpochRefused(LogError):
+    """A partition's leader knows a newer epoch of the producer, or not its transaction: why, is to be found out."""
+
+
+@final
+class Sender:
+    """Send pieces of lanes.
+
+    Every piece ends: written, refused, or timed out. What has a sequence and is refused for good, or times out, leaves a gap behind which nothing
+    can follow. Without transactions all others are waited for then, and the rest goes on with a new identity, from `renew`. With a transaction it is
+    spoilt as a whole: what follows in that lane fails, and `reset` is called with a new identity when the transaction has been aborted.
+    """
+
+    def __init__(
+        self, client: KafkaClient, encoder: Encoder, *, transactional_id: str | None = None, renew: Callable[[], Awaitable[Identity]] | None = None
+    ) -> None:
+        self._client: KafkaClient = client
+        self._encoder: Encoder = encoder
+        self._transactional_id: str | None = transactional_id
+        self._renew: Callable[[], Awaitable[Identity]] | None = renew
+        self.identity: Identity = NOBODY
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._waiting: dict[Lane, None] = {}
+        self._flights: dict[int, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._refreshing = False
+        self._recycling = False
+        self._renewing = False
+        self._closed = False
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether a gap has been left that only a new identity can get over."""
+        return self._recycling or any(lane.spoiled or lane.unresolved() for lane in self._lanes.values())
+
+    def put(self, partition: TopicPartition, batches: Sequence[RecordBatch], records: Batch) -> list[asyncio.Future[int]]:
+        """Queue record batches for a partition; return what will be the offset behind the last record of each."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._client.options.delivery_timeout_ms / 1000
+        lane = self._lanes.get(partition)
+        if lane is None:
+            lane = self._lanes[partition] = Lane(partition)
+        futures: list[asyncio.Future[int]] = []
+        start = 0
+        for batch in batches:
+            stop = start + batch.count
+            part = records if batch.count == len(records) else records.slice(start, stop)
+            piece = Piece(batch, part, loop.create_future(), deadline)
+            start = stop
+            lane.put(piece)
+            futures.append(piece.behind)
+        self._waiting[lane] = None
+        return futures
+
+    def go(self) -> None:
+        """Send what may be sent now."""
+        if self._closed:
+            return
+        now = asyncio.get_running_loop().time()
+        while self._launch(now):
+            pass
+        if self._recycling and self._renew is not None and self._waiting:
+            self._try_renew(self._renew)
+
+    def _launch(self, now: float) -> bool:
+        """Send one request to each broker that has something to get; return whether there was one."""
+        requests: dict[int, list[Lane]] = {}
+        sizes: dict[int, int] = {}
+        for lane in tuple(self._waiting):
+            self._expire(lane, now)
+            if not lane.queue:
+                self._waiting.pop(lane, None)
+                continue
+            if not lane.may_go(now, recycling=self._recycling):
+                continue
+            node = self._client.leader(lane.partition)
+            if node is None:
+                self._look_for(lane, now)
+            elif self._flights.get(node, 0) < self._client.options.max_in_flight and sizes.get(node, 0) < _REQUEST_BYTES:
+                lane.missing_since = None
+                requests.setdefault(node, []).append(lane)
+                sizes[node] = sizes.get(node, 0) + lane.queue[0].batch.size
+        for node, lanes in requests.items():
+            self._flights[node] = self._flights.get(node, 0) + 1
+            self._spawn(self._fly(node, [(lane, lane.take()) for lane in lanes]), f"produce to broker {node}")
+        return bool(requests)
+
+    def _spawn(self, work: Any, name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- what becomes of a request ----------------------------------------------------------------------------------------
+
+    async def _fly(self, node: int, pieces: list[tuple[Lane, Piece]]) -> None:
+        by_place = {lane.partition: (lane, piece) for lane, piece in pieces}
+        try:
+            topics: dict[str, list[tuple[int, bytearray]]] = {}
+            for lane, piece in pieces:
+                buffer = piece.batch.stamped(*self.identity, piece.sequence)
+                topics.setdefault(lane.partition.topic, []).append((lane.partition.partition, buffer))
+            request = ProduceRequest(self._transactional_id, _ALL_REPLICAS, self._client.options.request_timeout_ms, list(topics.items()))
+            # The broker may take all of its time for replication: its answer comes a little later.
+            limit = self._client.options.request_timeout_ms + 2_000
+            response = await self._client.send(node, request, channel=PRODUCE, timeout_ms=limit)
+            for topic, partitions in response.topics:
+                for number, code, offset, *_ in partitions:
+                    lane, piece = by_place.pop(TopicPartition(topic, number))
+                    self._answered(lane, piece, code, offset)
+            for lane, piece in by_place.values():
+                self._again(lane, piece, f"broker {node} did not say what became of it", stale=True)
+        except Unavailable as error:
+            for lane, piece in by_place.values():
+                self._again(lane, piece, str(error), stale=True)
+        except LogError as error:
+            for lane, piece in by_place.values():
+                lane.landed(piece)
+                self._fail(lane, piece, error)
+        except asyncio.CancelledError:
+            # `close` ends them.
+            raise
+        except BaseException as error:
+            # A bug: nobody may wait for these for ever.
+            failed = LogError(f"records for {', '.join(map(str, by_place))} could not be sent: {error!r}")
+            failed.__cause__ = error
+            for lane, piece in by_place.values():
+                lane.landed(piece)
+                self._fail(lane, piece, failed)
+            raise
+        finally:
+            self._flights[node] -= 1
+            self.go()
+
+    def _answered(self, lane: Lane, piece: Piece, code: int, offset: int) -> None:
+        if code == NONE and offset >= 0:
+            lane.landed(piece)
+            lane.acknowledged = True
+            lane.backoff = 0.0
+            if not piece.behind.done():
+                piece.behind.set_result(offset + piece.batch.count)
+        elif code in RETRIABLE:
+            self._again(lane, piece, f"its leader answered {name_of(code)}", stale=code in STALE_METADATA)
+        elif code == OUT_OF_ORDER_SEQUENCE_NUMBER and not lane.spoiled and lane.unresolved_before(piece):
+            self._again(lane, piece, "an earlier batch has to be repeated first", stale=False)
+        else:
+            lane.landed(piece)
+            self._refused(lane, piece, code)
+
+    def _refused(self, lane: Lane, piece: Piece, code: int) -> None:
+        transactional = self._transactional_id is not None
+        if code == MESSAGE_TOO_LARGE and piece.batch.count > 1:
+            self._split(lane, piece)
+        elif transactional and (code in FENCED or code == INVALID_TXN_STATE):
+            self._fail(lane, piece, EpochRefused(f"the leader of {lane.partition} answered {name_of(code)}"))
+        elif transactional and code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled:
+            self._fail(lane, piece, TransactionAborted(f"an earlier batch for {lane.partition} failed"))
+        elif not transactional and (code == UNKNOWN_PRODUCER_ID or (code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled)):
+            # Not written, for sure: it goes out again, by a new identity.
+            piece.sequence = -1
+            lane.again(name_of(code), piece)
+            self._spoil(lane)
+            self._waiting[lane] = None
+        elif code in (NONE, DUPLICATE_SEQUENCE_NUMBER):
+            self._fail(lane, piece, LogError(f"records for {lane.partition} are there, but their offset is not known: they were repeated too late"))
+        else:
+            self._fail(lane, piece, error_of(code, f"records for {lane.partition} were refused"))
+
+    def _again(self, lane: Lane, piece: Piece, reason: str, *, stale: bool) -> None:
+        lane.landed(piece)
+        if self._closed:
+            self._fail(lane, piece, LogClosed(f"the producer was closed, and it is not known whether records for {lane.partition} are there"))
+            return
+        lane.again(reason, piece)
+        self._waiting[lane] = None
+        options = self._client.options
+        lane.backoff = min(max(lane.backoff * 2, options.retry_backoff_ms / 1000), options.retry_backoff_max_ms / 1000)
+        lane.not_before = asyncio.get_running_loop().time() + lane.backoff
+        self._wake_in(lane.backoff)
+        if stale:
+            self._refresh()
+
+    def _split(self, lane: Lane, piece: Piece) -> None:
+        """Make smaller pieces out of one, as the topic takes less than it did; together they have the sequence of the one."""
+        half = piece.batch.count // 2
+        parts = (piece.records.slice(0, half), piece.records.slice(half, piece.batch.count))
+        loop = asyncio.get_running_loop()
+        sequence, made = piece.sequence, list[Piece]()
+        for part in parts:
+            start = 0
+            for batch in self._encoder.encode(part, piece.batch.size - 1):
+                smaller = Piece(batch, part.slice(start, start + batch.count), loop.create_future(), piece.deadline)
+                smaller.sequence, smaller.number = sequence, piece.number
+                sequence, start = (sequence + batch.count) % 2**31, start + batch.count
+                made.append(smaller)
+        lane.again("it was too large, and has been split", *made)
+        self._waiting[lane] = None
+        _join([smaller.behind for smaller in made], piece.behind)
+
+    def _fail(self, lane: Lane, piece: Piece, error: LogError) -> None:
+        if piece.sequence >= 0:
+            self._spoil(lane)
+        if not piece.behind.done():
+            piece.behind.set_exception(error)
+        # Whether anybody waits for it or not: what is lost is told by the exception of `send`.
+        piece.behind.exception()
+
+    def _spoil(self, lane: Lane) -> None:
+        lane.spoiled = True
+        if self._transactional_id is None:
+            self._recycling = True
+            return
+        while lane.queue:
+            piece = lane.queue.popleft()
+            if not piece.behind.done():
+                piece.behind.set_exception(TransactionAborted(f"an earlier batch for {lane.partition} failed"))
+                piece.behind.exception()
+
+    # --- waiting ----------------------------------------------------------------------------------------------------------
+
+    def _expire(self, lane: Lane, now: float) -> None:
+        while lane.queue and lane.queue[0].deadline <= now and not lane.flying:
+            piece = lane.queue.popleft()
+            known = "nothing of them was written" if piece.sequence < 0 else "it is not known whether they were"
+            limit = self._client.options.delivery_timeout_ms
+            self._fail(lane, piece, LogTimeout(f"records for {lane.partition} were not written within {limit} ms ({known}): {lane.reason}"))
+
+    def _look_for(self, lane: Lane, now: float) -> None:
+        """Look up the leader of a lane, but do not wait long for a partition that nobody has heard of."""
+        wait = self._client.options.missing_topic_wait_ms / 1000
+        if lane.missing_since is None:
+            lane.missing_since = now
+        elif now - lane.missing_since >= wait:
+            why = self._client.why_no_leader(lane.partition)
+            if not isinstance(why, Unavailable):
+                lane.missing_since = None
+                while lane.queue:
+                    self._fail(lane, lane.queue.popleft(), why)
+                self._waiting.pop(lane, None)
+                return
+            lane.reason = str(why)
+        lane.not_before = now + min(wait / 4, 0.1)
+        self._wake_in(lane.not_before - now)
+        self._refresh([lane.partition.topic])
+
+    def _wake_in(self, delay: float) -> None:
+        loop = asyncio.get_running_loop()
+        when = loop.time() + delay
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(when, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.go()
+        if self._waiting and not self._closed and not any(self._flights.values()):
+            # All wait for something: a time, a leader, a new identity. None of that may be missed.
+            self._wake_in(self._client.options.retry_backoff_ms / 1000)
+
+    def _refresh(self, topics: Iterable[str] = ()) -> None:
+        if not self._refreshing:
+            self._refreshing = True
+            self._spawn(self._do_refresh(topics), "look up leaders")
+
+    async def _do_refresh(self, topics: Iterable[str]) -> None:
+        try:
+            await self._client.refresh(topics)
+        except LogError as error:
+            _log.debug("leaders could not be looked up: %s", error)
+        finally:
+            self._refreshing = False
+            self.go()
+
+    # --- identities -------------------------------------------------------------------------------------------------------
+
+    def _try_renew(self, renew: Callable[[], Awaitable[Identity]]) -> None:
+        """Get a new identity, when nothing of the old one is undecided any more; until it is there nothing new leaves."""
+        if not self._renewing and not any(lane.unresolved() for lane in self._lanes.values()):
+            self._renewing = True
+            self._spawn(self._do_renew(renew), "new producer id")
+
+    async def _do_renew(self, renew: Callable[[], Awaitable[Identity]]) -> None:
+        try:
+            identity = await renew()
+        except LogError as error:
+            self._renewing = False
+            self.drop(error)
+        else:
+            self._renewing = False
+            self.reset(identity)
+
+    def reset(self, identity: Identity) -> None:
+        """Go on as somebody new; nothing of the old identity is undecided any more."""
+        self.identity = identity
+        self._recycling = False
+        for lane in self._lanes.values():
+            lane.renew()
+        self.go()
+
+    async def settle(self, futures: Iterable[asyncio.Future[int]]) -> None:
+        """Wait until it is known what has become of all of these."""
+        waiting = [future for future in futures if not future.done()]
+        if waiting:
+            await asyncio.wait(waiting)
+
+    def drop(self, error: LogError) -> None:
+        """Send nothing of what is queued; what flies comes to its end."""
+        for lane in self._lanes.values():
+            while lane.queue:
+                piece = lane.queue.popleft()
+                self._fail(lane, piece, error)
+        self._waiting.clear()
+
+    async def close(self, error: LogError) -> None:
+        """End; what is not decided fails with `error`."""
+        self._closed = True
+        self.drop(error)
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+        for lane in self._lanes.values():
+            for piece in lane.flying:
+                self._fail(lane, piece, error)
+            lane.flying.clear()
+
+
+def _join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> None:
+    """Let `whole` end when all parts have: with the last one's result, or the first error."""
+    left = len(parts)
+
+    def ended(_: asyncio.Future[int]) -> None:
+        nonlocal left
+        left -= 1
+        if left or whole.done():
+            return
+        failed = next((part.exception() for part in parts if part.exception() is not None), None)
+        if failed is not None:
+            whole.set_exception(failed)
+            whole.exception()
+        else:
+            whole.set_result(parts[-1].result())
+
+    for part in parts:
+        part.add_done_callback(ended)

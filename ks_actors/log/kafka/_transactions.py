@@ -1,0 +1,351 @@
+"""A writer of transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import Fenced, LogClosed, LogError, LogTimeout, NotAuthorized, TransactionAborted
+from ks_actors.log.kafka._builder import Encoder
+from ks_actors.log.kafka._codes import NONE, OPERATION_NOT_ATTEMPTED, error_of
+from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka._coordination import Coordination
+from ks_actors.log.kafka._lane import NOBODY, Identity
+from ks_actors.log.kafka._outbox import Outbox
+from ks_actors.log.kafka._sender import EpochRefused, Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, Outgoing, TopicPartition
+    from ks_actors.log.kafka._admin import Admin
+    from ks_actors.log.kafka._client import KafkaClient
+
+_CLOSING_S = 5
+_TOO_LATE = "the last transaction of {} cannot be aborted: it was committed, though the answer to that was lost"
+_COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
+_ABORTED = frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
+
+
+@final
+class KafkaTransactionalProducer:
+    """Write in transactions.
+
+    When a transaction is void - a batch of it failed, or its time was over - each `send` raises TransactionAborted until `commit`, which raises it
+    for the last time, or `abort`: so no records get into a new transaction that their senders take for the old one. Afterwards the producer goes on
+    with a new epoch, if nobody else has the transactional id by then.
+
+    A commit is seen by readers when `commit` returns. Was its answer lost, `commit` raises LogTimeout and may be called again, which tells how it
+    ended; so does `abort`.
+    """
+
+    def __init__(
+        self, client: KafkaClient, admin: Admin, name: str, *,
+        client_id: str, timeout_ms: int, closed: Callable[[KafkaTransactionalProducer], None],
+    ) -> None:  # fmt: skip
+        self.client_id: str = client_id
+        self._client: KafkaClient = client
+        self._admin: Admin = admin
+        self._name: str = name
+        self._coordination: Coordination = Coordination(client, name, timeout_ms)
+        self._encoder: Encoder = Encoder(client.options, transactional=True)
+        self._sender: Sender = Sender(client, self._encoder, transactional_id=name)
+        self._on_close = closed
+        self._order: asyncio.Lock = asyncio.Lock()
+        self._added: set[TopicPartition] = set()
+        self._groups: set[str] = set()
+        self._futures: list[asyncio.Future[int]] = []
+        self._doom: str | None = None
+        self._expired: Identity | None = None
+        self._fenced: str | None = None
+        self._in_doubt = False
+        # How many answers had been lost when the transaction began, and when its end was asked for.
+        self._lost = 0
+        self._lost_at_end: int | None = None
+        self._stale = False
+        self._closed = False
+
+    async def start(self) -> None:
+        """Connect, fence all earlier producers of the id, and abort what they left open."""
+        await self._client.start()
+        try:
+            await self._renew(NOBODY)
+        except EpochRefused as error:
+            raise Fenced(f"transactional id {self._name} is being taken by somebody else at the same time: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"<KafkaTransactionalProducer {self._name} {self._sender.identity}>"
+
+    @property
+    def _open(self) -> bool:
+        return bool(self._added or self._groups)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise LogClosed(f"producer {self.client_id} is closed")
+        if self._fenced is not None:
+            raise Fenced(self._fenced)
+
+    # --- send -------------------------------------------------------------------------------------------------------------
+
+    async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
+        """Append all batches to the transaction; return the offset behind each one's last record.
+
+        Raises Fenced, ProduceFailed, TransactionAborted; after the latter two the transaction can only be aborted. Raises TypeError for keys or
+        values that are no bytes: then, and when the call is cancelled, too.
+        """
+        self._check()
+        outbox = Outbox(self._admin, batches)
+        try:
+            async with self._order:
+                self._check()
+                self._check_doom()
+                await self._renew_if_stale()
+                await outbox.encode(self._encoder)
+                await self._add(outbox)
+                futures = outbox.put(self._sender)
+                self._futures += futures
+            await self._sender.settle(futures)
+            for error in outbox.take_errors():
+                if isinstance(error, EpochRefused):
+                    raise error
+                if isinstance(error, LogClosed):
+                    raise LogClosed(str(error))
+            return await outbox.result()
+        except EpochRefused as error:
+            raise await self._judge(error) from error
+        except BaseException as error:
+            if self._doom is None and not isinstance(error, LogClosed):
+                self._doom = f"a batch failed ({error!r})"
+            raise
+
+    def _check_doom(self) -> None:
+        if self._in_doubt:
+            raise LogError(f"it is not known how the last transaction of {self._name} has ended: call commit or abort again, they find out")
+        if self._doom is not None:
+            raise TransactionAborted(f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had")
+
+    async def _renew_if_stale(self) -> None:
+        if self._stale and not self._open:
+            await self._renew(self._sender.identity)
+
+    async def _renew(self, last: Identity) -> None:
+        """Get a new epoch; what is open is aborted."""
+        self._sender.reset(await self._coordination.begin(last))
+        self._lost = self._client.lost
+        self._stale = False
+
+    async def _add(self, outbox: Outbox) -> None:
+        """Make all new partitions part of the transaction; those that cannot be are refused."""
+        new = outbox.partitions - self._added
+        if not new:
+            return
+        outbox.refuse(await self._missing(new))
+        new -= outbox.errors.keys()
+        while new:
+            codes = await self._coordination.add_partitions(self._sender.identity, sorted(new))
+            self._added |= {partition for partition, code in codes.items() if code == NONE}
+            refused = {partition: code for partition, code in codes.items() if code not in (NONE, OPERATION_NOT_ATTEMPTED)}
+            outbox.refuse({partition: error_of(code, f"{partition} cannot be written to") for partition, code in refused.items()})
+            new = {partition for partition in new if codes.get(partition, NONE) == OPERATION_NOT_ATTEMPTED} if refused else set()
+
+    async def _missing(self, partitions: set[TopicPartition]) -> dict[TopicPartition, Exception]:
+        """Return what is wrong with partitions that there are not; wait a little for those that may be on their way."""
+        wait = self._client.options.missing_topic_wait_ms / 1000
+        end = asyncio.get_running_loop().time() + wait
+        while True:
+            errors: dict[TopicPartition, Exception] = {}
+            unknown = [partition for partition in partitions if self._client.leader(partition) is None]
+            if unknown:
+                await self._client.look_for({partition.topic for partition in unknown})
+                errors = {each: self._client.why_no_leader(each) for each in unknown if self._client.leader(each) is None}
+                errors = {each: error for each, error in errors.items() if not isinstance(error, Unavailable)}
+            if not errors or asyncio.get_running_loop().time() >= end:
+                return errors
+            await asyncio.sleep(wait / 10)
+
+    async def _judge(self, refused: LogError) -> LogError:
+        """Find out why there is a newer epoch: our time was over, or somebody else has the id.
+
+        A transaction that takes too long is aborted with the next epoch, which nobody gets. Whoever takes the id aborts it the same way first, and
+        gets the epoch after that: between the two it looks like a timeout. But to get out of that we ask for a new epoch only in case that the one
+        that we saw is still the last; if the other one was faster, we are refused, and if not, the other one fences us the next moment.
+        """
+        if self._fenced is not None:
+            return Fenced(self._fenced)
+        mine = self._sender.identity
+        # With a commit that may have been done, somebody else's aborted transaction would look the same.
+        undecided = self._lost_at_end is None or self._lost_at_end == self._client.lost
+        if self._expired is None and self._open and undecided:
+            self._expired = await self._expired_as(Identity(mine.producer_id, mine.epoch + 1))
+        if self._expired is not None:
+            self._doom = f"it took longer than its timeout of {self._coordination.timeout_ms} ms"
+            return TransactionAborted(f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had")
+        self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id} with epoch {mine.epoch}: {refused}"
+        return Fenced(self._fenced)
+
+    async def _expired_as(self, next_epoch: Identity) -> Identity | None:
+        try:
+            seen = await self._coordination.look()
+        except NotAuthorized:
+            # Who may not look has to believe the worse.
+            return None
+        return next_epoch if seen.identity == next_epoch and seen.state in _ABORTED else None
+
+    # --- commit -----------------------------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
+        """Make what was sent, and `offsets` as the group's, visible at once.
+
+        Raises Fenced, IllegalGeneration, UnknownTopicOrPartition, NotAuthorized, TransactionAborted: then the transaction is aborted. Raises
+        LogTimeout: then it may be committed again or aborted. The group is only looked at if there are offsets.
+        """
+        self._check()
+        async with self._order:
+            self._check()
+            if self._in_doubt and await self._was_committed():
+                return
+            await self._sender.settle(self._futures)
+            failed = next((future.exception() for future in self._futures if future.exception() is not None), None)
+            if failed is not None and self._doom is None:
+                self._doom = f"a batch failed ({failed})"
+            try:
+                if self._doom is None:
+                    await self._commit(offsets, group)
+                    return
+            except EpochRefused as error:
+                found = await self._judge(error)
+                if isinstance(found, Fenced):
+                    raise found from error
+            doom = self._doom
+            await self._abort()
+            raise TransactionAborted(f"transaction of {self._name} is void: {doom}; nothing of it will be visible")
+
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
+        identity = self._sender.identity
+        if offsets:
+            try:
+                await self._renew_if_stale()
+                identity = self._sender.identity
+                await self._commit_offsets(identity, offsets, group)
+            except (EpochRefused, LogTimeout, LogClosed):
+                raise
+            except LogError as error:
+                self._doom = f"its commit was refused ({error})"
+                await self._abort()
+                raise
+        if not self._open:
+            return
+        self._in_doubt = True
+        if self._lost_at_end is None:
+            self._lost_at_end = self._client.lost
+        try:
+            await self._coordination.end(identity, commit=True)
+        except LogError as error:
+            # Any answer is one, and it was no; but without one, or when the wait for it is cancelled, nobody knows.
+            self._in_doubt = isinstance(error, LogTimeout | LogClosed)
+            raise
+        self._in_doubt = False
+        await self._committed()
+
+    async def _committed(self) -> None:
+        await self._coordination.until_complete()
+        self._clear()
+
+    async def _commit_offsets(self, identity: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
+        if group.generation < 0:
+            await self._coordination.check_nobody_is_in(group)
+        if group.group_id not in self._groups:
+            await self._coordination.add_offsets(identity, group.group_id)
+            self._groups.add(group.group_id)
+        codes = await self._coordination.commit_offsets(identity, group, offsets)
+        for partition, code in codes.items():
+            if code:
+                raise error_of(code, f"offset {offsets[partition].offset} of {partition} cannot be committed for group {group.group_id}")
+
+    async def _was_committed(self) -> bool:
+        """Find out how the last transaction has ended; with False it is still open."""
+        seen = await self._coordination.look()
+        if seen.identity != self._sender.identity:
+            # Either it was committed and somebody else came, or somebody came and aborted it. Both ways this producer is over.
+            self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id}; how its last transaction ended is not known"
+            raise Fenced(self._fenced)
+        self._in_doubt = False
+        if seen.state in _COMMITTED:
+            await self._committed()
+            return True
+        return False
+
+    def _clear(self) -> None:
+        self._added.clear()
+        self._groups.clear()
+        self._futures.clear()
+        self._doom = self._expired = self._lost_at_end = None
+        # A broker may come yet to a request whose answer was not waited for, and take it for one of the next transaction: not with a new epoch.
+        self._stale = self._stale or self._client.lost > self._lost
+        self._lost = self._client.lost
+
+    # --- abort ------------------------------------------------------------------------------------------------------------
+
+    async def abort(self) -> None:
+        """Make sure that nothing sent since the last commit ever becomes visible.
+
+        Raises Fenced; LogTimeout: call again. Raises LogError if the transaction turns out to be committed, after a commit that has not told so.
+        """
+        self._check()
+        async with self._order:
+            self._check()
+            if self._in_doubt and await self._was_committed():
+                raise LogError(_TOO_LATE.format(self._name))
+            await self._abort()
+
+    async def _abort(self) -> None:
+        self._doom = self._doom or "it is being aborted"
+        self._sender.drop(TransactionAborted(f"transaction of {self._name} was aborted"))
+        await self._sender.settle(self._futures)
+        try:
+            if self._expired is None and not self._sender.spoiled:
+                if self._open:
+                    await self._end_by_abort()
+            else:
+                await self._renew(self._expired or self._sender.identity)
+        except EpochRefused as error:
+            self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id}: {error}"
+            raise Fenced(self._fenced) from error
+        self._clear()
+
+    async def _end_by_abort(self) -> None:
+        try:
+            await self._coordination.end(self._sender.identity, commit=False)
+        except EpochRefused as error:
+            found = await self._judge(error)
+            if isinstance(found, Fenced):
+                raise found from error
+            assert self._expired is not None
+            await self._renew(self._expired)
+        except TransactionAborted:
+            # It is not open any more: a commit from before, whose answer was lost, was faster.
+            seen = await self._coordination.look()
+            if seen.state not in _COMMITTED:
+                raise
+            await self._committed()
+            raise LogError(_TOO_LATE.format(self._name)) from None
+        else:
+            await self._coordination.until_complete()
+
+    async def close(self) -> None:
+        """End; an open transaction is aborted, unless somebody else has the transactional id. Does nothing when that was done before."""
+        if self._closed:
+            return
+        self._closed = True
+        self._on_close(self)
+        try:
+            if self._fenced is None and not self._in_doubt and (self._open or self._expired is not None):
+                async with asyncio.timeout(_CLOSING_S), self._order:
+                    await self._abort()
+        except (LogError, TimeoutError):
+            # It ends when its time is over, or when the id is taken the next time.
+            pass
+        finally:
+            await self._sender.close(LogClosed(f"producer {self.client_id} is closed"))
+            await self._client.close()

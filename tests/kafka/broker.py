@@ -1,0 +1,326 @@
+"""A real Kafka for tests: one node in a directory of its own, from Maven's jars."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+VERSION = "4.3.1"
+_PATIENCE_S = 60
+_LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+_QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", *_LOGGING)
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>tests</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>{VERSION}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+"""
+USER, PASSWORD = "alice", "alice's own secret"
+STRANGER, STRANGERS_PASSWORD = "mallory", "mallory-secret"
+
+
+def missing_tools() -> str | None:
+    """Say what Kafka's tests need and this machine does not have."""
+    needed = ["java"] if _jars_are_there() else ["java", "mvn"]
+    missing = [tool for tool in needed if shutil.which(tool) is None]
+    return f"no {' and no '.join(missing)} on this machine" if missing else None
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ks-actors-tests" / f"kafka-{VERSION}"
+
+
+def _jars_are_there() -> bool:
+    return (_cache() / "lib").is_dir()
+
+
+def jars() -> Path:
+    """Return the directory of Kafka's jars, which Maven fetches the first time."""
+    cache = _cache()
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _jars_are_there():
+            fresh = cache / f"lib-{os.getpid()}"
+            (cache / "pom.xml").write_text(_POM)
+            command = ["mvn", "-q", "-B", "-f", str(cache / "pom.xml"), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+            done = subprocess.run([*command, f"-DoutputDirectory={fresh}"], capture_output=True, text=True, check=False)  # noqa: S603 - our own
+            if done.returncode != 0:
+                raise RuntimeError(f"Maven could not fetch Kafka {VERSION}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+            fresh.rename(cache / "lib")
+    return cache / "lib"
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens at."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class Broker:
+    """One node of Kafka, broker and controller.
+
+    `secure` gives it listeners for TLS and SASL too, and lets strangers do nothing: `USER` and clients without a name may do all, `STRANGER` may only
+    log in.
+    """
+
+    def __init__(self, directory: Path, *, secure: bool = False, settings: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.secure = secure
+        self._settings = dict(settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        names = ["PLAINTEXT", "CONTROLLER", *(["SSL", "SASL_PLAINTEXT", "SASL_SSL"] if secure else [])]
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self._paused = False
+
+    @property
+    def bootstrap(self) -> str:
+        return self.address("PLAINTEXT")
+
+    def address(self, protocol: str) -> str:
+        return f"127.0.0.1:{self._ports[protocol]}"
+
+    @property
+    def certificate(self) -> Path:
+        """What clients have to trust."""
+        return self.directory / "ca.pem"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker is not running"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        assert self._process is None, "the broker is running"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if self.secure and not self.certificate.exists():
+            self._make_certificate()
+        config = self.directory / "server.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
+        if not (self.directory / "data" / "meta.properties").exists():
+            self._format(config)
+        with (self.directory / "broker.log").open("ab") as log:
+            command = ["java", "-Xms256m", "-Xmx512m", "-Xshare:auto", *_LOGGING, "-cp", f"{jars()}/*", "kafka.Kafka", str(config)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.directory, start_new_session=True)  # noqa: S603 - our own
+        self._wait()
+
+    def _properties(self) -> dict[str, str]:
+        protocols = [name for name in self._ports if name != "CONTROLLER"]
+        found = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{self.address('CONTROLLER')}",
+            "listeners": ",".join(f"{name}://{self.address(name)}" for name in self._ports),
+            "advertised.listeners": ",".join(f"{name}://{self.address(name)}" for name in protocols),
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(self.directory / "data"),
+            "auto.create.topics.enable": "false",
+            "default.replication.factor": "1",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "2",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "2",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "500",
+            # Timeouts of transactions are looked for each ten seconds else, and a killed broker is believed to be there for nine.
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
+            "broker.session.timeout.ms": "2000",
+            "broker.heartbeat.interval.ms": "500",
+            # Tests write records of 1970: they would be deleted as soon as somebody looks at their age.
+            "log.retention.ms": "-1",
+            "log.cleaner.dedupe.buffer.size": "8388608",
+            "num.network.threads": "2",
+            "num.io.threads": "4",
+        }
+        if self.secure:
+            found |= {
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT," + ",".join(f"{name}:{name}" for name in protocols),
+                "ssl.keystore.location": str(self.directory / "keys.p12"),
+                "ssl.keystore.password": "changeit",
+                "ssl.keystore.type": "PKCS12",
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": f"User:ANONYMOUS;User:{USER}",
+            }
+            plain = (
+                f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}" user_{STRANGER}="{STRANGERS_PASSWORD}";'
+            )
+            for name in ("sasl_plaintext", "sasl_ssl"):
+                found[f"listener.name.{name}.plain.sasl.jaas.config"] = plain
+                for mechanism in ("256", "512"):
+                    login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+                    found[f"listener.name.{name}.scram-sha-{mechanism}.sasl.jaas.config"] = login
+        return found | self._settings
+
+    def _make_certificate(self) -> None:
+        keys = str(self.directory / "keys.p12")
+        password = ["-storetype", "PKCS12", "-storepass", "changeit", "-keystore", keys, "-alias", "broker"]
+        name = ["-dname", "CN=localhost", "-ext", "SAN=IP:127.0.0.1,DNS:localhost"]
+        _run(["keytool", "-genkeypair", "-keyalg", "EC", "-validity", "3650", *name, "-ext", "BC=ca:true", *password])
+        self.certificate.write_bytes(_run(["keytool", "-exportcert", "-rfc", *password]))
+
+    def _format(self, config: Path) -> None:
+        tool = ["java", *_QUICK, "-cp", f"{jars()}/*", "kafka.tools.StorageTool"]
+        users: list[str] = []
+        if self.secure:
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+                for user, password in ((USER, PASSWORD), (STRANGER, STRANGERS_PASSWORD)):
+                    users += ["--add-scram", f'{mechanism}=[name="{user}",password="{password}"]']
+        _run([*tool, "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(config), *users])
+
+    def _wait(self) -> None:
+        process = self._process
+        assert process is not None
+        deadline = time.monotonic() + _PATIENCE_S
+        while not self.answers():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+                self._process = None
+                raise RuntimeError(f"the broker has ended:\n{self.log()[-4000:]}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"the broker did not answer within {_PATIENCE_S} s:\n{self.log()[-4000:]}")
+
+    def answers(self) -> bool:
+        """Ask for metadata, and see whether there is a broker in it."""
+        question = struct.pack(">hhih", 3, 1, 1, 4) + b"test" + struct.pack(">i", 0)
+        try:
+            with socket.create_connection(("127.0.0.1", self._ports["PLAINTEXT"]), timeout=2) as connection:
+                connection.sendall(struct.pack(">i", len(question)) + question)
+                answer = connection.recv(12, socket.MSG_WAITALL)
+        except OSError:
+            return False
+        return len(answer) == 12 and struct.unpack(">iii", answer)[2] > 0
+
+    def log(self) -> str:
+        """Return what the broker had to say."""
+        return (self.directory / "broker.log").read_text(errors="replace")
+
+    def stop(self) -> None:
+        """Stop as an operator would; does nothing when it is not running."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        process = self._process
+        if process is None:
+            return
+        self.resume()
+        process.send_signal(how)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._process = None
+
+    def restart(self, *, kill: bool = False) -> None:
+        """End it, and start it again at the same address."""
+        self._end(signal.SIGKILL if kill else signal.SIGTERM)
+        self.start()
+
+    def pause(self) -> None:
+        """Stand still, with all connections open."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on; does nothing when it was not paused."""
+        if self._paused:
+            os.kill(self.pid, signal.SIGCONT)
+            self._paused = False
+
+
+def _run(command: list[str]) -> bytes:
+    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - our own
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} failed:\n{done.stdout.decode()}{done.stderr.decode()}")
+    return done.stdout
+
+
+def require_kafka() -> None:
+    """Skip the test when there can be no Kafka; on CI that is a failure."""
+    missing = missing_tools()
+    if missing is None:
+        return
+    if os.environ.get("CI") in ("1", "true"):
+        pytest.fail(f"tests with a real Kafka cannot run: {missing}")
+    pytest.skip(f"KAFKA IS NOT TESTED: {missing}")
+
+
+class _Shared:
+    """The broker of all tests of a session; each conftest that imports the fixture has it as a fixture of its own."""
+
+    broker: Broker | None = None
+    users = 0
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[Broker]:
+    """A Kafka that all tests share: they use names of their own, and leave it running."""
+    require_kafka()
+    if _Shared.broker is None:
+        _Shared.broker = Broker(Path(tempfile.mkdtemp(prefix="kafka-")))
+        _Shared.broker.start()
+    _Shared.users += 1
+    yield _Shared.broker
+    _Shared.users -= 1
+    if _Shared.users == 0:
+        _Shared.broker.stop()
+        shutil.rmtree(_Shared.broker.directory, ignore_errors=True)
+        _Shared.broker = None
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Broker]:
+    """A Kafka of one test, running, to be killed and restarted as it likes."""
+    require_kafka()
+    broker = Broker(tmp_path / "broker")
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture(scope="module")
+def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka with TLS, SASL and rights, running."""
+    require_kafka()
+    broker = Broker(tmp_path_factory.mktemp("secure") / "broker", secure=True)
+    broker.start()
+    yield broker
+    broker.kill()

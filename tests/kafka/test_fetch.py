@@ -1,0 +1,156 @@
+"""Fetching from a real Kafka: what other logs do not have to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors._errors import NotAuthorized
+from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.log.kafka import KafkaLog, KafkaOptions, _fetching
+from tests.kafka.broker import STRANGER, STRANGERS_PASSWORD
+from tests.log.helpers import COMMITTED, PATIENCE_MS, batch, fetch_one, group_name, new_topic, soon, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ks_actors.log import Fetcher
+    from tests.kafka.broker import Broker
+
+
+async def read(fetcher: Fetcher, counts: dict[TopicPartition, int], *, max_records: int = 10_000) -> dict[TopicPartition, list[bytes]]:
+    """Read so many records of each partition."""
+    found: dict[TopicPartition, list[bytes]] = {partition: [] for partition in counts}
+    while any(len(found[partition]) < count for partition, count in counts.items()):
+        for fetched in await fetcher.fetch(max_wait_ms=PATIENCE_MS, max_records=max_records):
+            assert list(fetched.batch.offsets) == list(range(fetched.next_offset - len(fetched.batch), fetched.next_offset))
+            found[fetched.partition] += fetched.batch.values
+    return found
+
+
+def numbered(partition: TopicPartition, begin: int, end: int, *, size: int = 10) -> Outgoing:
+    return Outgoing(partition, batch(*[b"%0*d" % (size, index) for index in range(begin, end)]))
+
+
+def numbers(values: Sequence[bytes]) -> list[int]:
+    return [int(value) for value in values]
+
+
+@pytest.mark.parametrize("max_records", [100, 10_000])
+async def test_everything_comes_once_and_in_order(kafka_broker: Broker, max_records: int) -> None:
+    """Also when more is there than fits into a request, or into the buffer."""
+    options = KafkaOptions(max_partition_fetch_bytes=20_000, fetch_max_bytes=50_000)
+    async with KafkaLog(kafka_broker.bootstrap, options=options) as log:
+        partitions = await new_topic(log, 3)
+        producer = await log.producer(client_id="p")
+        for begin in range(0, 3000, 500):
+            await producer.send([numbered(partition, begin, begin + 500, size=50) for partition in partitions])
+        fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+        fetcher.assign(dict.fromkeys(partitions, 0))
+        found = await soon(read(fetcher, dict.fromkeys(partitions, 3000), max_records=max_records))
+        assert all(numbers(values) == list(range(3000)) for values in found.values())
+        assert list(await fetcher.fetch(max_wait_ms=1)) == []
+
+
+async def test_records_larger_than_a_fetch_are_read(kafka_broker: Broker) -> None:
+    """Of all partitions, though a broker makes an exception for the first one of a request only."""
+    async with KafkaLog(kafka_broker.bootstrap, options=KafkaOptions(max_partition_fetch_bytes=1_000)) as log:
+        partitions = await new_topic(log, 4)
+        producer = await log.producer(client_id="p")
+        for number in range(3):
+            for partition in partitions:
+                await write(producer, partition, b"%d" % number * 5_000)
+        fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+        fetcher.assign(dict.fromkeys(partitions, 0))
+        found = await soon(read(fetcher, dict.fromkeys(partitions, 3)))
+        assert all([value[:1] for value in values] == [b"0", b"1", b"2"] for values in found.values())
+
+
+async def test_what_comes_to_be_wanted_does_not_wait_for_what_is_idle(kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that waits for records of one partition does not keep another one waiting."""
+    monkeypatch.setattr(_fetching, "_LONG_MS", 10 * PATIENCE_MS)
+    async with KafkaLog(kafka_broker.bootstrap) as log:
+        idle, busy, paused = await new_topic(log, 3)
+        producer = await log.producer(client_id="p")
+        await producer.send([numbered(busy, 0, 10), numbered(paused, 0, 10)])
+        fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+        fetcher.assign({idle: 0, paused: 10})
+        assert list(await fetcher.fetch(max_wait_ms=100)) == []
+        fetcher.assign({idle: 0, busy: 0, paused: 10})
+        assert (await soon(fetch_one(fetcher))).partition == busy
+        fetcher.pause([paused])
+        fetcher.seek(paused, 5)
+        fetcher.resume([paused])
+        assert (await soon(fetch_one(fetcher))).partition == paused
+        for partition in (idle, busy, paused):
+            await producer.send([numbered(partition, 10, 11)])
+            assert (await soon(fetch_one(fetcher))).partition == partition
+
+
+async def test_an_assignment_keeps_what_is_buffered(kafka_broker: Broker) -> None:
+    """Of partitions that stay where they are: a rebalance does not fetch it all again."""
+    async with KafkaLog(kafka_broker.bootstrap) as log:
+        one, two = await new_topic(log, 2)
+        await (await log.producer(client_id="p")).send([numbered(one, 0, 100), numbered(two, 0, 10)])
+        fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+        fetcher.assign({one: 0})
+        assert len((await fetch_one(fetcher, max_records=10)).batch) == 10
+        await log.delete_records({one: 100})
+        fetcher.assign({one: 10, two: 0})
+        found = await soon(read(fetcher, {one: 90, two: 10}))
+        assert numbers(found[one]) == list(range(10, 100))
+
+
+@pytest.mark.parametrize("kill", [False, True])
+async def test_a_broker_may_go_and_come_again(own_broker: Broker, kill: bool) -> None:
+    """Whoever waits for records gets them when it is back: all of them, once."""
+    async with KafkaLog(own_broker.bootstrap) as log:
+        (partition,) = await new_topic(log)
+        await (await log.producer(client_id="p")).send([numbered(partition, 0, 100)])
+        fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+        fetcher.assign({partition: 0})
+        assert len((await fetch_one(fetcher, max_records=40)).batch) == 40
+        await asyncio.to_thread(own_broker.restart, kill=kill)
+        await (await log.producer(client_id="p")).send([numbered(partition, 100, 200)])
+        found = await asyncio.wait_for(read(fetcher, {partition: 160}), 30)
+        assert numbers(found[partition]) == list(range(40, 200))
+
+
+async def test_a_leader_that_was_remembered_wrongly_is_looked_up(kafka_broker: Broker) -> None:
+    """A broker that is not there, or not in charge, is no reason to give up."""
+    async with KafkaLog(kafka_broker.bootstrap) as log:
+        (partition,) = await new_topic(log)
+        await (await log.producer(client_id="p")).send([numbered(partition, 0, 10)])
+        await log._client.refresh([partition.topic])
+        known = log._client._topics[partition.topic]
+        log._client._topics[partition.topic] = known._replace(leaders={0: 99})
+        fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+        fetcher.assign({partition: 0})
+        assert len((await soon(fetch_one(fetcher))).batch) == 10
+
+
+async def test_a_topic_that_is_created_late_is_waited_for(kafka_broker: Broker) -> None:
+    """Not all brokers know of a topic at once."""
+    async with KafkaLog(kafka_broker.bootstrap, options=KafkaOptions(missing_topic_wait_ms=PATIENCE_MS)) as log:
+        partition = TopicPartition(f"late-{group_name()}", 0)
+        fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+        fetcher.assign({partition: 0})
+        assert list(await fetcher.fetch(max_wait_ms=100)) == []
+        await log.create_topics([NewTopic(partition.topic, 1)])
+        await (await log.producer(client_id="p")).send([numbered(partition, 0, 10)])
+        assert len((await soon(fetch_one(fetcher))).batch) == 10
+
+
+async def test_what_is_forbidden_is_said(secure_broker: Broker) -> None:
+    """Who may not read a topic hears which one, each time it tries."""
+    async with KafkaLog(secure_broker.bootstrap) as owner:
+        (partition,) = await new_topic(owner)
+    options = KafkaOptions(sasl_mechanism="PLAIN", sasl_username=STRANGER, sasl_password=STRANGERS_PASSWORD)
+    async with KafkaLog(secure_broker.address("SASL_PLAINTEXT"), options=options) as log:
+        fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+        fetcher.assign({partition: 0})
+        for _ in range(2):
+            with pytest.raises(NotAuthorized, match=partition.topic):
+                await soon(fetch_one(fetcher))

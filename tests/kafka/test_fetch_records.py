@@ -1,0 +1,227 @@
+"""Record batches of brokers to columns, without a broker."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder  # type: ignore[import-untyped]
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder  # type: ignore[import-untyped]
+from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
+
+from ks_actors._errors import LogCorrupted, LogError
+from ks_actors.log import TopicPartition
+from ks_actors.log.kafka._records import Chunk, Columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ks_actors._batch import Batch
+
+PARTITION = TopicPartition("topic", 0)
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+ABORT, COMMIT = 0, 1
+Header = tuple[str, bytes | None]
+
+
+def sealed(raw: bytearray) -> bytes:
+    """Set the checksum to what the rest is."""
+    struct.pack_into(">I", raw, 17, calc_crc32c(bytes(raw[21:])))
+    return bytes(raw)
+
+
+def stored(
+    base: int,
+    *values: bytes | None,
+    offsets: Sequence[int] | None = None,
+    producer: int = -1,
+    attributes: int = 0,
+    headers: Sequence[list[Header]] | None = None,
+    codec: int = 0,
+    last: int | None = None,
+) -> bytes:
+    """A batch as a broker has it; `offsets` are those that were not compacted away."""
+    builder = DefaultRecordBatchBuilder(2, codec, 0, producer, 0, 0, 1 << 30)
+    places = [base + index for index in range(len(values))] if offsets is None else offsets
+    for index, (place, value) in enumerate(zip(places, values, strict=True)):
+        assert builder.append(place - base, 1000 + place, b"k%d" % place, value, [] if headers is None else headers[index]) is not None
+    raw = bytearray(builder.build())
+    struct.pack_into(">q", raw, 0, base)
+    struct.pack_into(">h", raw, 21, struct.unpack_from(">h", raw, 21)[0] | attributes)
+    struct.pack_into(">i", raw, 23, (places[-1] if last is None else last) - base)
+    return sealed(raw)
+
+
+def marker(base: int, producer: int, kind: int) -> bytes:
+    builder = DefaultRecordBatchBuilder(2, 0, 0, producer, 0, -1, 1 << 30)
+    builder.append(0, 1000, struct.pack(">HH", 0, kind), struct.pack(">hi", 0, 0), [])
+    raw = bytearray(builder.build())
+    struct.pack_into(">q", raw, 0, base)
+    struct.pack_into(">h", raw, 21, TRANSACTIONAL | CONTROL)
+    return sealed(raw)
+
+
+def chunk(*batches: bytes, aborted: Iterable[tuple[int, int]] | None = None) -> Chunk:
+    return Chunk(PARTITION, b"".join(batches), 100, None if aborted is None else list(aborted))
+
+
+def read(source: Chunk, position: int = 0, limit: int = 1000) -> tuple[Batch, bool]:
+    columns = Columns()
+    more = source.read(position, limit, columns)
+    return columns.batch(), more
+
+
+def test_batches_become_columns() -> None:
+    """All that a record has, and offsets that cost nothing where there are no gaps."""
+    source = chunk(stored(5, b"a", None), stored(7, b""))
+    batch, more = read(source, 5)
+    assert (batch.keys, batch.values, batch.timestamps, batch.headers) == ([b"k5", b"k6", b"k7"], [b"a", None, b""], [1005, 1006, 1007], None)
+    assert batch.offsets == range(5, 8)
+    assert not more
+    assert source.next_offset == 8
+
+
+def test_headers_begin_with_the_first_record_that_has_some() -> None:
+    """Records before it, and behind it in other batches, have none."""
+    batch, _ = read(chunk(stored(0, b"a"), stored(1, b"b", b"c", headers=[[], [("h", b"1"), ("h", None)]]), stored(3, b"d")))
+    assert batch.headers == [(), (), (("h", b"1"), ("h", None)), ()]
+    assert batch.values == [b"a", b"b", b"c", b"d"]
+
+
+def test_reading_goes_on_where_it_stopped() -> None:
+    """No more than the limit at a time, within a batch and across."""
+    source = chunk(stored(0, b"a", b"b", b"c"), stored(3, b"d"))
+    seen = []
+    position, more = 0, True
+    while more:
+        batch, more = read(source, position, 2)
+        seen.append((list(batch.offsets), batch.values))
+        position = source.position
+    assert seen == [([0, 1], [b"a", b"b"]), ([2, 3], [b"c", b"d"]), ([], [])]
+    assert position == 4
+
+
+def test_records_before_the_position_are_left_out() -> None:
+    """A broker sends whole batches."""
+    assert read(chunk(stored(0, b"a", b"b", b"c"), stored(3, b"d")), 2)[0].values == [b"c", b"d"]
+    assert read(chunk(stored(0, b"a", b"c", b"d", offsets=[0, 2, 3])), 1)[0].values == [b"c", b"d"]
+    assert read(chunk(stored(0, b"a", b"b")), 2)[0].values == []
+
+
+def test_what_was_compacted_away_leaves_gaps() -> None:
+    """Also at the end of a batch: the next offset is behind it all the same."""
+    source = chunk(stored(0, b"a", b"c", offsets=[0, 2], last=4), stored(5, b"f"))
+    first, more = read(source, 0, 1)
+    assert more
+    assert (list(first.offsets), source.position) == ([0], 1)
+    rest, _ = read(source, source.position)
+    assert (list(rest.offsets), rest.values) == ([2, 5], [b"c", b"f"])
+    gap = chunk(stored(0, b"a", offsets=[0], last=4))
+    assert list(read(gap)[0].offsets) == [0]
+    assert (gap.next_offset, gap.position) == (5, 5)
+
+
+def test_markers_are_stepped_over() -> None:
+    """Whoever reads, and whatever they mark."""
+    for aborted in (None, ()):
+        source = chunk(stored(0, b"a", producer=7, attributes=TRANSACTIONAL), marker(1, 7, COMMIT), marker(2, 7, ABORT), aborted=aborted)
+        batch, more = read(source)
+        assert (batch.values, more, source.next_offset, source.position) == ([b"a"], False, 3, 3)
+
+
+def test_committed_readers_do_not_see_what_was_aborted() -> None:
+    """From the first offset of the transaction to its marker, and only of its producer."""
+    batches = (
+        stored(0, b"before", producer=7, attributes=TRANSACTIONAL),
+        marker(1, 7, COMMIT),
+        stored(2, b"bad", producer=7, attributes=TRANSACTIONAL),
+        stored(3, b"good", producer=8, attributes=TRANSACTIONAL),
+        stored(4, b"plain", producer=7),
+        marker(5, 7, ABORT),
+        stored(6, b"after", producer=7, attributes=TRANSACTIONAL),
+        stored(7, b"again", producer=8, attributes=TRANSACTIONAL),
+        marker(8, 8, ABORT),
+        marker(9, 7, COMMIT),
+    )
+    batch, _ = read(chunk(*batches, aborted=[(8, 7), (7, 2)]))
+    assert batch.values == [b"before", b"good", b"plain", b"after"]
+    everything, _ = read(chunk(*batches))
+    assert everything.values == [b"before", b"bad", b"good", b"plain", b"after", b"again"]
+
+
+def test_an_aborted_transaction_that_began_earlier_is_left_out() -> None:
+    """Its first offset is before the first batch that was fetched."""
+    source = chunk(stored(10, b"bad", producer=7, attributes=TRANSACTIONAL), marker(11, 7, ABORT), stored(12, b"x"), aborted=[(7, 3)])
+    assert read(source, 10)[0].values == [b"x"]
+
+
+def test_a_batch_that_is_cut_off_comes_the_next_time() -> None:
+    """Brokers fill up to the limit of bytes."""
+    whole, cut = stored(0, b"a", b"b"), stored(2, b"c" * 50)
+    for end in (1, 12, 30, len(cut) - 1):
+        source = chunk(whole, cut[:end])
+        assert read(source)[0].values == [b"a", b"b"]
+        assert source.next_offset == 2
+    only = chunk(cut[:-1])
+    assert only.next_offset is None
+    assert read(only, 2)[0].values == []
+
+
+def test_damaged_bytes_are_not_read() -> None:
+    """What is in front of them is; then it is said where they are, each time."""
+    damaged = bytearray(stored(2, b"c"))
+    damaged[-2] ^= 1
+    source = chunk(stored(0, b"a", b"b"), bytes(damaged))
+    columns = Columns()
+    with pytest.raises(LogCorrupted, match=r"topic-0.*offset 2.*checksum"):
+        source.read(0, 1000, columns)
+    assert columns.values == [b"a", b"b"]
+    assert source.position == 2
+    again = Columns()
+    with pytest.raises(LogCorrupted):
+        source.read(2, 1000, again)
+    assert again.values == []
+
+
+def test_bytes_without_batches_are_no_chunk() -> None:
+    """A length that cannot be would make whoever follows it go round for ever."""
+    damaged = bytearray(stored(2, b"c"))
+    struct.pack_into(">i", damaged, 8, -12)
+    with pytest.raises(LogCorrupted, match="topic-0"):
+        chunk(stored(0, b"a", b"b"), bytes(damaged))
+
+
+def test_a_codec_that_is_not_installed_is_named() -> None:
+    """With what to install."""
+    raw = bytearray(stored(0, b"a"))
+    raw[22] |= 5
+    with pytest.raises(LogError, match="cramjam"):
+        chunk(sealed(raw)).read(0, 10, Columns())
+
+
+@pytest.mark.parametrize(
+    "codec", [DefaultRecordBatch.CODEC_GZIP, DefaultRecordBatch.CODEC_SNAPPY, DefaultRecordBatch.CODEC_LZ4, DefaultRecordBatch.CODEC_ZSTD]
+)
+def test_compressed_batches_are_read(codec: int) -> None:
+    """By all codecs of Kafka."""
+    if codec != DefaultRecordBatch.CODEC_GZIP:
+        pytest.importorskip("cramjam")
+    values = [b"%d" % index * 20 for index in range(100)]
+    assert read(chunk(stored(0, *values, codec=codec)))[0].values == values
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+def test_messages_of_old_formats_are_read(codec: int) -> None:
+    """Topics from before Kafka 0.11 may have some."""
+    builder = LegacyRecordBatchBuilder(1, codec, 1 << 20)
+    for index in range(3):
+        builder.append(index, 1000 + index, b"k", b"%d" % index)
+    raw = bytearray(builder.build())
+    if codec:
+        # The broker gives a compressed set the offset of its last message.
+        struct.pack_into(">q", raw, 0, 2)
+    source = chunk(bytes(raw))
+    batch, _ = read(source)
+    assert (batch.values, list(batch.offsets), batch.timestamps) == ([b"0", b"1", b"2"], [0, 1, 2], [1000, 1001, 1002])
+    assert source.next_offset == 3

@@ -1,0 +1,238 @@
+"""Groups of a real Kafka: what other logs do not have to do."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors._errors import IllegalGeneration, LogError, NotAuthorized
+from ks_actors.log import OffsetAndMetadata, TopicPartition
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka._client import GROUP, TRANSACTION
+from ks_actors.log.kafka._requests import AddOffsetsToTxnRequest, EndTxnRequest, init_producer_id, txn_offset_commit
+from tests.kafka.broker import STRANGER, STRANGERS_PASSWORD
+from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, revoked, settle, soon
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from ks_actors.log import Assignor, MemberAssignment, MemberInfo, Membership
+    from tests.kafka.broker import Broker
+
+SESSION_MS = 1_000
+
+
+@pytest.fixture
+async def log(kafka_broker: Broker) -> AsyncIterator[KafkaLog]:
+    async with KafkaLog(kafka_broker.bootstrap) as made:
+        yield made
+
+
+async def enter(
+    log: KafkaLog, group: str, topic: str, *, session_timeout_ms: int = SESSION_MS, instance_id: str | None = None, assignor: Assignor = by_turns
+) -> Membership:
+    return await log.join(
+        group, client_id="c", topics=[topic], user_data=b"", assignor=assignor, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=30_000,
+        instance_id=instance_id,
+    )  # fmt: skip
+
+
+def block(log: KafkaLog, seconds: float) -> threading.Event:
+    """Have the membership's own thread stand still, as if the process did."""
+    done = threading.Event()
+
+    def stand_still() -> None:
+        threading.Event().wait(seconds)
+        done.set()
+
+    log._threads.loop.call_soon_threadsafe(stand_still)
+    return done
+
+
+async def test_a_loop_that_is_blocked_does_not_cost_the_membership(log: KafkaLog) -> None:
+    """For twice the session timeout: others get nothing, and the member goes on as it was."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    member = await enter(log, group, partition.topic)
+    event = await assigned(member)
+    threading.Event().wait(2 * SESSION_MS / 1000)
+    await member.commit({partition: OffsetAndMetadata(1)})
+    assert member.group == event.group
+    other = await enter(log, group, partition.topic)
+    assert (await revoked(member)).partitions == (partition,)
+    member.revoked()
+    await settle(member, other)
+
+
+async def test_who_stands_still_for_too_long_is_thrown_out(kafka_broker: Broker, log: KafkaLog) -> None:
+    """Another member has its partitions by then; it hears of that when it goes on, can commit nothing, and may come again."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    async with KafkaLog(kafka_broker.bootstrap) as elsewhere:
+        zombie = await enter(elsewhere, group, partition.topic)
+        await assigned(zombie)
+        other = await enter(log, group, partition.topic)
+        thawed = block(elsewhere, 4 * SESSION_MS / 1000)
+        assert (await assigned(other)).assignment.partitions == (partition,)
+        assert not thawed.is_set()
+        with pytest.raises(IllegalGeneration):
+            await zombie.commit({partition: OffsetAndMetadata(1)})
+        assert (await lost(zombie)).partitions == (partition,)
+        assert await other.committed([partition]) == {}
+        zombie.rejoin(b"")
+        await settle(zombie, other)
+
+
+async def test_members_survive_their_coordinator(own_broker: Broker) -> None:
+    """It is the same generation when the broker is back, and what was committed is there."""
+    async with KafkaLog(own_broker.bootstrap) as log:
+        (partition,) = await new_topic(log)
+        member = await enter(log, group_name(), partition.topic, session_timeout_ms=30_000)
+        before = await assigned(member)
+        await member.commit({partition: OffsetAndMetadata(1)})
+        await asyncio.to_thread(own_broker.restart, kill=True)
+        await member.commit({partition: OffsetAndMetadata(2)})
+        assert member.group == before.group
+        assert await member.committed([partition]) == {partition: OffsetAndMetadata(2)}
+        other = await enter(log, before.group.group_id, partition.topic, session_timeout_ms=30_000)
+        await asyncio.wait_for(settle(member, other), 20)
+
+
+async def test_whoever_closes_the_log_leaves_at_once(kafka_broker: Broker, log: KafkaLog) -> None:
+    """Others need not wait for the session timeout."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    async with KafkaLog(kafka_broker.bootstrap) as elsewhere:
+        leaver = await enter(elsewhere, group, partition.topic, session_timeout_ms=60_000)
+        await assigned(leaver)
+        other = await enter(log, group, partition.topic)
+    assert (await assigned(other)).assignment.partitions == (partition,)
+
+
+async def test_a_loop_that_ends_without_a_word_leaves(kafka_broker: Broker, log: KafkaLog) -> None:
+    """Whoever has gone must not keep partitions from others, though its heartbeats could go on."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    forgotten: list[KafkaLog] = []
+
+    async def forget() -> None:
+        elsewhere = KafkaLog(kafka_broker.bootstrap)
+        await elsewhere.start()
+        forgotten.append(elsewhere)
+        await assigned(await enter(elsewhere, group, partition.topic, session_timeout_ms=60_000))
+        # Sockets of this loop would be complained of.
+        await elsewhere._client.close()
+
+    await asyncio.to_thread(asyncio.run, forget())
+    other = await enter(log, group, partition.topic)
+    assert (await assigned(other)).assignment.partitions == (partition,)
+    await forgotten[0]._threads.close()
+
+
+async def test_an_instance_keeps_its_place(kafka_broker: Broker, log: KafkaLog) -> None:
+    """Closing its log does not give its partitions to others; it has them again when it comes again, in the same generation."""
+    partitions = await new_topic(log, 2)
+    topic, group = partitions[0].topic, group_name()
+    async with KafkaLog(kafka_broker.bootstrap) as elsewhere:
+        stays = await enter(log, group, topic, session_timeout_ms=60_000, instance_id="a")
+        goes = await enter(elsewhere, group, topic, session_timeout_ms=60_000, instance_id="b")
+        _, before = await settle(stays, goes)
+    async with KafkaLog(kafka_broker.bootstrap) as again:
+        event = await assigned(await enter(again, group, topic, session_timeout_ms=60_000, instance_id="b"))
+        assert event.assignment == before.assignment
+        assert event.group.generation == before.group.generation == stays.group.generation
+        assert event.group.member_id != before.group.member_id
+
+
+async def test_an_instance_that_leaves_is_gone(log: KafkaLog) -> None:
+    """Leaving is for good: others get its partitions."""
+    partitions = await new_topic(log, 2)
+    topic, group = partitions[0].topic, group_name()
+    stays = await enter(log, group, topic, session_timeout_ms=60_000, instance_id="a")
+    goes = await enter(log, group, topic, session_timeout_ms=60_000, instance_id="b")
+    await settle(stays, goes)
+    await goes.leave()
+    (event,) = await settle(stays)
+    assert set(event.assignment.partitions) == set(partitions)
+
+
+async def test_a_rejoin_is_heard_without_anything_new(log: KafkaLog) -> None:
+    """From all members, leader or not."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    members = [await enter(log, group, partition.topic), await enter(log, group, partition.topic)]
+    generation = (await settle(*members))[0].group.generation
+    for member in members:
+        member.rejoin(b"")
+        after = (await settle(*members))[0].group.generation
+        assert after > generation
+        generation = after
+
+
+async def test_an_assignor_that_fails_is_heard_by_its_leader(log: KafkaLog) -> None:
+    """And the group can go on from there."""
+    (partition,) = await new_topic(log)
+    broken = True
+
+    def assignor(members: Sequence[MemberInfo], counts: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+        if broken:
+            raise RuntimeError("no idea")
+        return by_turns(members, counts)
+
+    member = await enter(log, group_name(), partition.topic, assignor=assignor)
+    with pytest.raises(RuntimeError, match="no idea"):
+        await soon(member.event())
+    broken = False
+    member.rejoin(b"")
+    assert (await settle(member))[0].assignment.partitions == (partition,)
+
+
+async def test_settings_that_the_group_does_not_take_are_told(log: KafkaLog) -> None:
+    """As Kafka names them."""
+    (partition,) = await new_topic(log)
+    member = await enter(log, group_name(), partition.topic, session_timeout_ms=5)
+    with pytest.raises(LogError, match="INVALID_SESSION_TIMEOUT"):
+        await soon(member.event())
+
+
+async def test_a_group_that_is_forbidden_is_named(secure_broker: Broker) -> None:
+    """By whoever waits for what happens to the membership."""
+    options = KafkaOptions(sasl_mechanism="PLAIN", sasl_username=STRANGER, sasl_password=STRANGERS_PASSWORD)
+    async with KafkaLog(secure_broker.address("SASL_PLAINTEXT"), options=options) as log:
+        group = group_name()
+        member = await enter(log, group, "topic")
+        with pytest.raises(NotAuthorized, match=group):
+            await soon(member.event())
+        with pytest.raises(NotAuthorized, match=group):
+            await member.committed([TopicPartition("topic", 0)])
+
+
+async def test_offsets_that_are_about_to_change_are_waited_for(log: KafkaLog) -> None:
+    """Whoever takes a partition over begins behind what an open transaction commits, not before it."""
+    (partition,) = await new_topic(log)
+    member = await enter(log, group_name(), partition.topic)
+    await assigned(member)
+    await member.commit({partition: OffsetAndMetadata(7)})
+    client, name = log._client, group_name()
+
+    async def transaction(request: Any) -> Any:
+        def codes(response: Any) -> list[int]:
+            return [response.error_code]
+
+        return await client.send_to_coordinator(TRANSACTION, name, request, codes)
+
+    made = await transaction(init_producer_id(name, 60_000))
+    await transaction(AddOffsetsToTxnRequest(name, made.producer_id, made.producer_epoch, member.group.group_id))
+    offsets = {partition: OffsetAndMetadata(99)}
+    request = txn_offset_commit(name, made.producer_id, made.producer_epoch, member.group, offsets)
+    await client.send_to_coordinator(
+        GROUP, member.group.group_id, request, lambda response: [code for _, ps, _ in response.topics for _, code, _ in ps]
+    )
+    waiting = asyncio.ensure_future(member.committed([partition]))
+    done, _ = await asyncio.wait([waiting], timeout=0.2)
+    assert not done
+    await transaction(EndTxnRequest(name, made.producer_id, made.producer_epoch, True))
+    assert await soon(waiting) == offsets
