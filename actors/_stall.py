@@ -50,8 +50,18 @@ class StallDetector:
                 alive = self._signs.get(timeout=self._seconds)
             except queue.Empty:
                 path, message, stack = self._look()
-                alive = self._signs.get()
-                self._kernel.publish(Stalled(path, message, perf_counter() - began, stack))
+                alive = self._sign()
+                if alive:
+                    self._kernel.publish(Stalled(path, message, perf_counter() - began, stack))
+
+    def _sign(self) -> bool:
+        """Wait for the loop however long it takes; return False when there will be no sign any more."""
+        while not self._kernel.loop.is_closed():
+            try:
+                return self._signs.get(timeout=self._seconds)
+            except queue.Empty:
+                continue
+        return False
 
     def _look(self) -> tuple[str, object, str]:
         frame = sys._current_frames().get(self._kernel.thread)  # noqa: SLF001 - the only way to see another thread's stack

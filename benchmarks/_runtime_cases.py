@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import shutil
 import tempfile
 import time
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks._runtime_apps import async_topology, count_topology, map_topology
 from benchmarks._runtime_load import IN, PARTITIONS, each_key_once, fill, make_topics, records
-from ks_actors import App, StreamsConfig
+from ks_actors import App, StreamsConfig, tune_gc
 from ks_actors.log import TopicPartition, open_log
 
 if TYPE_CHECKING:
@@ -80,20 +79,13 @@ async def all_of(app: App, total: int) -> dict[str, float]:
     return {"per_s": count / took, "cpu_us": used / count * 1e6}
 
 
-def tune_collector() -> None:
-    """Set the garbage collector as suits a program that is nothing but an app: a stream makes few cycles, and many objects that stay for a while."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 10, 100)
-
-
 async def throughput(topology: Topology, guarantee: str, total: int, keys: int, *, tuned: bool = False) -> dict[str, float]:
     """Run a topology over `total` records that are in the log when it starts; `tuned` sets the garbage collector, which is as ever else."""
     async with opened() as log, state() as directory:
         await fill(log, records(total, keys))
         async with App(topology, configured(guarantee, directory), log=log) as app:
             if tuned:
-                tune_collector()
+                tune_gc()
             figures = await all_of(app, total)
             metrics = app.metrics()
     return {**figures, "commits": metrics["commit-total"], "pause_p99_ms": metrics["commit-pause-p99"]}

@@ -47,6 +47,7 @@ from ks_actors._errors import (
     TransactionAborted,
     UnknownTopicOrPartition,
 )
+from ks_actors._gc import tune_gc
 from ks_actors._handlers import (
     DeadLetter,
     DeserializationExceptionHandler,
@@ -236,6 +237,7 @@ __all__ = [
     "partition_of",
     "serdes",
     "stores",
+    "tune_gc",
 ]
 
 __version__: str = version("ks-actors")

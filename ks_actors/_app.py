@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from actors import ActorsError, Spec, System
 from ks_actors._errors import KsActorsError, NotRunning, TaskTimeout
+from ks_actors._gc import tune_gc
 from ks_actors.log import IsolationLevel, NewTopic, open_log
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._crew import Crew, WorkerMetadata
@@ -178,7 +179,11 @@ class App:
             raise self.error
 
     def main(self) -> None:
-        """Run as a program of its own: on a new event loop (uvloop's, where it is installed), until SIGINT or SIGTERM, which close it."""
+        """Run as a program of its own: on a new event loop (uvloop's, where it is installed), until SIGINT or SIGTERM, which close it.
+
+        The garbage collector is set as `tune_gc` does.
+        """
+        tune_gc()
         with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
             runner.run(self._run_until_signal())
 

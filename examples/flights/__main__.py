@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import logging
 import resource
 import sys
@@ -12,6 +11,8 @@ import tempfile
 from pathlib import Path
 
 from rich.console import Console
+
+from ks_actors import tune_gc
 
 from . import data
 from .job import Options, run
@@ -34,7 +35,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run the job, and print what it finds."""
     given = arguments()
-    gc.set_threshold(50_000, 20, 100)  # batches are many small objects without cycles: looking for some too often costs time
+    tune_gc()
     logging.basicConfig(level=logging.ERROR)
     console = Console(width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory() as temporary:

@@ -150,14 +150,18 @@ class Committer(Actor[CommitterMessage]):
             await self._manager.ask(m.Drain).within(self._drain)
         except AskTimeout as late:
             raise self._undrained() from late
-        await self._pause()
-        paused = perf_counter()
-        self._phase.to(Phase.FREEZING)
-        frozen = await self._manager.ask(m.Freeze, self._transactional)
-        if frozen.tasks:
-            self._epoch += 1
-        self._resume()
-        self._metrics.paused(perf_counter() - paused, paused - began)
+        self._metrics.pausing = True
+        try:
+            await self._pause()
+            paused = perf_counter()
+            self._phase.to(Phase.FREEZING)
+            frozen = await self._manager.ask(m.Freeze, self._transactional)
+            if frozen.tasks:
+                self._epoch += 1
+            self._resume()
+            self._metrics.paused(perf_counter() - paused, paused - began)
+        finally:
+            self._metrics.pausing = False
         return frozen
 
     async def _end(self, epoch: int, frozen: m.Frozen) -> None:

@@ -26,6 +26,8 @@ class Metrics:
         self.global_dropped: int = 0
         self.commits: int = 0
         self.committing: bool = False
+        # Workers stand still: whatever can wait, waits.
+        self.pausing: bool = False
         self.commit_seconds: deque[float] = deque(maxlen=_KEPT)
         self.pause_seconds: deque[float] = deque(maxlen=_KEPT)
         self.wait_seconds: deque[float] = deque(maxlen=_KEPT)

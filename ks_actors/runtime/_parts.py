@@ -142,6 +142,7 @@ class Parts:
             instance=context.self_ref,
             listener=self._restore_listener,
             work_time=setup.work_time,
+            pausing=lambda: self._metrics.pausing,
         )
         self._state = await self._spawn(context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager")
         fetcher = self._log.fetcher(client_id=f"{config.client_id}-restore", isolation=IsolationLevel.READ_COMMITTED)

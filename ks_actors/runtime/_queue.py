@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from itertools import repeat
+from itertools import compress, repeat
 from operator import index as index_of
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -208,7 +208,10 @@ class RecordQueue:
         chunk = Batch(keys, values, raw.timestamps, raw.headers, raw.offsets)
         if failures:
             self._bad.extend(sorted(failures.items()))
-            chunk = _picked(chunk, [index for index in range(len(raw)) if index not in failures])
+            keep = [True] * len(raw)
+            for index in failures:
+                keep[index] = False
+            chunk = _picked(chunk, keep)
         good = len(chunk)
         if not source.keeps_valid or min(chunk.timestamps, default=0) < 0:
             chunk = self._stamp(chunk, raw)
@@ -267,7 +270,7 @@ class RecordQueue:
         for offset, stamp in zip(chunk.offsets, stamps, strict=True):
             if stamp < 0:
                 self.source.untimely(RawRecord(self.partition, raw, bisect_left(raw.offsets, offset)), stamp)
-        return _picked(stamped, [index for index, stamp in enumerate(stamps) if stamp >= 0])
+        return _picked(stamped, [stamp >= 0 for stamp in stamps])
 
 
 def _decoded(decode: Callable[[bytes], Any], column: list[bytes | None], failures: dict[int, Exception]) -> list[Any]:
@@ -294,12 +297,12 @@ def _of_the_serde(traceback: TracebackType | None) -> TracebackType | None:
     return traceback
 
 
-def _picked(batch: Batch, kept: list[int]) -> Batch:
+def _picked(batch: Batch, keep: list[bool]) -> Batch:
     headers = batch.headers
     return Batch(
-        [batch.keys[index] for index in kept],
-        [batch.values[index] for index in kept],
-        [batch.timestamps[index] for index in kept],
-        None if headers is None else [headers[index] for index in kept],
-        [batch.offsets[index] for index in kept],
+        list(compress(batch.keys, keep)),
+        list(compress(batch.values, keep)),
+        list(compress(batch.timestamps, keep)),
+        None if headers is None else list(compress(headers, keep)),
+        list(compress(batch.offsets, keep)),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import count, repeat
+from itertools import compress, count, repeat
 from typing import TYPE_CHECKING, Any, cast
 
 from ks_actors._errors import StreamsError
@@ -153,13 +153,13 @@ class _TopicWriter:
             self._columns[numbers[0]].extend(keys, values, timestamps, headers)
             return
         for place, column in enumerate(self._columns):
-            picked = [index for index, number in enumerate(numbers) if number == place]
-            if picked:
+            picked = [number == place for number in numbers]
+            if True in picked:
                 column.extend(
-                    [keys[index] for index in picked],
-                    [values[index] for index in picked],
-                    [timestamps[index] for index in picked],
-                    None if headers is None else [headers[index] for index in picked],
+                    list(compress(keys, picked)),
+                    list(compress(values, picked)),
+                    list(compress(timestamps, picked)),
+                    None if headers is None else list(compress(headers, picked)),
                 )
 
     def _one_by_one(self, records: Batch) -> None:

@@ -71,6 +71,7 @@ class StateManager(Actor[StateManagerMessage]):
         instance: Ref[m.InstanceMessage],
         listener: RestoreListener,
         work_time: Callable[[], float],
+        pausing: Callable[[], bool],
     ) -> None:
         self._make = make
         self._changelog = changelog
@@ -80,6 +81,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._instance = instance
         self._listener = listener
         self._work_time = work_time
+        self._pausing = pausing
         self._opening: dict[TaskId, _Opening] = {}
         self._stores: dict[TaskId, TaskStores] = {}
         self._by_changelog: dict[TopicPartition, tuple[TaskId, str]] = {}
@@ -263,6 +265,9 @@ class StateManager(Actor[StateManagerMessage]):
     def _step(self) -> None:
         """Write a little; others have their turn before the next step."""
         if self._steps is None:
+            return
+        if self._pausing():
+            self._step_soon()
             return
         try:
             next(self._steps)

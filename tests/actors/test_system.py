@@ -224,6 +224,10 @@ def test_a_loop_that_ends_takes_its_actors_along() -> None:
     with pytest.raises(KeyError):
         asyncio.run(main())
     assert log == [Stopping("shutdown")]
+    for thread in threading.enumerate():
+        if thread.name.startswith("actors-"):
+            thread.join(60)
+            assert not thread.is_alive(), thread.name
 
 
 async def test_an_ended_actor_is_garbage() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, own_threads, states
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ks_actors.topology import Topology
@@ -315,9 +317,19 @@ def test_run_raises_what_the_app_ends_by() -> None:
     run_app(test, echo(bomb), topics=IN_AND_OUT, start=False)
 
 
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """Give the test process its garbage collector back as it was."""
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("collector")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_program_ends_at_a_signal(number: signal.Signals, tmp_path: Path) -> None:
-    """`main` runs until SIGINT or SIGTERM, then closes the app and returns."""
+    """`main` tunes the garbage collector, and runs until SIGINT or SIGTERM; then it closes the app and returns."""
     seen: list[tuple[InstanceState, InstanceState]] = []
     log = EmbeddedLog(tmp_path / "log")
 
@@ -337,6 +349,8 @@ def test_a_program_ends_at_a_signal(number: signal.Signals, tmp_path: Path) -> N
     App(echo(), config, on_state=note).main()
     assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
     assert own_threads() == []
+    assert gc.get_freeze_count() > 0
+    assert gc.get_threshold()[0] == 10_000
 
 
 async def test_an_app_may_live_in_a_system_of_others(tmp_path: Path) -> None:

@@ -47,39 +47,65 @@ def compact(broker: Broker, partition: Partition, now: int) -> Iterator[None]:
     boundary = partition.stable
     latest: dict[Any, int] = {}
     for start, stop in partition.runs(boundary, STEP):
-        for segment in partition.segments[start:stop]:
-            if segment.count and not segment.aborted:
-                batch = partition.load(segment)
-                latest.update(zip(batch.keys, batch.offsets, strict=True))
+        for _, batch in _loaded(partition, partition.segments[start:stop]):
+            for piece in _pieces(batch):
+                latest.update(zip(piece.keys, piece.offsets, strict=True))
+                if len(piece) == STEP:
+                    yield
         yield
     for start, stop in partition.runs(boundary, STEP):
-        _rewrite(broker, partition, start, stop, latest, now)
+        old = partition.segments[start:stop]
+        kept = _Kept(partition, now)
+        for segment, batch in _loaded(partition, old):
+            for piece in _pieces(batch):
+                kept.add(segment, piece, latest)
+                if len(piece) == STEP:
+                    yield
+        # The head of the partition may be gone by now: then the run is left as it is.
+        if partition.segments[start:stop] == old:
+            _rewrite(broker, partition, start, stop, kept)
         yield
 
 
-def _rewrite(broker: Broker, partition: Partition, start: int, stop: int, latest: dict[Any, int], now: int) -> None:
-    old = partition.segments[start:stop]
-    horizon: int | None = None
-    parts: list[Batch] = []
-    for segment in old:
-        if not segment.count or segment.aborted:
-            continue
-        batch = partition.load(segment)
-        mortal = segment.horizon is not None and segment.horizon <= now
-        kept = _survivors(batch, latest, partition.begin, tombstones=not mortal)
+def _loaded(partition: Partition, segments: list[Segment]) -> list[tuple[Segment, Batch]]:
+    """Load what compaction looks at, before anything else may happen to it."""
+    return [(segment, partition.load(segment)) for segment in segments if segment.count and not segment.aborted]
+
+
+def _pieces(batch: Batch) -> Iterator[Batch]:
+    return iter((batch,)) if len(batch) <= STEP else (batch.slice(start, start + STEP) for start in range(0, len(batch), STEP))
+
+
+class _Kept:
+    """What is kept of a run of segments, and from when on its tombstones may go."""
+
+    def __init__(self, partition: Partition, now: int) -> None:
+        self.parts: list[Batch] = []
+        self.horizon: int | None = None
+        self._partition: Partition = partition
+        self._now: int = now
+
+    def add(self, segment: Segment, piece: Batch, latest: dict[Any, int]) -> None:
+        """Look at some records of a segment."""
+        mortal = segment.horizon is not None and segment.horizon <= self._now
+        kept = _survivors(piece, latest, self._partition.begin, tombstones=not mortal)
         if None in kept.values:
-            last = now + partition.topic.settings.delete_retention_ms if segment.horizon is None else segment.horizon
-            horizon = last if horizon is None else max(last, horizon)
+            last = self._now + self._partition.topic.settings.delete_retention_ms if segment.horizon is None else segment.horizon
+            self.horizon = last if self.horizon is None else max(last, self.horizon)
         if len(kept):
-            parts.append(kept)
-    batch = joined(parts)
-    if len(old) == 1 and old[0].kind == DATA and len(batch) == old[0].count and horizon == old[0].horizon:
+            self.parts.append(kept)
+
+
+def _rewrite(broker: Broker, partition: Partition, start: int, stop: int, kept: _Kept) -> None:
+    old = partition.segments[start:stop]
+    batch = joined(kept.parts)
+    if len(old) == 1 and old[0].kind == DATA and len(batch) == old[0].count and kept.horizon == old[0].horizon:
         return
     new = None
     if len(batch):
         # It ends where the last one did, so that no reader is sent back.
         new = Segment(batch.offsets[0], old[-1].end, count=len(batch), size=payload(batch))
-        new.horizon = horizon
+        new.horizon = kept.horizon
     broker.storage.replace(partition, old, new, batch)
     partition.replace(start, stop, new)
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("ks_actors.log")
 
-_GROWN: Final = 8 << 20
-
 # Between two steps: longer than it takes others to exchange a few messages, so that these do not wait for a step each.
 _REST_SECONDS: Final = 0.001
 
@@ -27,8 +25,8 @@ _REST_SECONDS: Final = 0.001
 class Housekeeper:
     """Clean partitions, one at a time, in steps between which others run.
 
-    A partition that has grown by 8 MiB, and by half of what it holds, is cleaned without being asked. Then its newest record says what time it is,
-    unless the clock is behind: records that are replayed with timestamps of years ago are not deleted under the eyes of their readers.
+    A partition that has grown by 8 MiB (on disk: 32), and by half of what it holds, is cleaned without being asked. Then its newest record says what
+    time it is, unless the clock is behind: records that are replayed with timestamps of years ago are not deleted under the eyes of their readers.
     """
 
     def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
@@ -41,7 +39,7 @@ class Housekeeper:
 
     def grown(self, partition: Partition) -> None:
         """Look at a partition that has got records."""
-        if partition.grown >= _GROWN and partition.grown * 2 >= partition.size:
+        if partition.grown >= self._broker.storage.growth and partition.grown * 2 >= partition.size:
             partition.grown = 0
             self._due[partition] = None
             if self._task is None:
@@ -63,6 +61,8 @@ class Housekeeper:
                 retain(self._broker, partition, now)
                 if partition.topic.settings.compacted:
                     await self._compact(partition)
+        except LogClosed as closed:
+            _logger.debug("%s: %s", partition.name, closed)
         except LogError as error:
             # It is tried again when the partition has grown once more.
             _logger.warning("%s could not be cleaned: %s", partition.name, error)

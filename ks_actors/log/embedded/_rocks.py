@@ -36,6 +36,8 @@ _read_transactional_id = _codec.decoder(TransactionalId)
 class RocksStorage:
     """Keep everything in one RocksDB per log, a batch per entry, and recent batches in memory as well."""
 
+    growth: int = 32 << 20
+
     def __init__(self, directory: Path) -> None:
         self._directory: Path = directory
         self._database: Database = Database(directory)

@@ -47,7 +47,12 @@ class Loaded(msgspec.Struct):
 
 
 class Storage(Protocol):
-    """Each writing method does all or nothing, also when the process is killed meanwhile; it raises StorageFull or LogError for nothing."""
+    """Each writing method does all or nothing, also when the process is killed meanwhile; it raises StorageFull or LogError for nothing.
+
+    A partition that has grown by `growth` bytes is worth looking at: there may be something to clean.
+    """
+
+    growth: int
 
     def open(self) -> Loaded:
         """Take hold of what there is, and return it. Blocks; may be called in a thread."""
@@ -97,6 +102,8 @@ class Storage(Protocol):
 @final
 class MemoryStorage:
     """Leave batches in their segments, as they came."""
+
+    growth: int = 8 << 20
 
     def open(self) -> Loaded:
         """Find nothing."""
