@@ -303,6 +303,8 @@ class Coordinator:
         task = asyncio.create_task(self._guard(work))
         self._helpers.add(task)
         task.add_done_callback(self._helpers.discard)
+        # One that is cancelled before its first step has never awaited it.
+        task.add_done_callback(lambda _: work.close())
 
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
         try:

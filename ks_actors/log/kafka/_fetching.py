@@ -299,11 +299,13 @@ class Fetching:
         else:
             self._refreshing = None
             for source in self._leaderless():
-                topic = self._client.known(source.partition.topic)
-                if topic is None or source.partition.partition not in topic.leaders:
+                reason = self._client.why_no_leader(source.partition)
+                if isinstance(reason, UnknownTopicOrPartition):
                     self._unknown(source)
-                else:
+                elif isinstance(reason, Unavailable):
                     self._hold(source)
+                else:
+                    self._fail(source, reason)
         self.pump()
 
     def _leaderless(self) -> list[Source]:

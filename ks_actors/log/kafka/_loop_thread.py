@@ -41,20 +41,30 @@ class LoopThread:
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         finally:
             loop.close()
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` there, and wait for it here; cancelling the wait cancels the work."""
+        """Run `work` there, and wait for it here; cancelling the wait cancels the work. Raises LogClosed when the thread ends meanwhile."""
         try:
             loop = self.loop
         except LogClosed:
             work.close()
             raise
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+        try:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                raise LogClosed(f"{self._name} has been ended") from None
+            raise
 
     async def close(self) -> None:
-        """End the loop and the thread. Does nothing when that was done before, or nothing ever ran."""
+        """End what runs there, the loop and the thread. Does nothing when that was done before, or nothing ever ran."""
         self._closed = True
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None

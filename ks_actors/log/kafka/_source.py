@@ -100,6 +100,7 @@ class Source:
         position, end = self.position, None
         while self.chunks and len(columns.keys) < limit:
             chunk = self.chunks[0]
+            end = chunk.end_offset
             try:
                 more = chunk.read(position, limit, columns)
             except LogError:
@@ -108,7 +109,6 @@ class Source:
                     break
                 self.move(position)
                 raise
-            end = chunk.end_offset
             if more:
                 position = max(position, chunk.position)
             else:
