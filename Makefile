@@ -21,7 +21,7 @@ demo: $(VENV)/.ready ## run the main job: all flights of a year, joined with wea
 test: $(VENV)/.ready ## set up and pass all tests
 	scripts/test $(BIN)
 
-test-matrix: ## pass the tests of actors/ on each Python that is installed
+test-matrix: ## pass the tests of actors/ on each Python that is installed, those of ks_actors/ on the newest
 	scripts/test-matrix
 
 lint: $(VENV)/.ready ## check style and spelling
