@@ -65,6 +65,7 @@ class Parts:
         self._specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in setup.topology.subtopologies()}
         self._started: list[Ref[Any]] = []
         self._context: Context[Any] | None = None
+        self._keeper: StateManager | None = None
         self.removed: dict[Ref[Any], str] = {}
         self.manager: Ref[m.TaskManagerMessage]
         self.collector: Ref[m.CollectorMessage]
@@ -133,7 +134,7 @@ class Parts:
             priority=self._priority,
         )
         self.manager = await self._spawn(context, Spec(lambda: manager, mailbox=TASK_MANAGER_MAILBOX), "task-manager")
-        state = StateManager(
+        state = self._keeper = StateManager(
             make=self._make_stores,
             changelog=setup.changelog,
             restorer=lambda: self._restorer,
@@ -315,7 +316,9 @@ class Parts:
                 self.manager.tell(m.WorkerLost(ref))
 
     async def release(self) -> None:
-        """Let go of what is not an actor."""
+        """Let go of what is not an actor, when all actors have ended."""
+        if self._keeper is not None and self._context is not None:
+            await self._keeper.let_go(self._context.blocking)
         if self._shared is not None:
             self._shared.close()
             self._shared = None
