@@ -73,6 +73,8 @@ class Collector(Actor[CollectorMessage]):
         self._held: dict[int, list[Outgoing]] = {}
         self._waiting: int = 0
         self._sending: bool = False
+        # Records that came for this epoch and are not sent yet.
+        self._gathered: int = 0
         self._sizing: bool = False
         self._unsized: list[Outgoing] = []
         self._pressed: bool = False
@@ -108,7 +110,7 @@ class Collector(Actor[CollectorMessage]):
                 self._epoch = message.epoch
                 self._ends = {}
                 self._left_out.committed()
-                self._queue(self._held.pop(message.epoch, []))
+                self._gather(self._held.pop(message.epoch, []))
             case _:
                 assert_never(message)
         self._go_on()
@@ -125,7 +127,11 @@ class Collector(Actor[CollectorMessage]):
             self._held.setdefault(message.epoch, []).extend(batches)
             self._press()
         else:
-            self._queue(batches)
+            self._gather(batches)
+
+    def _gather(self, batches: Sequence[Outgoing]) -> None:
+        self._gathered += sum(len(outgoing.batch) for outgoing in batches)
+        self._queue(batches)
 
     def _queue(self, batches: Sequence[Outgoing]) -> None:
         for outgoing in batches:
@@ -171,13 +177,22 @@ class Collector(Actor[CollectorMessage]):
         if not self._sending:
             if self._abort is not None:
                 self._start_abort(self._abort)
-            elif self._failure is None:
+            elif self._failure is None and self._worth_sending():
                 self._send()
         self._answer_flush()
+
+    def _worth_sending(self) -> bool:
+        """Tell whether to write now, or with what is still to come.
+
+        Nobody sees what is written in a transaction before its end, so there is no hurry; and as long as nothing is written, no transaction is open:
+        one that nobody ends, since its instance is killed, keeps readers from all that comes after it, until it times out.
+        """
+        return self._renew is None or self._flush is not None or self._gathered >= _MOST
 
     def _send(self) -> None:
         while self._ready:
             batches, letters, records = self._left_out.without(self._portion())
+            self._gathered = max(0, self._gathered - records - sum(len(outgoing.batch) for outgoing in batches))
             self._waiting -= records
             self._write_letters(letters)
             if batches:
@@ -284,6 +299,7 @@ class Collector(Actor[CollectorMessage]):
     def _start_abort(self, abort: m.Abort) -> None:
         self._abort = self._flush = None
         self._ready.clear()
+        self._gathered = 0
         self._unsized.clear()
         self._held = {}
         self._waiting = 0
