@@ -163,6 +163,7 @@ class Broker:
         }
         if self.secure:
             found |= {
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT," + ",".join(f"{name}:{name}" for name in protocols),
                 "ssl.keystore.location": str(self.directory / "keys.p12"),
                 "ssl.keystore.password": "changeit",
                 "ssl.keystore.type": "PKCS12",

@@ -1,0 +1,323 @@
+"""The way to a cluster: found, lost, refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors._errors import ConfigError, LogClosed, LogError, LogTimeout, NotAuthorized, UnknownTopicOrPartition
+from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka._client import TRANSACTION, KafkaClient
+from ks_actors.log.kafka._codes import error_of, name_of
+from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka._requests import MetadataRequest, Pinned, check_aiokafka, init_producer_id
+from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker, free_ports
+from tests.kafka.helpers import connect, soon
+from tests.log.helpers import UNCOMMITTED, group_name, new_topic, values_of, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+QUICK = KafkaOptions(api_timeout_ms=500, connect_timeout_ms=200, request_timeout_ms=300)
+
+
+def plain_client(broker: Broker, options: KafkaOptions | None = None) -> KafkaClient:
+    return KafkaClient(broker.bootstrap, options or KafkaOptions(), client_id="test")
+
+
+async def test_a_cluster_that_is_not_there_is_waited_for_until_the_deadline() -> None:
+    """Then LogTimeout says where it was looked for, and what was wrong."""
+    (port,) = free_ports(1)
+    log = KafkaLog(f"127.0.0.1:{port}", options=QUICK)
+    with pytest.raises(LogTimeout, match=rf"127.0.0.1:{port}.*cannot be reached"):
+        await log.start()
+    with pytest.raises(LogTimeout):
+        await log.start()
+    await log.close()
+
+
+async def test_a_server_that_says_nothing_is_given_up() -> None:
+    """A socket that takes connections and never answers holds nobody for ever."""
+    writers: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    client = KafkaClient(f"127.0.0.1:{port}", QUICK, client_id="test")
+    with pytest.raises(LogTimeout, match="took no connection within 200 ms"):
+        await client.start()
+    await client.close()
+    server.close()
+    for writer in writers:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_one_server_that_answers_is_enough(kafka_broker: Broker) -> None:
+    """The others of the list may be gone."""
+    (port,) = free_ports(1)
+    async with KafkaLog(f"127.0.0.1:{port},{kafka_broker.bootstrap}") as log:
+        assert "nowhere" not in await log.describe_topics()
+
+
+async def test_nothing_goes_on_after_close(kafka_broker: Broker) -> None:
+    """Calls raise LogClosed, also those that wait; closing twice is closing once; a log is started once."""
+    log = await connect(kafka_broker)
+    with pytest.raises(LogError, match="started once"):
+        await log.start()
+    await log.close()
+    await log.close()
+    with pytest.raises(LogClosed):
+        await log.describe_topics()
+    with pytest.raises(LogError, match="closed"):
+        await log.start()
+    client = plain_client(kafka_broker)
+    await client.start()
+    waiting = asyncio.ensure_future(client.retry("to wait", lambda: client.send(77, MetadataRequest([]))))
+    await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(LogClosed):
+        await soon(waiting)
+
+
+async def test_looking_for_a_topic_does_not_create_it(kafka_broker: Broker) -> None:
+    """Neither asking for its leader nor for its offsets."""
+    client = plain_client(kafka_broker)
+    await client.start()
+    with pytest.raises(UnknownTopicOrPartition, match="no never-0"):
+        await client.find_leader(TopicPartition("never", 0))
+    assert await client.metadata(["never"]) == {}
+    assert client.known("never") is None
+    await client.close()
+
+
+async def test_a_broker_that_restarts_is_waited_for(own_broker: Broker) -> None:
+    """Calls that begin while it is away end well; so do those that use connections from before."""
+    log = await connect(own_broker)
+    (partition,) = await new_topic(log)
+    producer = await log.producer(client_id="p")
+    await write(producer, partition, b"a")
+    own_broker.kill()
+    calls = asyncio.gather(log.describe_topics(), write(producer, partition, b"b"), log.producer(client_id="q"))
+    await asyncio.to_thread(own_broker.start)
+    described, behind, other = await soon(calls)
+    assert partition.topic in described
+    assert behind == 2
+    assert await write(other, partition, b"c") == 3
+    assert await values_of(log, partition) == [b"a", b"b", b"c"]
+    await log.close()
+
+
+async def test_a_broker_that_stands_still_holds_nobody_for_ever(own_broker: Broker) -> None:
+    """LogTimeout at the deadline of the call; when it goes on, so do calls."""
+    log = await connect(own_broker, QUICK)
+    await new_topic(log)
+    own_broker.pause()
+    with pytest.raises(LogTimeout, match=r"within 500 ms"):
+        await soon(log.describe_topics())
+    own_broker.resume()
+    for _ in range(20):
+        try:
+            assert len(await log.describe_topics()) == 1
+            break
+        except LogTimeout:
+            continue
+    await log.close()
+
+
+async def test_coordinators_are_found_and_found_again(own_broker: Broker) -> None:
+    """Also after a restart; each producer id has a newer epoch than the one before."""
+    client = plain_client(own_broker)
+    await client.start()
+
+    async def begin() -> Any:
+        return await client.send_to_coordinator(TRANSACTION, "tx", init_producer_id("tx", 1000), lambda answer: [answer.error_code])
+
+    first = await begin()
+    waiting = asyncio.ensure_future(begin())
+    await asyncio.to_thread(lambda: own_broker.restart(kill=True))
+    second = await soon(waiting)
+    third = await begin()
+    assert first.producer_id == third.producer_id
+    assert first.producer_epoch < second.producer_epoch < third.producer_epoch
+    await client.close()
+
+
+async def test_several_who_want_leaders_are_served_by_one_request(kafka_broker: Broker) -> None:
+    """Each gets the topics that it asked for, too; a closed client serves nobody."""
+    log = await connect(kafka_broker)
+    partitions = [(await new_topic(log))[0] for _ in range(3)]
+    client = plain_client(kafka_broker)
+    await client.start()
+    assert len(set(await asyncio.gather(*map(client.find_leader, partitions)))) == 1
+    waiting = asyncio.ensure_future(client.refresh())
+    await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(LogClosed):
+        await soon(waiting)
+    await log.close()
+
+
+async def test_a_broker_that_is_not_of_the_cluster_cannot_be_asked(kafka_broker: Broker) -> None:
+    """That is worth another try: it may come back."""
+    client = plain_client(kafka_broker)
+    await client.start()
+    with pytest.raises(Unavailable, match="broker 77"):
+        await client.send(77, MetadataRequest([]))
+    await client.close()
+
+
+# --- TLS, SASL, rights ----------------------------------------------------------------------------------------------------
+
+
+def login(broker: Broker, protocol: str, **changes: Any) -> KafkaLog:
+    settings: dict[str, Any] = {"api_timeout_ms": 15_000}
+    if "SSL" in protocol.split("_"):
+        settings |= {"tls": True, "tls_ca_file": broker.certificate}
+    if "SASL" in protocol:
+        settings |= {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": USER, "sasl_password": PASSWORD}
+    return KafkaLog(broker.address(protocol), options=KafkaOptions(**{**settings, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes"),
+    [
+        ("SSL", {}),
+        ("SASL_PLAINTEXT", {"sasl_mechanism": "PLAIN"}),
+        ("SASL_PLAINTEXT", {"sasl_mechanism": "SCRAM-SHA-256"}),
+        ("SASL_SSL", {"sasl_mechanism": "PLAIN"}),
+        ("SASL_SSL", {"sasl_mechanism": "SCRAM-SHA-512"}),
+    ],
+)
+async def test_records_go_through_secured_listeners(
+    secure_broker: Broker, protocol: str, changes: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """By TLS, by user and password, and by both; no secret gets into the log or into a repr."""
+    caplog.set_level(logging.DEBUG)
+    log = login(secure_broker, protocol, **changes)
+    async with log:
+        (partition,) = await new_topic(log)
+        await write(await log.producer(client_id="p"), partition, b"a")
+        transactional = await log.transactional_producer(group_name(), client_id="t", timeout_ms=10_000)
+        await write(transactional, partition, b"b")
+        await transactional.abort()
+        assert await values_of(log, partition) == [b"a"]
+    assert PASSWORD not in caplog.text
+    assert PASSWORD not in repr(log._options)
+    assert caplog.text
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes", "said"),
+    [
+        ("SASL_SSL", {"sasl_password": "wrong"}, "does not let 'alice' in by SCRAM-SHA-256"),
+        ("SASL_PLAINTEXT", {"sasl_mechanism": "PLAIN", "sasl_username": "nobody"}, "does not let 'nobody' in by PLAIN"),
+        ("SSL", {"tls_ca_file": None}, "not trusted"),
+    ],
+)
+async def test_who_is_not_let_in_hears_it_at_once(secure_broker: Broker, protocol: str, changes: dict[str, Any], said: str) -> None:
+    """NotAuthorized, and no waiting for the deadline: it would not get better."""
+    log = login(secure_broker, protocol, **changes)
+    with pytest.raises(NotAuthorized, match=said):
+        await soon(log.start())
+    await log.close()
+
+
+async def test_the_wrong_protocol_is_told(secure_broker: Broker) -> None:
+    """By deadline, as a broker that starts may look the same."""
+    wrong = KafkaLog(secure_broker.bootstrap, options=KafkaOptions(tls=True, tls_ca_file=secure_broker.certificate, api_timeout_ms=300))
+    with pytest.raises(LogTimeout, match=r"TLS|SSL"):
+        await wrong.start()
+    await wrong.close()
+
+
+async def test_what_a_user_may_not_do_is_told(secure_broker: Broker) -> None:
+    """NotAuthorized names the topic or the transactional id, and nothing hangs."""
+    owner = login(secure_broker, "SASL_SSL")
+    stranger = login(secure_broker, "SASL_SSL", sasl_username=STRANGER, sasl_password=STRANGERS_PASSWORD)
+    async with owner, stranger:
+        (partition,) = await new_topic(owner)
+        attempts: list[Callable[[], Any]] = [
+            lambda: stranger.end_offsets([partition], UNCOMMITTED),
+            lambda: stranger.producer(client_id="p"),
+            lambda: stranger.delete_topics([partition.topic]),
+            lambda: stranger.create_topics([NewTopic("not-mine", 1)]),
+            lambda: stranger.transactional_producer("not-mine", client_id="t", timeout_ms=1000),
+        ]
+        for attempt in attempts:
+            with pytest.raises(NotAuthorized):
+                await soon(attempt())
+        assert await stranger.describe_topics() == {}
+
+
+# --- without a broker -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"sasl_mechanism": "PLAIN"}, "go together"),
+        ({"sasl_password": "x"}, "go together"),
+        ({"sasl_mechanism": "GSSAPI", "sasl_username": "a", "sasl_password": "b"}, "GSSAPI"),
+        ({"compression": "rar"}, "rar"),
+        ({"tls_ca_file": "x"}, "tls=True"),
+        ({"max_in_flight": 6}, "1 to 5"),
+        ({"request_timeout_ms": 0}, "positive"),
+    ],
+)
+def test_options_that_contradict_themselves_are_refused(settings: dict[str, Any], said: str) -> None:
+    """ConfigError says which."""
+    with pytest.raises(ConfigError, match=said):
+        KafkaOptions(**settings)
+
+
+def test_a_context_of_ones_own_leaves_no_room_for_files(tmp_path: Path) -> None:
+    """Nor are files used that cannot be read."""
+    context = ssl.create_default_context()
+    assert KafkaOptions(tls=context).ssl_context() is context
+    with pytest.raises(ConfigError, match="SSLContext"):
+        KafkaOptions(tls=context, tls_ca_file="x")
+    with pytest.raises(ConfigError, match="TLS files"):
+        KafkaOptions(tls=True, tls_ca_file=tmp_path / "nothing").ssl_context()
+    assert KafkaOptions().ssl_context() is None
+
+
+def test_errors_say_what_kafka_said() -> None:
+    """The code and its name, what was to be done, and what to do."""
+    error = error_of(29, "it was not possible to read topic a", "no ACL")
+    assert isinstance(error, NotAuthorized)
+    assert str(error) == (
+        "it was not possible to read topic a: Kafka answered TOPIC_AUTHORIZATION_FAILED (29): no ACL; grant this principal the right to the topic"
+    )
+    assert name_of(-1) == "UNKNOWN_SERVER_ERROR"
+    assert name_of(120) == "TRANSACTION_ABORTABLE"
+    assert name_of(999) == "error 999"
+    assert type(error_of(999, "x")) is LogError
+
+
+def test_a_broker_that_is_too_old_is_told() -> None:
+    """By the request that it does not have."""
+    request = init_producer_id("a", 1)
+    assert isinstance(request, Pinned)
+    with pytest.raises(LogError, match="InitProducerIdRequest_v4 is needed, and the broker has versions 0 to 1"):
+        request.prepare({22: (0, 1)})
+    with pytest.raises(LogError, match="does not have it"):
+        request.prepare({})
+
+
+def test_an_aiokafka_that_has_moved_on_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the name of what is not as we know it; nothing is found out in the middle of the night."""
+    check_aiokafka()
+    with pytest.raises(ConfigError, match=r"no aiokafka.conn.gone.away any more: install aiokafka"):
+        check_aiokafka("aiokafka.conn:gone.away")
+    with pytest.raises(ConfigError, match=r"aiokafka.nothing"):
+        check_aiokafka("aiokafka.nothing:gone")
+    check_aiokafka.cache_clear()
+    monkeypatch.setattr("aiokafka.conn.collect_hosts", list)
+    with pytest.raises(ConfigError, match=r"collect_hosts of aiokafka .* takes no hosts any more"):
+        check_aiokafka()
+    check_aiokafka.cache_clear()
