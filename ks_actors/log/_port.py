@@ -173,8 +173,12 @@ class Log(Protocol):
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
         instance_id: str | None = None,
+        takes_over: bool = False,
     ) -> Membership:
-        """Enter a group; the first event is Assigned. Membership does not depend on the caller's loop being free."""
+        """Enter a group; the first event is Assigned. Membership does not depend on the caller's loop being free.
+
+        With `takes_over` members of the same client id are of a process that has died, and are thrown out now, not by their session timeouts.
+        """
         ...
 
     async def create_topics(self, topics: Iterable[NewTopic], /) -> None:

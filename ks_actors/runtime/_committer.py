@@ -249,6 +249,9 @@ class Committer(Actor[CommitterMessage]):
             self._instance.tell(m.Fatal(worse, rolled_back=False))
             return worse
         self._metrics.rolled_back += 1
+        if isinstance(error, IllegalGeneration):
+            # The group has moved on, and takes no commits before this member knows where to.
+            self._held = True
         if isinstance(error, TaskMigrated):
             self._poller().tell(m.Rejoin(error))
         elif self._void is not None:

@@ -208,7 +208,9 @@ class Parts:
         subtopologies = setup.subtopology_topics()
         membership = await log.join(
             config.application_id,
-            client_id=config.client_id,
+            # Its directory is locked, so whoever is in the group by this process id has died.
+            client_id=f"{config.client_id}-{process_id}",
+            takes_over=True,
             topics=setup.source_topics,
             user_data=group.user_data(()),
             assignor=TaskAssignor(subtopologies, setup.copartition_groups()),

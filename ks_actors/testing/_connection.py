@@ -98,6 +98,7 @@ class Connection:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
         instance_id: str | None = None,
+        takes_over: bool = False,
     ) -> Membership:
         """Enter a group."""
         inner = await self.through(
@@ -110,6 +111,7 @@ class Connection:
             session_timeout_ms=session_timeout_ms,
             rebalance_timeout_ms=rebalance_timeout_ms,
             instance_id=instance_id,
+            takes_over=takes_over,
         )
         self.memberships.append(inner)
         return _Membership(self, inner)

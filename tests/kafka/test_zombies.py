@@ -241,6 +241,31 @@ async def test_a_transaction_of_a_former_generation_is_refused(kafka_broker: Bro
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
+async def test_a_member_that_was_thrown_out_in_a_rebalance_has_lost_its_tasks(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """Frozen when it had agreed to a rebalance: it comes back as another member, and commits nothing for the tasks that it had as the former one."""
+    async with world(kafka_broker, guarantee, tmp_path) as here, zombie(here, "revoked", tmp_path) as undead:
+        await undead.heard("running")
+        await here.feed(10)
+        await here.counted()
+        undead.arm()
+        app = here.heir(Taken())
+        starting = asyncio.create_task(app.start())
+        await undead.frozen()
+        await here.feed(10)
+        await here.counted()
+        await undead.thaw()
+        await here.feed(10)
+        await undead.heard("running")
+        await here.feed(10)
+        await here.counted()
+        assert await undead.end() == 0
+        await heirs_end(app, starting)
+        await here.check()
+        assert "all tasks are given up without a commit" in undead.log()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 async def test_a_member_that_was_overtaken_while_it_restored_counts_nothing(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """What it restored is of no use any more when it is thawed: it begins anew."""
     async with world(kafka_broker, guarantee, tmp_path) as here:

@@ -1,8 +1,8 @@
 """A member that stops itself (SIGSTOP) at one point of its work, as a process whose machine stands still would.
 
 It is the application of the chaos tester, with `--point` beside its options: `commit` (what was processed is written and acknowledged, and not
-committed), `keep` (it is committed, and the stores do not know yet), `restore` (records of a changelog have been read), `never`. It tells on stdout
-when it runs, and when it is about to stop. A point is reached in earnest after SIGUSR1, `restore` from the start.
+committed), `keep` (it is committed, and the stores do not know yet), `revoked` (it has agreed to a rebalance), `restore` (records of a changelog have
+been read). It tells on stdout when it runs, and when it is about to stop. A point is reached in earnest after SIGUSR1, `restore` from the start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.chaos import app
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-POINTS = ("commit", "keep", "restore", "never")
+POINTS = ("commit", "keep", "revoked", "restore")
 
 
 class Point:
@@ -56,6 +56,8 @@ def freeze_at(point: Point, name: str) -> None:
     if name in ("commit", "keep"):
         for cls in (KafkaTransactionalProducer, KafkaMembership):
             _wrap(cls, "commit", point, before=name == "commit", when=lambda arguments, _: bool(arguments[1]))
+    elif name == "revoked":
+        _stop_after(KafkaMembership, "revoked", point)
     elif name == "restore":
         _wrap(KafkaFetcher, "fetch", point, before=False, when=lambda arguments, found: bool(found) and "restore" in arguments[0].client_id)
 
@@ -71,6 +73,17 @@ def _wrap(cls: type, name: str, point: Point, *, before: bool, when: Callable[[S
         if not before and when(arguments, result):
             point.reached()
         return result
+
+    setattr(cls, name, wrapped)
+
+
+def _stop_after(cls: type, name: str, point: Point) -> None:
+    original = getattr(cls, name)
+
+    @wraps(original)
+    def wrapped(*arguments: Any) -> None:
+        original(*arguments)
+        point.reached()
 
     setattr(cls, name, wrapped)
 

@@ -83,8 +83,9 @@ def by_turns(members: Sequence[MemberInfo], partitions: Mapping[str, int]) -> Ma
 
 
 async def join(
-    log: Log, group: str, *topics: str, user_data: bytes = b"", rebalance_timeout_ms: int = 60_000, instance_id: str | None = None
-) -> Membership:
+    log: Log, group: str, *topics: str, user_data: bytes = b"", rebalance_timeout_ms: int = 60_000, instance_id: str | None = None,
+    takes_over: bool = False,
+) -> Membership:  # fmt: skip
     return await log.join(
         group,
         client_id="client",
@@ -94,6 +95,7 @@ async def join(
         session_timeout_ms=60_000,
         rebalance_timeout_ms=rebalance_timeout_ms,
         instance_id=instance_id,
+        takes_over=takes_over,
     )
 
 

@@ -181,6 +181,21 @@ async def test_a_group_hears_of_its_topics(log: Log) -> None:
     assert set(event.assignment.partitions) == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
 
 
+async def test_who_takes_over_waits_for_nobody_of_its_client_id(log: Log) -> None:
+    """They are thrown out when it comes, without it they stay: they may live."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    first = await join(log, group, partition.topic)
+    await assigned(first)
+    second = await join(log, group, partition.topic)
+    await settle(first, second)
+    third = await join(log, group, partition.topic, takes_over=True)
+    (event,) = await settle(third)
+    assert event.assignment.partitions == (partition,)
+    for former in (first, second):
+        await lost(former)
+
+
 async def test_a_newcomer_takes_the_place_of_its_instance(log: Log) -> None:
     """Who had the instance id before hears that its partitions are lost."""
     (partition,) = await new_topic(log)

@@ -83,6 +83,12 @@ class Group:
             self._expel(member)
             self._rebalance()
 
+    def bury(self, client_id: str) -> None:
+        """Throw out all members of a client id. A rebalance has to follow."""
+        for member in tuple(self._members.values()):
+            if member.client_id == client_id:
+                self._expel(member)
+
     def _expel(self, member: EmbeddedMembership) -> None:
         del self._members[member.member_id]
         member.lose()

@@ -158,8 +158,9 @@ class EmbeddedLog:
         session_timeout_ms: int,  # noqa: ARG002 - members of this process do not die unnoticed
         rebalance_timeout_ms: int,
         instance_id: str | None = None,
+        takes_over: bool = False,
     ) -> EmbeddedMembership:
-        """Enter a group; the first event is Assigned. Another member of the same instance id is thrown out.
+        """Enter a group; the first event is Assigned. Another member of the same instance id is thrown out; with `takes_over`, of the same client id.
 
         The group rebalances when members come, go or rejoin, and when a topic of theirs is created or deleted.
         """
@@ -168,6 +169,8 @@ class EmbeddedLog:
             self._groups.get(group_id), self._faults, client_id, topics=topics, user_data=user_data, assignor=assignor,
             rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id, closed=self._remove,
         )  # fmt: skip
+        if takes_over:
+            self._groups.get(group_id).bury(client_id)
         member.join()
         return self._add(member)
 

@@ -20,6 +20,7 @@ from ks_actors.log.kafka._codes import (
     error_of,
 )
 from ks_actors.log.kafka._group_requests import decode_assignment, decode_member, encode_member, heartbeat, join_group, leave_group, sync_group
+from ks_actors.log.kafka._requests import DescribeGroupsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -82,6 +83,7 @@ class Coordinator:
     def __init__(
         self, client: KafkaClient, owner: Owner, post: Callable[..., None], there: Callable[[], bool], *,
         group_id: str, topics: frozenset[str], user_data: bytes, session_timeout_ms: int, rebalance_timeout_ms: int, instance_id: str | None,
+        takes_over: bool,
     ) -> None:  # fmt: skip
         self._client: KafkaClient = client
         self._owner: Owner = owner
@@ -92,6 +94,7 @@ class Coordinator:
         self._session_ms: int = session_timeout_ms
         self._rebalance_ms: int = rebalance_timeout_ms
         self._instance_id: str | None = instance_id
+        self._to_bury: bool = takes_over
         self._beat_seconds: float = min(HEARTBEAT_MS, session_timeout_ms / 3, rebalance_timeout_ms / 4) / 1000
         self._beat_ms: int = max(session_timeout_ms // 3, 1_000)
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
@@ -210,16 +213,15 @@ class Coordinator:
             await self._changed.wait()
 
     async def _join(self) -> None:
-        """Become a member of a generation. Nothing is held meanwhile, so nothing can be lost: what fails is tried again."""
+        """Become a member of a generation. What fails is tried again, as long as the group knows the member."""
         while True:
             await self._quiet()
             try:
                 assignment = await self._join_once()
             except _ThrownOut as thrown:
-                if thrown.fenced:
-                    raise
                 if thrown.forget:
-                    self._group = GroupMetadata(self._group.group_id, -1, "")
+                    # The owner may count on what it let go of for the rebalance being its own until others are given it: by now they may be.
+                    raise
                 _log.debug("group %s is joined again: %s", self._group.group_id, thrown)
                 await asyncio.sleep(_RETRY_SECONDS)
             except LogTimeout as error:
@@ -230,6 +232,9 @@ class Coordinator:
                 return
 
     async def _join_once(self) -> MemberAssignment | None:
+        if self._to_bury:
+            await self._bury()
+            self._to_bury = False
         response = await self._send_join()
         self._group = GroupMetadata(self._group.group_id, response.generation_id, response.member_id)
         self._begin(self._beat(self._group))
@@ -244,6 +249,17 @@ class Coordinator:
             # The assignor has failed: its error is what the owner hears.
             return None
         return decode_assignment(response.member_assignment)
+
+    async def _bury(self) -> None:
+        """Make members of this client id leave. Their process has died, and no rebalance would be over before their sessions are."""
+        group_id = self._group.group_id
+        found = await self._client.send_to_coordinator(
+            GROUP, group_id, DescribeGroupsRequest([group_id]), lambda answer: [each[0] for each in answer.groups], channel=_JOIN
+        )
+        for member_id, client_id, *_ in found.groups[0][5]:
+            if client_id == self._client.client_id:
+                _log.info("the member %s of group %s is of a process that has died, and is made to leave", member_id, group_id)
+                await self._client.send_to_coordinator(GROUP, group_id, leave_group(group_id, member_id, None), _codes, channel=_JOIN)
 
     @property
     def _join_ms(self) -> int:

@@ -137,12 +137,17 @@ class KafkaLog:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
         instance_id: str | None = None,
+        takes_over: bool = False,
     ) -> KafkaMembership:
-        """Enter a group; the first event is Assigned. Heartbeats come from a thread of their own, so the caller's loop may be busy."""
+        """Enter a group; the first event is Assigned. Heartbeats come from a thread of their own, so the caller's loop may be busy.
+
+        With `takes_over` members of the same client id are of a process that has died, and are made to leave first, if the group can be asked.
+        """
         self._check()
         membership = await join_group(
             self._client, self._servers, self._threads, group_id, client_id=client_id, topics=topics, user_data=user_data, assignor=assignor,
-            session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id, closed=self._remove,
+            session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id, takes_over=takes_over,
+            closed=self._remove,
         )  # fmt: skip
         if self._state != "started":
             await membership.close()

@@ -28,7 +28,7 @@ _ANSWER_MS = 5_000
 async def join_group(
     client: KafkaClient, bootstrap_servers: str, threads: LoopThread, group_id: str, *,
     client_id: str, topics: Iterable[str], user_data: bytes, assignor: Assignor, session_timeout_ms: int, rebalance_timeout_ms: int,
-    instance_id: str | None, closed: Callable[[KafkaMembership], None],
+    instance_id: str | None, takes_over: bool, closed: Callable[[KafkaMembership], None],
 ) -> KafkaMembership:  # fmt: skip
     """Enter a group. `client` is for offsets; the membership itself has a client of its own, in the thread. Raises LogTimeout, NotAuthorized."""
     member = KafkaMembership(client, threads, group_id, client_id=client_id, assignor=assignor, instance_id=instance_id, closed=closed)
@@ -37,7 +37,7 @@ async def join_group(
         lambda: Coordinator(
             KafkaClient(bootstrap_servers, options, client_id=client_id), member, member.post, member.is_there,
             group_id=group_id, topics=frozenset(topics), user_data=user_data, session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id,
+            rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id, takes_over=takes_over,
         )
     )  # fmt: skip
     return member
@@ -47,9 +47,9 @@ async def join_group(
 class KafkaMembership:
     """A member of a group whose heartbeats do not depend on this loop being free.
 
-    Unread events that have been overtaken are dropped: an Assigned that was not read when the next rebalance begins was never in effect. After Lost
-    the member is out; `rejoin` takes it back in, and then Assigned is the next event. With an instance id the group knows it by that, and whoever
-    comes later with the same one takes its place. The assignor is called on this loop.
+    Unread events that have been overtaken are dropped: an Assigned that was not read when the next rebalance begins was never in effect. Lost may
+    come at any time, in the middle of a rebalance, too; after it the member is out, `rejoin` takes it back in, and then Assigned is the next event.
+    With an instance id the group knows it by that, and whoever comes later with the same one takes its place. The assignor is called on this loop.
     """
 
     def __init__(
@@ -67,6 +67,8 @@ class KafkaMembership:
         self._seen: GroupMetadata = GroupMetadata(group_id, -1, "")
         # Partitions of the last Assigned that was read; None when none is in effect.
         self._held: tuple[TopicPartition, ...] | None = None
+        # Whether an Assigned was read since the member came in: what it told may be counted on.
+        self._had: bool = False
         # The rebalance that waits for `revoked`.
         self._awaited: int | None = None
         self._events: deque[MembershipEvent | LogError | Exception] = deque()
@@ -117,6 +119,7 @@ class KafkaMembership:
         if isinstance(event, Assigned):
             self._seen = event.group
             self._held = event.assignment.partitions
+            self._had = True
         return event
 
     def _check(self) -> None:
@@ -203,10 +206,11 @@ class KafkaMembership:
         self._tell(Assigned(group, assignment))
 
     def on_lost(self, *, fenced: bool) -> None:
-        """Be thrown out. Who has nothing has lost nothing, and goes back in."""
+        """Be thrown out. Who has never had anything has lost nothing, and goes back in."""
         self._drop_unread(Assigned, Revoked)
         held, self._held, self._awaited = self._held, None, None
-        if held is None and not fenced:
+        had, self._had = self._had, False
+        if not had and not fenced:
             self._say("rejoin", None)
         else:
             self._tell(Lost(held or ()))
