@@ -184,6 +184,14 @@ def test_damaged_bytes_are_not_read() -> None:
     assert again.values == []
 
 
+def test_bytes_without_batches_are_no_chunk() -> None:
+    """A length that cannot be would make whoever follows it go round for ever."""
+    damaged = bytearray(stored(2, b"c"))
+    struct.pack_into(">i", damaged, 8, -12)
+    with pytest.raises(LogCorrupted, match="topic-0"):
+        chunk(stored(0, b"a", b"b"), bytes(damaged))
+
+
 def test_a_codec_that_is_not_installed_is_named() -> None:
     """With what to install."""
     raw = bytearray(stored(0, b"a"))

@@ -8,7 +8,7 @@ import pytest
 
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.kafka import KafkaLog
-from tests.kafka.broker import kafka_broker
+from tests.kafka.broker import jars, kafka_broker, missing_tools
 from tests.log.helpers import Clock
 
 if TYPE_CHECKING:
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from tests.kafka.broker import Broker
 
 __all__ = ["kafka_broker"]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fetch what Kafka needs before the first test's time runs."""
+    needed = any("kafka" in item.callspec.params.values() for item in session.items if hasattr(item, "callspec"))
+    if needed and not session.config.option.collectonly and missing_tools() is None:
+        jars()
 
 
 @pytest.fixture(params=["memory", "durable", "kafka"])

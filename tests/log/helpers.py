@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ks_actors._batch import Batch
 from ks_actors.log import Assigned, GroupMetadata, IsolationLevel, Lost, MemberAssignment, NewTopic, Outgoing, Revoked, TopicPartition
@@ -118,7 +118,7 @@ async def lost(member: Membership) -> Lost:
 async def settle(*members: Membership) -> list[Assigned]:
     """Let members go through rebalances until they are of one generation; return what each was assigned in it."""
     latest: dict[int, Assigned] = {}
-    settled = asyncio.get_running_loop().create_future()
+    settled: asyncio.Future[list[Assigned]] = asyncio.get_running_loop().create_future()
 
     async def follow(index: int, member: Membership) -> None:
         while True:
@@ -134,9 +134,11 @@ async def settle(*members: Membership) -> list[Assigned]:
 
     followers = [asyncio.ensure_future(follow(index, member)) for index, member in enumerate(members)]
     try:
-        done, _ = await asyncio.wait([settled, *followers], timeout=PATIENCE_MS / 1000, return_when=asyncio.FIRST_COMPLETED)
-        for follower in done - {settled}:
-            await follower
+        waited: list[asyncio.Future[Any]] = [settled, *followers]
+        await asyncio.wait(waited, timeout=PATIENCE_MS / 1000, return_when=asyncio.FIRST_COMPLETED)
+        for follower in followers:
+            if follower.done():
+                follower.result()
         assert settled.done(), f"no common generation, but {latest}"
         return settled.result()
     finally:

@@ -110,7 +110,7 @@ class Coordinator:
     async def start(self) -> None:
         """Connect, and enter the group. Raises LogTimeout, NotAuthorized."""
         await self._client.start()
-        self._main = asyncio.create_task(self._run(), name=f"member of group {self._group.group_id}")
+        self._main = asyncio.create_task(self._live(), name=f"member of group {self._group.group_id}")
 
     # --- what the owner says ----------------------------------------------------------------------------------------------
 
@@ -156,6 +156,15 @@ class Coordinator:
         await self._client.close()
 
     # --- the life of a member ---------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            if self._main is not None:
+                # It is not `end` that ends it, but the whole loop.
+                await self._finish(leave=False)
+            raise
 
     async def _run(self) -> None:
         while True:
@@ -303,6 +312,8 @@ class Coordinator:
         task = asyncio.create_task(self._guard(work))
         self._helpers.add(task)
         task.add_done_callback(self._helpers.discard)
+        # One that is cancelled before its first step has never awaited it.
+        task.add_done_callback(lambda _: work.close())
 
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
         try:

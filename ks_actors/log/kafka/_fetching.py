@@ -14,7 +14,7 @@ from ks_actors.log.kafka._records import Chunk
 from ks_actors.log.kafka._requests import FetchRequest, OffsetRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from ks_actors.log._types import TopicPartition
     from ks_actors.log.kafka._client import KafkaClient
@@ -198,12 +198,10 @@ class Fetching:
             source.asked = False
 
     def _unreachable(self, node: int, broker: _Broker, error: Unavailable) -> None:
-        options = self._client.options
         if not broker.failures:
             _log.warning("%s: fetching from broker %s is not possible, and tried again until it is: %s", self._who, node, error)
-        pause_ms = min(options.retry_backoff_ms << min(broker.failures, 10), options.retry_backoff_max_ms)
+        broker.not_before = asyncio.get_running_loop().time() + self._pause_seconds(broker.failures)
         broker.failures += 1
-        broker.not_before = asyncio.get_running_loop().time() + pause_ms / 1000
         self._refresh()
 
     def _take(self, node: int, broker: _Broker, asked: _Asked, response: Any) -> None:
@@ -221,16 +219,22 @@ class Fetching:
                     self._refused(source, code)
                     continue
                 source.unknown_since = None
+                source.failures = 0
                 if not raw:
                     source.idle = True
                 elif self._committed:
-                    self._add(source, Chunk(source.partition, raw, stable, aborted or ()))
+                    self._add(source, raw, stable, aborted or ())
                 else:
-                    self._add(source, Chunk(source.partition, raw, high, None))
+                    self._add(source, raw, high, None)
 
-    def _add(self, source: Source, chunk: Chunk) -> None:
-        if source.add(chunk):
-            self._on_news(source)
+    def _add(self, source: Source, raw: bytes, end_offset: int, aborted: Sequence[tuple[int, int]] | None) -> None:
+        try:
+            chunk = Chunk(source.partition, raw, end_offset, aborted)
+        except LogCorrupted as error:
+            self._fail(source, error)
+        else:
+            if source.add(chunk):
+                self._on_news(source)
 
     # --- what goes wrong --------------------------------------------------------------------------------------------------
 
@@ -255,7 +259,12 @@ class Fetching:
             self._fail(source, error_of(code, f"{source.partition} cannot be fetched"))
 
     def _hold(self, source: Source) -> None:
-        source.not_before = asyncio.get_running_loop().time() + self._client.options.retry_backoff_ms / 1000
+        source.not_before = asyncio.get_running_loop().time() + self._pause_seconds(source.failures)
+        source.failures += 1
+
+    def _pause_seconds(self, failures: int) -> float:
+        options = self._client.options
+        return min(options.retry_backoff_ms << min(failures, 10), options.retry_backoff_max_ms) / 1000
 
     def _unknown(self, source: Source) -> None:
         """Wait for the partition a little: a topic that was just created is not known to all brokers at once."""
@@ -290,11 +299,13 @@ class Fetching:
         else:
             self._refreshing = None
             for source in self._leaderless():
-                topic = self._client.known(source.partition.topic)
-                if topic is None or source.partition.partition not in topic.leaders:
+                reason = self._client.why_no_leader(source.partition)
+                if isinstance(reason, UnknownTopicOrPartition):
                     self._unknown(source)
-                else:
+                elif isinstance(reason, Unavailable):
                     self._hold(source)
+                else:
+                    self._fail(source, reason)
         self.pump()
 
     def _leaderless(self) -> list[Source]:

@@ -29,8 +29,9 @@ NOBODY = Identity(-1, -1)
 class Piece:
     """One record batch, until it is known what has become of it.
 
-    `number` orders the pieces of a lane as they were sent. `sequence` is what brokers know it by, -1 before it was sent the first time. `records` is
-    where it was made from, to make it smaller if need be. `behind` is the offset behind its last record, once it is there.
+    `number` orders the pieces of a lane as they were sent; what one was split into has the same. `sequence` is what brokers know it by, -1 before it
+    was sent the first time. `records` is where it was made from, to make it smaller if need be. `behind` is the offset behind its last record, once
+    it is there.
     """
 
     __slots__ = ("batch", "behind", "deadline", "number", "records", "sequence")
@@ -40,7 +41,7 @@ class Piece:
         self.records: Batch = records
         self.behind: asyncio.Future[int] = behind
         self.deadline: float = deadline
-        self.number = -1.0
+        self.number = -1
         self.sequence = -1
 
 
@@ -100,15 +101,16 @@ class Lane:
         """Note that an answer for the piece is there."""
         self.flying.remove(piece)
 
-    def again(self, piece: Piece, reason: str) -> None:
-        """Put a piece back where it was in the order, to be repeated."""
+    def again(self, reason: str, *pieces: Piece) -> None:
+        """Put a piece, or what it was split into, back where it was in the order, to be repeated."""
         self.reason = reason
         self.repeating = True
         queue = self.queue
         place = 0
-        while place < len(queue) and queue[place].number < piece.number:
+        while place < len(queue) and queue[place].number < pieces[0].number:
             place += 1
-        queue.insert(place, piece)
+        for piece in reversed(pieces):
+            queue.insert(place, piece)
 
     def unresolved_before(self, piece: Piece) -> bool:
         """Return whether an earlier piece is not decided yet: then no broker can take this one now."""

@@ -77,8 +77,7 @@ class KafkaLog:
         if self._state == "closed":
             return
         self._state = "closed"
-        ends = [part.leave() if isinstance(part, KafkaMembership) else part.close() for part in tuple(self._parts)]
-        for failed in await asyncio.gather(*ends, return_exceptions=True):
+        for failed in await asyncio.gather(*(part.close() for part in tuple(self._parts)), return_exceptions=True):
             if isinstance(failed, BaseException) and not isinstance(failed, LogError):
                 raise failed
         await self._threads.close()
@@ -145,6 +144,9 @@ class KafkaLog:
             self._client, self._servers, self._threads, group_id, client_id=client_id, topics=topics, user_data=user_data, assignor=assignor,
             session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id, closed=self._remove,
         )  # fmt: skip
+        if self._state != "started":
+            await membership.close()
+            self._check()
         self._parts[membership] = None
         return membership
 

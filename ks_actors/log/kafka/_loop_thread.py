@@ -38,26 +38,42 @@ class LoopThread:
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
+            loop.run_until_complete(_end_all())
         finally:
             loop.close()
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` there, and wait for it here; cancelling the wait cancels the work."""
+        """Run `work` there, and wait for it here; cancelling the wait cancels the work. Raises LogClosed when the thread ends meanwhile."""
         try:
             loop = self.loop
         except LogClosed:
             work.close()
             raise
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+        try:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                raise LogClosed(f"{self._name} has been ended") from None
+            raise
 
     async def close(self) -> None:
-        """End the loop and the thread. Does nothing when that was done before, or nothing ever ran."""
+        """End what runs there, the loop and the thread. Does nothing when that was done before, or nothing ever ran."""
         self._closed = True
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             await asyncio.get_running_loop().run_in_executor(None, thread.join)
+
+
+async def _end_all() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    # Sockets that are closed are so only in the next turns of their loop.
+    for _ in range(3):
+        await asyncio.sleep(0)

@@ -26,6 +26,8 @@ class KafkaProducer:
     """Write idempotently; requests of several calls may be in flight at the same time, and records stay in the order of calls.
 
     Records larger than their topic takes are refused before anything is sent to that partition, if the topic's max.message.bytes can be learned.
+    Brokers that restart forget producers whose last records have timestamps older than their producer.id.expiration.ms, a day: should just then an
+    answer get lost, such records may be written twice. Transactions have no such gap.
     """
 
     def __init__(self, client: KafkaClient, admin: Admin, client_id: str, closed: Callable[[KafkaProducer], None]) -> None:

@@ -88,7 +88,7 @@ class Chunk:
 
     They stay as they came, compressed and unchecked, until somebody reads them. `next_offset` is behind the last whole batch (None when there is
     none), `end_offset` the end of what could be read at the time. For committed readers `aborted` has producer id and first offset of the aborted
-    transactions in it; None shows all records, whatever became of their transactions.
+    transactions in it; None shows all records, whatever became of their transactions. Raises LogCorrupted for bytes without batches.
     """
 
     __slots__ = (
@@ -112,8 +112,8 @@ class Chunk:
     def __init__(self, partition: TopicPartition, raw: bytes, end_offset: int, aborted: Sequence[tuple[int, int]] | None) -> None:
         self.end_offset: int = end_offset
         self.size: int = len(raw)
-        self.next_offset: int | None = _behind(raw)
         self._partition: TopicPartition = partition
+        self.next_offset: int | None = self._find_end(raw)
         self._raw: bytes = raw
         self._stored: Any = MemoryRecords(raw)
         # Where the next batch begins in `raw`.
@@ -127,6 +127,24 @@ class Chunk:
         self._end = 0
         self._gaps = False
         self._failure: LogError | None = None
+
+    def _find_end(self, raw: bytes) -> int | None:
+        end = len(raw)
+        at, behind = 0, None
+        while end - at > _LAST_DELTA_AT:
+            base, length = _LENGTHS.unpack_from(raw, at)
+            if length <= 0:
+                raise LogCorrupted(
+                    f"{self._partition} holds bytes that are no records, behind offset {behind or base}: a batch is {length} bytes long"
+                )
+            following = at + _BATCH_OVERHEAD + length
+            if following > end:
+                break
+            behind = base + 1
+            if raw[at + _MAGIC] >= _COLUMNAR:
+                behind += _LAST_DELTA.unpack_from(raw, at + _LAST_DELTA_AT)[0]
+            at = following
+        return behind
 
     @property
     def position(self) -> int:
@@ -221,22 +239,6 @@ class Chunk:
                 elif attributes & _TRANSACTIONAL:
                     return True
         return control
-
-
-def _behind(raw: bytes) -> int | None:
-    """Return the offset behind the last batch that is there as a whole."""
-    end = len(raw)
-    at, behind = 0, None
-    while end - at > _LAST_DELTA_AT:
-        base, length = _LENGTHS.unpack_from(raw, at)
-        following = at + _BATCH_OVERHEAD + length
-        if following > end:
-            break
-        behind = base + 1
-        if raw[at + _MAGIC] >= _COLUMNAR:
-            behind += _LAST_DELTA.unpack_from(raw, at + _LAST_DELTA_AT)[0]
-        at = following
-    return behind
 
 
 def _first_offset(aborted: tuple[int, int]) -> int:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors._errors import LogClosed, LogError, LogTimeout, RecordTooLarge, TransactionAborted
+from ks_actors._errors import LogClosed, LogError, LogTimeout, TransactionAborted
 from ks_actors.log._types import TopicPartition
 from ks_actors.log.kafka._codes import (
     DUPLICATE_SEQUENCE_NUMBER,
@@ -197,7 +197,7 @@ class Sender:
         elif not transactional and (code == UNKNOWN_PRODUCER_ID or (code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled)):
             # Not written, for sure: it goes out again, by a new identity.
             piece.sequence = -1
-            lane.again(piece, name_of(code))
+            lane.again(name_of(code), piece)
             self._spoil(lane)
             self._waiting[lane] = None
         elif code in (NONE, DUPLICATE_SEQUENCE_NUMBER):
@@ -210,7 +210,7 @@ class Sender:
         if self._closed:
             self._fail(lane, piece, LogClosed(f"the producer was closed, and it is not known whether records for {lane.partition} are there"))
             return
-        lane.again(piece, reason)
+        lane.again(reason, piece)
         self._waiting[lane] = None
         options = self._client.options
         lane.backoff = min(max(lane.backoff * 2, options.retry_backoff_ms / 1000), options.retry_backoff_max_ms / 1000)
@@ -223,26 +223,18 @@ class Sender:
         """Make smaller pieces out of one, as the topic takes less than it did; together they have the sequence of the one."""
         half = piece.batch.count // 2
         parts = (piece.records.slice(0, half), piece.records.slice(half, piece.batch.count))
-        try:
-            batches = [batch for part in parts for batch in self._encoder.encode(part, max(piece.batch.size // 2, 1))]
-        except RecordTooLarge as error:
-            self._fail(lane, piece, error)
-            return
         loop = asyncio.get_running_loop()
-        futures: list[asyncio.Future[int]] = []
-        sequence, start = piece.sequence, 0
-        made: list[Piece] = []
-        for place, batch in enumerate(batches):
-            smaller = Piece(batch, piece.records.slice(start, start + batch.count), loop.create_future(), piece.deadline)
-            smaller.sequence = sequence
-            smaller.number = piece.number + place / len(batches)
-            sequence, start = (sequence + batch.count) % 2**31, start + batch.count
-            futures.append(smaller.behind)
-            made.append(smaller)
-        for smaller in made:
-            lane.again(smaller, "it was too large, and has been split")
+        sequence, made = piece.sequence, list[Piece]()
+        for part in parts:
+            start = 0
+            for batch in self._encoder.encode(part, piece.batch.size - 1):
+                smaller = Piece(batch, part.slice(start, start + batch.count), loop.create_future(), piece.deadline)
+                smaller.sequence, smaller.number = sequence, piece.number
+                sequence, start = (sequence + batch.count) % 2**31, start + batch.count
+                made.append(smaller)
+        lane.again("it was too large, and has been split", *made)
         self._waiting[lane] = None
-        _join(futures, piece.behind)
+        _join([smaller.behind for smaller in made], piece.behind)
 
     def _fail(self, lane: Lane, piece: Piece, error: LogError) -> None:
         if piece.sequence >= 0:

@@ -24,7 +24,21 @@ class Source:
     `position` is where its owner reads on, `ahead` where the next request does. Whatever was asked for in an earlier `era` is void by now.
     """
 
-    __slots__ = ("ahead", "asked", "buffered", "chunks", "era", "error", "idle", "not_before", "partition", "paused", "position", "unknown_since")
+    __slots__ = (
+        "ahead",
+        "asked",
+        "buffered",
+        "chunks",
+        "era",
+        "error",
+        "failures",
+        "idle",
+        "not_before",
+        "partition",
+        "paused",
+        "position",
+        "unknown_since",
+    )
 
     def __init__(self, partition: TopicPartition, position: int) -> None:
         self.partition: TopicPartition = partition
@@ -37,6 +51,7 @@ class Source:
         self.idle: bool = False
         # It is not asked for before that time (of the loop): something was wrong with it.
         self.not_before: float = 0.0
+        self.failures: int = 0
         # Since when nobody knows the partition.
         self.unknown_since: float | None = None
         self.error: Exception | None = None
@@ -59,6 +74,7 @@ class Source:
         self.era += 1
         self.asked = self.idle = False
         self.not_before = 0.0
+        self.failures = 0
         self.unknown_since = None
         self.error = None
         self.chunks.clear()
@@ -84,6 +100,7 @@ class Source:
         position, end = self.position, None
         while self.chunks and len(columns.keys) < limit:
             chunk = self.chunks[0]
+            end = chunk.end_offset
             try:
                 more = chunk.read(position, limit, columns)
             except LogError:
@@ -92,7 +109,6 @@ class Source:
                     break
                 self.move(position)
                 raise
-            end = chunk.end_offset
             if more:
                 position = max(position, chunk.position)
             else:

@@ -1,0 +1,119 @@
+"""Answers of a real broker that are changed on their way: for what no broker can be made to say."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ks_actors.log.kafka._client import KafkaClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+Fault: TypeAlias = "Exception | Callable[[Any], Any]"
+
+
+class Tampering:
+    """Faults for requests of a kind, one after the other; when there are none left, answers come as they are."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # Whom each answer was for is told by the request's class, or that of its struct; memberships ask from threads of their own.
+        self._faults: dict[str, list[Fault]] = {}
+        self._lock = threading.Lock()
+        self.asked: list[str] = []
+        real = KafkaClient.send
+
+        async def send(client: KafkaClient, node: int, request: Any, **options: Any) -> Any:
+            name = type(getattr(request, "struct", request)).__name__ if not hasattr(request, "struct") else request.struct.__name__
+            fault = self._next(name)
+            if isinstance(fault, Exception):
+                raise fault
+            response = await real(client, node, request, **options)
+            return response if fault is None else fault(response)
+
+        monkeypatch.setattr(KafkaClient, "send", send)
+
+    def _next(self, name: str) -> Fault | None:
+        with self._lock:
+            self.asked.append(name)
+            for kind, faults in self._faults.items():
+                if name.startswith(kind) and faults:
+                    return faults.pop(0)
+        return None
+
+    def add(self, kind: str, *faults: Fault) -> None:
+        """Have the next answers to requests whose class begins with `kind` changed."""
+        with self._lock:
+            self._faults.setdefault(kind, []).extend(faults)
+
+    def clear(self) -> None:
+        """Change nothing any more."""
+        with self._lock:
+            self._faults.clear()
+
+    @property
+    def left(self) -> int:
+        """How many faults have not come to pass."""
+        with self._lock:
+            return sum(map(len, self._faults.values()))
+
+
+def fetch_answer(change: Callable[[list[Any]], None]) -> Fault:
+    """Change what a fetch says of each partition: number, code, ends, begin, aborted, replica, records."""
+
+    def fault(response: Any) -> Any:
+        topics = []
+        for topic, partitions in response.topics:
+            changed = [list(partition) for partition in partitions]
+            for partition in changed:
+                change(partition)
+            topics.append((topic, [tuple(partition) for partition in changed]))
+        response.topics = topics
+        return response
+
+    return fault
+
+
+def fetch_code(code: int) -> Fault:
+    """A fetch that fails."""
+
+    def change(partition: list[Any]) -> None:
+        partition[1] = code
+        partition[-1] = b""
+
+    return fetch_answer(change)
+
+
+def damaged(place: int) -> Fault:
+    """Records of which a byte was changed; from the end for negative places."""
+
+    def change(partition: list[Any]) -> None:
+        if partition[-1]:
+            raw = bytearray(partition[-1])
+            raw[place] ^= 0x80
+            partition[-1] = bytes(raw)
+
+    return fetch_answer(change)
+
+
+def error_code(code: int) -> Fault:
+    """An answer with one error code of its own."""
+
+    def fault(response: Any) -> Any:
+        response.error_code = code
+        return response
+
+    return fault
+
+
+def setting(**fields: Any) -> Fault:
+    """An answer with other fields."""
+
+    def fault(response: Any) -> Any:
+        for name, value in fields.items():
+            setattr(response, name, value)
+        return response
+
+    return fault

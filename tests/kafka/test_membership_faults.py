@@ -1,0 +1,243 @@
+"""What a member makes of errors: those that pass are waited for, those that do not are told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors._errors import IllegalGeneration, LogClosed, LogError, LogTimeout, NotAuthorized, UnknownTopicOrPartition
+from ks_actors.log import OffsetAndMetadata, TopicPartition
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka._loop_thread import LoopThread
+from tests.kafka.tampering import Tampering, error_code, setting
+from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, settle, soon
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from ks_actors.log import Membership
+    from tests.kafka.broker import Broker
+
+LOADING, NOT_COORDINATOR, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING, FORBIDDEN, FENCED = 14, 16, 22, 25, 27, 30, 82
+
+
+@pytest.fixture
+async def log(kafka_broker: Broker) -> AsyncIterator[KafkaLog]:
+    async with KafkaLog(kafka_broker.bootstrap, options=KafkaOptions(api_timeout_ms=3_000)) as made:
+        yield made
+
+
+@pytest.fixture
+def tampering(monkeypatch: pytest.MonkeyPatch) -> Tampering:
+    return Tampering(monkeypatch)
+
+
+async def enter(log: KafkaLog, group: str, topic: str, *, session_timeout_ms: int = 3_000) -> Membership:
+    return await log.join(
+        group, client_id="c", topics=[topic], user_data=b"", assignor=by_turns, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=30_000
+    )
+
+
+@pytest.mark.parametrize("kind", ["JoinGroup", "SyncGroup"])
+@pytest.mark.parametrize("code", [LOADING, NOT_COORDINATOR, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING])
+async def test_joining_goes_on_until_it_is_done(log: KafkaLog, tampering: Tampering, kind: str, code: int) -> None:
+    """Nothing is held meanwhile, so nothing is lost."""
+    (partition,) = await new_topic(log)
+    tampering.add(kind, error_code(code), error_code(code))
+    member = await enter(log, group_name(), partition.topic)
+    assert (await assigned(member)).assignment.partitions == (partition,)
+    assert tampering.left == 0
+
+
+async def test_a_coordinator_that_cannot_be_reached_is_waited_for(log: KafkaLog, tampering: Tampering, caplog: pytest.LogCaptureFixture) -> None:
+    """For longer than any call may take; it is said that it takes so long."""
+    (partition,) = await new_topic(log)
+    tampering.add("JoinGroup", LogTimeout("late"))
+    member = await enter(log, group_name(), partition.topic)
+    assert (await assigned(member)).assignment.partitions == (partition,)
+    assert "late" in caplog.text
+
+
+@pytest.mark.parametrize("code", [ILLEGAL_GENERATION, UNKNOWN_MEMBER, FENCED])
+async def test_a_heartbeat_tells_who_is_out(log: KafkaLog, tampering: Tampering, code: int) -> None:
+    """Then the partitions are lost; the member can come again."""
+    (partition,) = await new_topic(log)
+    member = await enter(log, group_name(), partition.topic)
+    await assigned(member)
+    tampering.add("Heartbeat", error_code(code))
+    assert (await lost(member)).partitions == (partition,)
+    member.rejoin(b"")
+    assert (await settle(member))[0].assignment.partitions == (partition,)
+
+
+async def test_who_has_nothing_has_lost_nothing(log: KafkaLog, tampering: Tampering) -> None:
+    """A member that is thrown out before it has read what it was assigned goes back in by itself."""
+    (partition,) = await new_topic(log)
+    tampering.add("Heartbeat", error_code(UNKNOWN_MEMBER))
+    member = await enter(log, group_name(), partition.topic)
+    while tampering.left or tampering.asked.count("JoinGroupRequest") < 3:
+        await asyncio.sleep(0)
+    event = await assigned(member)
+    await member.commit({partition: OffsetAndMetadata(1)})
+    assert event.assignment.partitions == (partition,)
+
+
+async def test_an_instance_does_not_fight_for_its_place(log: KafkaLog, tampering: Tampering) -> None:
+    """Who finds it taken hears of that, though it had nothing."""
+    (partition,) = await new_topic(log)
+    tampering.add("JoinGroup", error_code(FENCED))
+    member = await enter(log, group_name(), partition.topic)
+    assert (await lost(member)).partitions == ()
+    member.rejoin(b"")
+    assert (await assigned(member)).assignment.partitions == (partition,)
+
+
+@pytest.mark.parametrize("kind", ["Heartbeat", "JoinGroup"])
+async def test_what_will_not_go_away_is_told(log: KafkaLog, tampering: Tampering, kind: str) -> None:
+    """Whoever waits for events hears of it; a rejoin tries again."""
+    (partition,) = await new_topic(log)
+    if kind == "JoinGroup":
+        tampering.add(kind, error_code(FORBIDDEN))
+    member = await enter(log, group_name(), partition.topic)
+    if kind == "Heartbeat":
+        await assigned(member)
+        tampering.add(kind, error_code(FORBIDDEN))
+    with pytest.raises(NotAuthorized):
+        await soon(member.event())
+    member.rejoin(b"")
+    await settle(member)
+
+
+async def test_what_nobody_has_thought_of_is_told(log: KafkaLog, tampering: Tampering) -> None:
+    """With its cause."""
+    (partition,) = await new_topic(log)
+    tampering.add("SyncGroup", ZeroDivisionError("oops"))
+    member = await enter(log, group_name(), partition.topic)
+    with pytest.raises(LogError, match="ZeroDivisionError: oops"):
+        await soon(member.event())
+    member.rejoin(b"")
+    await settle(member)
+
+
+async def test_heartbeats_that_do_not_get_through_cost_nothing_by_themselves(
+    log: KafkaLog, tampering: Tampering, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is for the group to say who is out: a member that finds it again goes on."""
+    (partition,) = await new_topic(log)
+    member = await enter(log, group_name(), partition.topic)
+    before = await assigned(member)
+    tampering.add("Heartbeat", LogTimeout("no way"), Unavailable("no way"))
+    while tampering.left:
+        await asyncio.sleep(0)
+    beats = tampering.asked.count("HeartbeatRequest_v3")
+    while tampering.asked.count("HeartbeatRequest_v3") < beats + 2:
+        await asyncio.sleep(0)
+    await member.commit({partition: OffsetAndMetadata(1)})
+    assert member.group == before.group
+    assert "no heartbeats" in caplog.text
+
+
+async def test_a_leader_is_assigned_nothing_by_an_empty_answer(log: KafkaLog, tampering: Tampering) -> None:
+    """Of a leader that has left a member out."""
+    (partition,) = await new_topic(log)
+    tampering.add("SyncGroup", setting(member_assignment=b""))
+    member = await enter(log, group_name(), partition.topic)
+    assert (await assigned(member)).assignment.partitions == ()
+
+
+async def test_a_group_that_cannot_be_told_of_a_leave_finds_out(log: KafkaLog, tampering: Tampering, caplog: pytest.LogCaptureFixture) -> None:
+    """Leaving does not fail."""
+    (partition,) = await new_topic(log)
+    member = await enter(log, group_name(), partition.topic)
+    await assigned(member)
+    tampering.add("LeaveGroup", NotAuthorized("no"))
+    await soon(member.leave())
+    assert "has to find out" in caplog.text
+    with pytest.raises(LogClosed):
+        await member.commit({})
+
+
+async def test_a_log_that_cannot_be_entered_leaves_nothing_behind(log: KafkaLog, tampering: Tampering) -> None:
+    """Neither when it fails nor when nobody waits for it any more."""
+    threads = threading.active_count()
+    tampering.add("Metadata", NotAuthorized("no"))
+    with pytest.raises(NotAuthorized):
+        await enter(log, group_name(), "topic")
+    joining = asyncio.ensure_future(enter(log, group_name(), "topic"))
+    while threading.active_count() == threads:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    joining.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await joining
+    assert not log._parts
+
+
+async def test_a_log_that_is_closed_meanwhile_is_not_entered(kafka_broker: Broker) -> None:
+    """Nobody would be there to leave."""
+    log = KafkaLog(kafka_broker.bootstrap)
+    await log.start()
+    joining = asyncio.ensure_future(enter(log, group_name(), "topic"))
+    await asyncio.sleep(0)
+    await log.close()
+    with pytest.raises(LogClosed):
+        await soon(joining)
+
+
+async def test_errors_of_offsets_are_told(log: KafkaLog, tampering: Tampering) -> None:
+    """With the group and the partition; there is no waiting for topics that nobody has."""
+    (partition,) = await new_topic(log)
+    nowhere = TopicPartition("nowhere", 0)
+    group = group_name()
+    member = await enter(log, group, partition.topic)
+    await assigned(member)
+    with pytest.raises(UnknownTopicOrPartition, match="nowhere-0"):
+        await soon(member.commit({nowhere: OffsetAndMetadata(1)}))
+    assert await member.committed([nowhere]) == {}
+    assert await member.committed([]) == {}
+    await member.commit({})
+
+    def forbidden(response: Any) -> Any:
+        response.topics = [(topic, [(*rest, 29, tags) for *rest, _, tags in partitions], last) for topic, partitions, last in response.topics]
+        return response
+
+    def unknown(response: Any) -> Any:
+        response.topics = [(topic, [(*rest, 3, tags) for *rest, _, tags in partitions], last) for topic, partitions, last in response.topics]
+        return response
+
+    tampering.add("OffsetFetch", error_code(FORBIDDEN), forbidden, unknown)
+    with pytest.raises(NotAuthorized, match=group):
+        await member.committed([partition])
+    with pytest.raises(NotAuthorized, match=str(partition)):
+        await member.committed([partition])
+    assert await member.committed([partition]) == {}
+    await member.leave()
+    with pytest.raises(LogClosed):
+        await member.committed([partition])
+
+
+async def test_a_member_of_no_generation_commits_nothing(log: KafkaLog) -> None:
+    """Kafka would take it: anybody may commit for a group without members."""
+    (partition,) = await new_topic(log)
+    member = await enter(log, group_name(), partition.topic)
+    with pytest.raises(IllegalGeneration):
+        await member.commit({partition: OffsetAndMetadata(1)})
+
+
+async def test_a_thread_that_has_ended_takes_no_work() -> None:
+    """Ending it twice is ending it once, and one that never ran has nothing to end."""
+    threads = LoopThread("test")
+
+    async def work() -> str:
+        return threading.current_thread().name
+
+    assert await threads.call(work()) == "test"
+    await threads.close()
+    await threads.close()
+    with pytest.raises(LogClosed):
+        await threads.call(work())
+    await LoopThread("idle").close()

@@ -1,0 +1,102 @@
+"""Two brokers, of which one dies: leaders and coordinators move to the other one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors.log import NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka._client import GROUP
+from ks_actors.log.kafka._requests import offset_fetch
+from tests.kafka.broker import Broker, require_kafka
+from tests.log.helpers import COMMITTED, assigned, batch, by_turns, group_name, settle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_REPLICATED = {
+    "default.replication.factor": "2",
+    "offsets.topic.replication.factor": "2",
+    "transaction.state.log.replication.factor": "2",
+    # An unclean end is noticed by the controller after this time.
+    "broker.session.timeout.ms": "2000",
+}
+_PATIENCE_S = 40
+
+
+@pytest.fixture
+def two_brokers(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
+    """The first one is the controller, too."""
+    require_kafka()
+    first = Broker(tmp_path / "first", settings=_REPLICATED)
+    second = Broker(tmp_path / "second")
+    second._settings = {
+        **_REPLICATED,
+        "node.id": "2",
+        "process.roles": "broker",
+        "controller.quorum.voters": f"1@{first.address('CONTROLLER')}",
+        "listeners": f"PLAINTEXT://{second.address('PLAINTEXT')}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    }
+    try:
+        first.start()
+        second.start()
+        yield first, second
+    finally:
+        second.kill()
+        first.kill()
+
+
+@pytest.mark.timeout(180)
+async def test_what_a_dead_broker_led_goes_on_elsewhere(two_brokers: tuple[Broker, Broker]) -> None:
+    """Readers, writers and members of groups find the new leaders and coordinators; nothing is lost, nothing comes twice."""
+    first, second = two_brokers
+    async with KafkaLog(f"{first.bootstrap},{second.bootstrap}", options=KafkaOptions(replication_factor=2)) as log:
+        topic = f"topic-{group_name()}"
+        await log.create_topics([NewTopic(topic, 4)])
+        partitions = [TopicPartition(topic, number) for number in range(4)]
+        producer = await log.producer(client_id="p")
+        fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+        fetcher.assign(dict.fromkeys(partitions, 0))
+        found: dict[TopicPartition, list[int]] = {partition: [] for partition in partitions}
+
+        async def write_and_read(begin: int, end: int) -> None:
+            await producer.send([Outgoing(partition, batch(*[b"%d" % number for number in range(begin, end)])) for partition in partitions])
+            while any(len(numbers) < end for numbers in found.values()):
+                for fetched in await fetcher.fetch(max_wait_ms=1_000):
+                    found[fetched.partition] += map(int, fetched.batch.values)
+
+        async def coordinated_by(node: int) -> str:
+            """A group whose coordinator that broker is."""
+            while True:
+                name = group_name()
+                await log._client.send_to_coordinator(GROUP, name, offset_fetch(name, []), lambda response: [response.error_code])
+                if await log._client.coordinator(GROUP, name) == node:
+                    return name
+
+        group = await coordinated_by(2)
+        member = await log.join(
+            group, client_id="c", topics=[topic], user_data=b"", assignor=by_turns, session_timeout_ms=30_000, rebalance_timeout_ms=30_000
+        )
+        before = await assigned(member)
+        await asyncio.wait_for(write_and_read(0, 100), _PATIENCE_S)
+        assert {log._client.leader(partition) for partition in partitions} == {1, 2}
+        await member.commit(dict.fromkeys(partitions, OffsetAndMetadata(100)))
+
+        second.kill()
+        await asyncio.wait_for(write_and_read(100, 200), _PATIENCE_S)
+        assert {log._client.leader(partition) for partition in partitions} == {1}
+        await asyncio.wait_for(member.commit(dict.fromkeys(partitions, OffsetAndMetadata(200))), _PATIENCE_S)
+        assert member.group == before.group
+        assert await member.committed(partitions) == dict.fromkeys(partitions, OffsetAndMetadata(200))
+        member.rejoin(b"")
+        (after,) = await settle(member)
+        assert after.group.member_id == before.group.member_id
+
+        await asyncio.to_thread(second.start)
+        await asyncio.wait_for(write_and_read(200, 300), _PATIENCE_S)
+        assert all(numbers == list(range(300)) for numbers in found.values())
