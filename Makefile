@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime bench-kafka oracle clean
+.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime bench-kafka oracle chaos clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,7 +21,7 @@ demo: $(VENV)/.ready ## run the main job: all flights of a year, joined with wea
 test: $(VENV)/.ready ## set up and pass all tests
 	scripts/test $(BIN)
 
-test-matrix: ## pass the tests of actors/ on each Python that is installed
+test-matrix: ## pass the tests of actors/ on each Python that is installed, those of ks_actors/ on the newest
 	scripts/test-matrix
 
 lint: $(VENV)/.ready ## check style and spelling
@@ -47,5 +47,9 @@ oracle: $(VENV)/.ready ## compare with the real Kafka Streams on random cases: S
 	tests/differential/oracle/run $(BIN)/python $(or $(SEED),2) $(or $(N),100) $(or $(TOPOLOGIES),all) tests/differential/oracle/target/cases
 	$(BIN)/python -m tests.differential.compare tests/differential/oracle/target/cases
 
+chaos: $(VENV)/.ready ## kill, freeze and restart members on a real Kafka, for minutes: SEED=1 GUARANTEE=exactly_once_v2 MODE=storm [ARGS="--records 50000"]
+	$(BIN)/python -m tests.chaos --seed $(or $(SEED),1) --guarantee $(or $(GUARANTEE),exactly_once_v2) --mode $(or $(MODE),storm) --strict \
+		--work-dir .chaos/$(or $(MODE),storm)-$(or $(GUARANTEE),exactly_once_v2)-$(or $(SEED),1) $(ARGS)
+
 clean: ## remove all that was made
-	rm -rf .venv .venv-* .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis site dist
+	rm -rf .venv .venv-* .chaos .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis site dist

@@ -2,7 +2,7 @@
 
 The table goes to stdout, progress to stderr; the last line of stdout is one JSON object. A broker of its own is started, and stopped at the end,
 unless one is named. Every run is a process of its own, with new topics, a new group and an empty directory; contenders take turns. The output of the
-first run of each is checked. Needs Java 17 and Maven, and Linux. On a shared machine look at the CPU time per record: it varies less than the clock's.
+first run of each is checked. Needs Java 17 and Maven, and Linux. On a shared machine look at the CPU per record: it varies less than the clock.
 """
 
 from __future__ import annotations

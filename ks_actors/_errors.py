@@ -42,7 +42,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ks_actors._task_id import TaskId
     from ks_actors.log._types import TopicPartition
@@ -96,11 +96,25 @@ class ProduceFailed(LogError):
 
 
 class RecordTooLarge(LogError):
-    """A record is larger than `max.message.bytes` of its topic; its batch was not written."""
+    """A record is larger than `max.message.bytes` of its topic; its batch was not written.
+
+    `records` tells which, counted through all batches of the partition in that call; empty when that is not known.
+    """
+
+    def __init__(self, text: str, records: Sequence[int] = ()) -> None:
+        super().__init__(text)
+        self.records: frozenset[int] = frozenset(records)
 
 
 class InvalidRecord(LogError):
-    """A record is of a kind that its topic cannot hold; its batch was not written."""
+    """A record is of a kind that its topic cannot hold; its batch was not written.
+
+    `records` tells which, counted through all batches of the partition in that call; empty when that is not known.
+    """
+
+    def __init__(self, text: str, records: Sequence[int] = ()) -> None:
+        super().__init__(text)
+        self.records: frozenset[int] = frozenset(records)
 
 
 class Fenced(LogError):

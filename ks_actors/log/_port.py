@@ -71,7 +71,8 @@ class Producer(Protocol):
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
         """Append all batches; return the offset behind each one's last record, in order.
 
-        Raises ProduceFailed, which has an error per batch that failed; the others are written.
+        Raises ProduceFailed, which has an error per partition that got nothing of this call; the others are written. Where it is about single records
+        (RecordTooLarge, InvalidRecord) the error tells which, if the log can know.
         """
         ...
 

@@ -8,20 +8,24 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never, cast
 
 from actors import Actor, Mailbox, Signal, Stopping
-from ks_actors._errors import Fenced, LogClosed, LogError, ProduceFailed, ProductionFailed
+from ks_actors._batch import Batch
+from ks_actors._errors import Fenced, LogClosed, LogError, ProduceFailed, ProductionFailed, TransactionAborted
 from ks_actors._partitioner import partition as default_partition
+from ks_actors.log._types import Outgoing, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._merge import merged, split
 from ks_actors.runtime._messages import CollectorMessage
 from ks_actors.runtime._output import UNKNOWN_PARTITION
+from ks_actors.runtime._production import LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from actors import Ref, Reply
+    from ks_actors._handlers import DeadLetter
     from ks_actors.log import Log, Producer, TransactionalProducer
-    from ks_actors.log._types import Outgoing, TopicPartition
     from ks_actors.runtime._metrics import Metrics
+    from ks_actors.runtime._production import Refused
 
 COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
 _HIGH = 200_000
@@ -50,7 +54,7 @@ class Collector(Actor[CollectorMessage]):
         epoch: int,
         manager: Callable[[], Ref[m.TaskManagerMessage]],
         committer: Callable[[], Ref[m.CommitterMessage]],
-        refused: Callable[[TopicPartition, Outgoing, Exception], bool],
+        refused: Callable[[TopicPartition, Sequence[Batch], Exception], Refused | None],
         metrics: Metrics,
         renew: Callable[[], Awaitable[TransactionalProducer]] | None,
         patience: float,
@@ -63,11 +67,14 @@ class Collector(Actor[CollectorMessage]):
         self._committer = committer
         self._manager = manager
         self._refused = refused
+        self._left_out = LeftOut()
         self._metrics = metrics
         self._ready: list[Outgoing] = []
         self._held: dict[int, list[Outgoing]] = {}
         self._waiting: int = 0
         self._sending: bool = False
+        # Records that came for this epoch and are not sent yet.
+        self._gathered: int = 0
         self._sizing: bool = False
         self._unsized: list[Outgoing] = []
         self._pressed: bool = False
@@ -102,7 +109,8 @@ class Collector(Actor[CollectorMessage]):
             case m.NextEpoch():
                 self._epoch = message.epoch
                 self._ends = {}
-                self._queue(self._held.pop(message.epoch, []))
+                self._left_out.committed()
+                self._gather(self._held.pop(message.epoch, []))
             case _:
                 assert_never(message)
         self._go_on()
@@ -119,7 +127,11 @@ class Collector(Actor[CollectorMessage]):
             self._held.setdefault(message.epoch, []).extend(batches)
             self._press()
         else:
-            self._queue(batches)
+            self._gather(batches)
+
+    def _gather(self, batches: Sequence[Outgoing]) -> None:
+        self._gathered += sum(len(outgoing.batch) for outgoing in batches)
+        self._queue(batches)
 
     def _queue(self, batches: Sequence[Outgoing]) -> None:
         for outgoing in batches:
@@ -165,11 +177,28 @@ class Collector(Actor[CollectorMessage]):
         if not self._sending:
             if self._abort is not None:
                 self._start_abort(self._abort)
-            elif self._ready and self._failure is None:
-                batches = self._portion()
+            elif self._failure is None and self._worth_sending():
+                self._send()
+        self._answer_flush()
+
+    def _worth_sending(self) -> bool:
+        """Tell whether to write now, or with what is still to come.
+
+        Nobody sees what is written in a transaction before its end, so there is no hurry; and as long as nothing is written, no transaction is open:
+        one that nobody ends, since its instance is killed, keeps readers from all that comes after it, until it times out.
+        """
+        return self._renew is None or self._flush is not None or self._gathered >= _MOST
+
+    def _send(self) -> None:
+        while self._ready:
+            batches, letters, records = self._left_out.without(self._portion())
+            self._gathered = max(0, self._gathered - records - sum(len(outgoing.batch) for outgoing in batches))
+            self._waiting -= records
+            self._write_letters(letters)
+            if batches:
                 self._sending = True
                 self.ctx.pipe(self._producer.send(batches), partial(_sent, batches=batches), partial(m.SendFailed, batches))
-        self._answer_flush()
+                return
 
     def _portion(self) -> list[Outgoing]:
         """Take from what is ready as much as may be sent at once."""
@@ -207,17 +236,40 @@ class Collector(Actor[CollectorMessage]):
         self._sending = False
         self._waiting -= sum(len(outgoing.batch) for outgoing in failed.batches)
         error = failed.error
-        if isinstance(error, ProduceFailed):
-            refused = [outgoing for outgoing in failed.batches if outgoing.partition in error.errors]
-            if all(self._refused(outgoing.partition, outgoing, error.errors[outgoing.partition]) for outgoing in refused):
-                return
-            partition, first = next(iter(error.errors.items()))
-            failure = ProductionFailed(f"the log refused records: {first}", topic=partition.topic, partition=partition.partition)
-            failure.__cause__ = first
-        else:
+        if not isinstance(error, ProduceFailed):
             self._fail(error)
             return
-        self._fail(failure)
+        going_on: list[Refused] = []
+        for partition, why in error.errors.items():
+            refused = self._refused(partition, [outgoing.batch for outgoing in failed.batches if outgoing.partition == partition], why)
+            if refused is None:
+                failure = ProductionFailed(f"the log refused records: {why}", topic=partition.topic, partition=partition.partition)
+                failure.__cause__ = why
+                self._fail(failure)
+                return
+            going_on.append(refused)
+        if self._renew is not None:
+            # The transaction is void: all of it is done again, without these.
+            for refused in going_on:
+                self._left_out.add(refused)
+            self._fail(TransactionAborted(f"the log refused records, which are left out, and all others written again: {error}"))
+            return
+        rest = [outgoing for refused in going_on for outgoing in refused.rest]
+        self._waiting += sum(len(outgoing.batch) for outgoing in rest)
+        self._ready[:0] = rest
+        self._write_letters([letter for refused in going_on for _, letters in refused.dropped for letter in letters])
+
+    def _write_letters(self, letters: Sequence[DeadLetter]) -> None:
+        self._waiting += len(letters)
+        self._queue(
+            [
+                Outgoing(
+                    TopicPartition(letter.topic, UNKNOWN_PARTITION),
+                    Batch([letter.key], [letter.value], [letter.timestamp], [letter.headers]),
+                )
+                for letter in letters
+            ]
+        )
 
     def _fail(self, error: Exception) -> None:
         if self._failure is None:
@@ -247,11 +299,13 @@ class Collector(Actor[CollectorMessage]):
     def _start_abort(self, abort: m.Abort) -> None:
         self._abort = self._flush = None
         self._ready.clear()
+        self._gathered = 0
         self._unsized.clear()
         self._held = {}
         self._waiting = 0
         self._ends = {}
         self._failure = None
+        self._left_out.rolled_back()
         self._epoch = abort.epoch
         self._press()
         if self._renew is None:

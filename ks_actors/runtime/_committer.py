@@ -7,10 +7,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Started
-from ks_actors._errors import Fenced, IllegalGeneration, TaskMigrated, TaskTimeout, TransactionAborted
+from ks_actors._errors import Fenced, IllegalGeneration, StateError, TaskMigrated, TaskTimeout, TransactionAborted
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._committing import COMMITTING, Phase, TasksBroken
 from ks_actors.runtime._messages import CommitterMessage
+from ks_actors.runtime._rests import Rests
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -67,6 +68,8 @@ class Committer(Actor[CommitterMessage]):
         self._rebalancing: bool = False
         # Why the tasks cannot be committed any more: they are to be given up.
         self._void: Exception | None = None
+        self._fruitful: bool = False
+        self._rests = Rests()
         self._instance = instance
         self._manager = manager
         self._state = state
@@ -141,6 +144,9 @@ class Committer(Actor[CommitterMessage]):
         finally:
             self._metrics.committing = False
         self._phase.to(Phase.IDLE)
+        if self._void is None:
+            self._fruitful = True
+            self._rests.succeeded()
         self._metrics.committed(perf_counter() - began)
         self._answer(request, None)
 
@@ -229,12 +235,15 @@ class Committer(Actor[CommitterMessage]):
         if isinstance(error, _Uncertain):
             # What is committed only the log knows. Until the tasks have begun anew from there, nothing may be committed on top of what is known here.
             error = self._void = _cause(error)
+        elif isinstance(error, StateError):
+            # A database that could not be written does not take anything before it is opened anew.
+            self._void = error
         elif isinstance(error, Fenced) or (isinstance(error, IllegalGeneration) and not self._rebalancing):
             migrated = TaskMigrated(f"the tasks belong to another member of the group by now: {error}")
             migrated.__cause__ = error
             error = self._void = migrated
         try:
-            await (self._roll_back(None, error) if self._void is None else self._drop_output())
+            await (self._roll_back(None, error, again=True) if self._void is None else self._drop_output())
         except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
             self._void = worse
             self._instance.tell(m.Fatal(worse, rolled_back=False))
@@ -250,18 +259,19 @@ class Committer(Actor[CommitterMessage]):
         return error
 
     async def _roll_back_for(self, request: m.Rollback) -> None:
+        fruitful = self._fruitful
         if request.give_up:
-            self._held, self._void = True, None
+            self._held, self._void, self._fruitful = True, None, False
         try:
             await (self._drop_output() if request.give_up else self._roll_back(request.tasks, request.cause))
         except Exception as error:  # noqa: BLE001 - whoever asked decides
             self._void = error
             request.reply.fail(error)
         else:
-            request.reply.tell(None)
+            request.reply.tell(fruitful)
 
-    async def _roll_back(self, tasks: frozenset[TaskId] | None, cause: Exception) -> None:
-        """Throw away what was done since the last commit, and fetch it again."""
+    async def _roll_back(self, tasks: frozenset[TaskId] | None, cause: Exception, *, again: bool = False) -> None:
+        """Throw away what was done since the last commit, and fetch it again: after a rest if the commit fails `again` and again."""
         if self._transactional:
             tasks = None
         _log.warning("going back to the last commit with %s: %s", "all tasks" if tasks is None else ", ".join(map(str, sorted(tasks))), cause)
@@ -270,7 +280,8 @@ class Committer(Actor[CommitterMessage]):
         if tasks is None:
             await self._abort_output()
         positions = await self._manager.ask(m.Rewind, tasks, self._fetch_epoch)
-        await self._poller().ask(m.SeekAll, positions, self._fetch_epoch)
+        rest = self._rests.next(self.ctx.time()) if again and not isinstance(cause, TasksBroken) else 0.0
+        await self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest)
         self._resume()
 
     async def _drop_output(self) -> None:

@@ -69,6 +69,7 @@ class GlobalTables(Actor[GlobalMessage]):
         self._poll_ms: int = poll_ms
         self._ends: dict[TopicPartition, int] = dict(ends)
         self._asked: list[Reply[None]] = []
+        self._failure: Exception | None = None
         self._positions: dict[TopicPartition, int] = dict(begins)
         positions = {partition: Position(offset) for partition, offset in self._positions.items()}
         self._task = Task(TaskId(-1, 0), setup, positions, stores, wake=lambda: None, current=current)
@@ -89,10 +90,21 @@ class GlobalTables(Actor[GlobalMessage]):
             await self.ctx.blocking(partial(self._stores.close, clean=True))
 
     def receive(self, message: GlobalMessage) -> None:
-        """Apply what comes."""
+        """Apply what comes. An error before all is filled is what the start fails by; one after that ends the actor."""
+        try:
+            self._deal_with(message)
+        except Exception as error:
+            if not self._ends:
+                raise
+            self._fail_start(error)
+
+    def _deal_with(self, message: GlobalMessage) -> None:
         match message:
             case AwaitFilled():
-                self._asked.append(message.reply)
+                if self._failure is None:
+                    self._asked.append(message.reply)
+                else:
+                    message.reply.fail(self._failure)
             case Arrived():
                 for fetched in message.fetched:
                     self._task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
@@ -101,13 +113,8 @@ class GlobalTables(Actor[GlobalMessage]):
                 self._apply()
             case FetchFailed():
                 failure = StreamsError(f"reading the topics of global tables failed: {message.error}")
-                failure.__cause__ = message.error
-                if self._asked:
-                    # It is the start that fails.
-                    for reply in self._asked:
-                        reply.fail(failure)
-                    self._asked.clear()
-                    return
+                if self._ends:
+                    raise failure from message.error
                 self._instance.tell(m.Fatal(failure, rolled_back=False))
                 self.ctx.timers.once("again", self._poll_ms / 1000, Look())
                 return
@@ -134,6 +141,12 @@ class GlobalTables(Actor[GlobalMessage]):
     def _fetch(self) -> None:
         if self._positions:
             self.ctx.pipe(self._fetcher.fetch(max_wait_ms=self._poll_ms), _arrived, _failed)
+
+    def _fail_start(self, error: Exception) -> None:
+        self._failure = error
+        for reply in self._asked:
+            reply.fail(error)
+        self._asked.clear()
 
     def _note_filled(self) -> None:
         if all(self._positions[partition] >= end for partition, end in self._ends.items()):

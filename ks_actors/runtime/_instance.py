@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
-from ks_actors._errors import KsActorsError, StreamsError
+from ks_actors._errors import KsActorsError, LogClosed, StreamsError
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import InstanceMessage
 from ks_actors.runtime._states import INSTANCE_TRANSITIONS, InstanceState
@@ -225,13 +225,15 @@ class Instance(Actor[InstanceMessage]):
         self._metrics.failed_workers += 1
         if name is not None:
             self._crew.remove(name, dying=True)
-        name = self._parts.removed.pop(ref, name)
-        _log.error("worker %s died: %s", name, cause)
+        removed = self._parts.removed.pop(ref, None)
+        if removed is not None:
+            self._crew.buried(removed)
+        _log.error("worker %s died: %s", name or removed, cause)
         self._crew_changed()
         self._parts.manager.tell(m.WorkerLost(ref))
-        reply = self._removing.pop(name or "", None)
+        reply = self._removing.pop(removed or "", None)
         if reply is not None:
-            reply.tell(name)
+            reply.tell(removed)
         if not self._running():
             return
         task = cause.task if isinstance(cause, StreamsError) else None
@@ -264,7 +266,8 @@ class Instance(Actor[InstanceMessage]):
     async def _carry_out(self, decided: m.Decided) -> None:
         if not self._running():
             return
-        response = decided.response
+        # A log that is closed stays so, whatever the handler wants.
+        response = UncaughtResponse.SHUTDOWN_CLIENT if isinstance(decided.error, LogClosed) else decided.response
         if response is UncaughtResponse.SHUTDOWN_CLIENT or (not decided.rolled_back and response is UncaughtResponse.LOSE_WORKER):
             await self._end_in_error(decided.error)
         elif not decided.rolled_back:

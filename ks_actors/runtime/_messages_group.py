@@ -136,11 +136,12 @@ class TaskReady(Message, frozen=True, tag="TASK_READY"):
 
 
 class SeekAll(Message, frozen=True, tag="SEEK"):
-    """Fetch again from these offsets, after a rollback; records carry `epoch` from now on."""
+    """Fetch again from these offsets, after a rollback and a rest of so many seconds; records carry `epoch` from now on."""
 
     reply: Reply[None]
     positions: Mapping[TopicPartition, int]
     epoch: int
+    rest: float
 
 
 class CommitOffsets(Message, frozen=True, tag="COMMIT_OFFSETS"):
@@ -174,6 +175,20 @@ class Settled(Message, frozen=True, tag="SETTLED"):
     generation: int
 
 
+class GivenUp(Message, frozen=True, tag="GIVEN_UP"):
+    """All tasks are given up (internal). `fruitful`: something was committed since the last time."""
+
+    fruitful: bool
+
+
+class Rested(Message, frozen=True, tag="RESTED"):
+    """The rest before fetching again is over (internal)."""
+
+
+class EnterAnew(Message, frozen=True, tag="ENTER_ANEW"):
+    """The rest before the group is entered anew is over (internal)."""
+
+
 PollerMessage: TypeAlias = (
     MembershipChanged
     | MembershipFailed
@@ -189,4 +204,7 @@ PollerMessage: TypeAlias = (
     | Rejoin
     | LeaveGroup
     | Settled
+    | GivenUp
+    | EnterAnew
+    | Rested
 )

@@ -67,9 +67,9 @@ class CloseStores(Message, frozen=True, tag="CLOSE_STORES"):
 
 
 class EncodeChangelog(Message, frozen=True, tag="FLUSH"):
-    """Write the changelog records of a commit to the collector; answered with the number of records."""
+    """Write the changelog records of a commit to the collector; answered when that is done."""
 
-    reply: Reply[int]
+    reply: Reply[None]
     frozen: Frozen
     epoch: int
 
@@ -236,10 +236,11 @@ class WorkersChanged(Message, frozen=True, tag="WORKERS"):
 class Rollback(Message, frozen=True, tag="ROLLBACK"):
     """Bring tasks back to their last commit: `tasks` under at least once, all of them under exactly once.
 
-    `give_up`: they are going to be given up; nothing is committed until HOLD ends.
+    `give_up`: they are going to be given up; nothing is committed until HOLD ends. Answered with whether a commit has succeeded since the last time
+    that tasks were given up.
     """
 
-    reply: Reply[None]
+    reply: Reply[bool]
     tasks: frozenset[TaskId] | None
     cause: Exception
     give_up: bool = False

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import KsActorsError, LogClosed, MissingSourceTopics, OffsetOutOfRange, StreamsError, UnknownTopicOrPartition
 from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._beginnings import begin_positions
 from ks_actors.runtime._messages import PollerMessage
-from ks_actors.runtime._offsets import Position, decode_position
+from ks_actors.runtime._rests import Rests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ _ENDS = -1
 # Records of a partition per fetch: nobody else is to wait long while they are handed on.
 _AT_ONCE = 2_000
 _log = logging.getLogger("ks_actors")
+T = TypeVar("T")
 
 
 class Poller(Actor[PollerMessage]):
@@ -73,6 +75,7 @@ class Poller(Actor[PollerMessage]):
         # What the group says is dealt with one after the other, and before that what is to be given up.
         self._events: deque[MembershipEvent] = deque()
         self._rejoin: Exception | None = None
+        self._rests = Rests()
         self._waiting: bool = False
         self._following: bool = False
 
@@ -114,14 +117,21 @@ class Poller(Actor[PollerMessage]):
             case m.Settled():
                 self._following = False
                 self._go_on()
+            case m.GivenUp():
+                self._rest(message)
+            case m.EnterAnew():
+                self._membership.rejoin(self._group.user_data(frozenset(), self._membership.group.generation))
             case m.FetchFailed():
                 self._fetching = self._fetching and message.epoch == _ENDS
-                await self._fetch_failed(message.error)
+                if self._leaving is None:
+                    await self._fetch_failed(message.error)
             case m.MembershipFailed():
                 self._membership_failed(message)
             case m.Rejoin():
                 self._rejoin = message.cause
                 self._go_on()
+            case m.Rested():
+                pass  # the timer has held up fetching
             case m.LeaveGroup():
                 await self._leave(message.reply)
             case _:
@@ -131,7 +141,7 @@ class Poller(Actor[PollerMessage]):
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def _fetch(self) -> None:
-        if self._fetching or self._leaving is not None or not (self._positions.keys() - self._stopped):
+        if self._fetching or self._leaving is not None or "fetch" in self.ctx.timers or not (self._positions.keys() - self._stopped):
             return
         self._fetching = True
         self.ctx.pipe(self._fetch_once(), _arrived, partial(_fetch_failed, epoch=self._epoch))
@@ -163,6 +173,7 @@ class Poller(Actor[PollerMessage]):
                 self._fetcher.seek(partition, offset)
         self._resume(message.positions)
         self._find_ends(message.positions)
+        self.ctx.timers.once("fetch", message.rest, m.Rested())
         message.reply.tell(None)
 
     def _find_ends(self, partitions: Iterable[TopicPartition]) -> None:
@@ -194,7 +205,7 @@ class Poller(Actor[PollerMessage]):
             missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")
             missing.__cause__ = error
             self._give_up(missing)
-        elif not isinstance(error, LogClosed):
+        else:
             self._give_up(error)
 
     async def _first(self, partition: TopicPartition, error: OffsetOutOfRange) -> int | None:
@@ -232,35 +243,47 @@ class Poller(Actor[PollerMessage]):
             return
         if self._rejoin is not None:
             cause, self._rejoin = self._rejoin, None
-            self._do(self._lose_all(cause))
+            self._do(self._lose_all(cause), m.GivenUp)
         elif self._events:
             self._follow(self._events.popleft())
         elif not self._waiting:
             self._waiting = True
             self.ctx.pipe(self._membership.event(), m.MembershipChanged, _no_event)
 
-    def _do(self, work: Coroutine[Any, Any, int]) -> None:
+    def _do(self, work: Coroutine[Any, Any, T], then: Callable[[T], PollerMessage]) -> None:
         self._following = True
-        self.ctx.pipe(work, m.Settled, _not_done)
+        self.ctx.pipe(work, then, _not_done)
+
+    def _rest(self, given_up: m.GivenUp) -> None:
+        """Enter the group anew, after a rest when nothing came of it the last time. What the group says meanwhile is dealt with."""
+        if given_up.fruitful:
+            self._rests.succeeded()
+        if "rest" not in self.ctx.timers:
+            self.ctx.timers.once("rest", self._rests.next(self.ctx.time()), m.EnterAnew())
+        self._following = False
+        self._go_on()
 
     def _membership_failed(self, failed: m.MembershipFailed) -> None:
         if failed.waiting:
             self._waiting = False
         else:
             self._following = False
-        if not isinstance(failed.error, LogClosed):
+        if self._leaving is None:
             self._instance.tell(m.Fatal(failed.error, rolled_back=False))
-            self._go_on()
+            if not isinstance(failed.error, LogClosed):
+                self._go_on()
 
     def _follow(self, event: MembershipEvent) -> None:
         match event:
             case Revoked():
-                self._do(self._let_rebalance())
+                self._do(self._let_rebalance(), m.Settled)
             case Assigned():
+                # Somebody else has made the group assign: that is as good.
+                self.ctx.timers.cancel("rest")
                 self._committer.tell(m.HoldCommits(held=False))
                 self._take_over(event)
             case Lost():
-                self._do(self._lose_all(StreamsError("the membership of the group is lost")))
+                self._do(self._lose_all(StreamsError("the membership of the group is lost")), m.GivenUp)
             case _:
                 assert_never(event)
 
@@ -288,7 +311,7 @@ class Poller(Actor[PollerMessage]):
         self._tasks.update(new)
         self._pending = (self._pending - gone) | set(new)
         self._tell_instance()
-        self._do(self._change(gone, new, event))
+        self._do(self._change(gone, new, event), m.Settled)
 
     async def _change(self, gone: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned) -> int:
         """Give up what is gone, begin what is new."""
@@ -307,30 +330,14 @@ class Poller(Actor[PollerMessage]):
                 self._committer.tell(m.HoldCommits(held=False))
             self._membership.rejoin(self._group.user_data(frozenset(self._tasks), event.group.generation))
         if new:
-            positions = await self._begin_positions([partition for partitions in new.values() for partition in partitions])
+            wanted = [partition for partitions in new.values() for partition in partitions]
+            positions = await begin_positions(wanted, self._membership, self._log, self._reset)
             for task, partitions in new.items():
                 if task in self._tasks:
                     self._state.tell(m.OpenTask(task, {partition: positions[partition] for partition in partitions}, event.group.generation))
         return event.group.generation
 
-    async def _begin_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Return offset and partition time of where to begin: what is committed, else what the topic's reset policy says."""
-        committed = await self._membership.committed(partitions)
-        fresh = [partition for partition in partitions if partition not in committed]
-        begins = await self._log.begin_offsets(fresh)
-        late = [partition for partition in fresh if self._reset(partition.topic) == "latest"]
-        ends = await self._log.end_offsets(late, IsolationLevel.READ_COMMITTED)
-        for partition in fresh:
-            if self._reset(partition.topic) == "none":
-                raise StreamsError(
-                    "the group has no committed offset and auto_offset_reset is none: set it to earliest or latest, or commit an offset",
-                    topic=partition.topic,
-                    partition=partition.partition,
-                )
-        found = {partition: decode_position(one) for partition, one in committed.items()}
-        return found | {partition: Position(ends.get(partition, begins[partition])) for partition in fresh}
-
-    async def _lose_all(self, cause: Exception) -> int:
+    async def _lose_all(self, cause: Exception) -> bool:
         """Drop all tasks as they are; somebody else has them, or will get them."""
         _log.warning("all tasks are given up without a commit: %s", cause)
         gone = frozenset(self._tasks)
@@ -339,11 +346,10 @@ class Poller(Actor[PollerMessage]):
         self._pending = set()
         self._instance.tell(m.TasksChanged(0, 1))
         await self._manager.ask(m.SuspendTasks, None, self._membership.group.generation).within(self._group.rebalance_seconds)
-        await self._committer.ask(m.Rollback, None, cause, give_up=True).within(self._group.rebalance_seconds)
+        fruitful = await self._committer.ask(m.Rollback, None, cause, give_up=True).within(self._group.rebalance_seconds)
         await self._manager.ask(m.CloseTasks, None).within(self._group.rebalance_seconds)
         await self._state.ask(m.CloseStores, None, clean=False).within(self._group.rebalance_seconds)
-        self._membership.rejoin(self._group.user_data(frozenset(), self._membership.group.generation))
-        return self._membership.group.generation
+        return fruitful
 
     def _forget(self, tasks: frozenset[TaskId]) -> None:
         for partition in [partition for partition in self._positions if self._group.task_of(partition) in tasks]:

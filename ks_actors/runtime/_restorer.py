@@ -25,7 +25,7 @@ _ANY = -1
 class Restorer(Actor[RestorerMessage]):
     """Read the changelogs of tasks from where their stores are to the ends there were at the start, and pass the records on as they are.
 
-    The end is that of the committed records: what comes behind it by somebody who still has the task is not ours to see.
+    What somebody who had the task has written and not committed is not seen, but waited for: until it is committed after all, or aborted.
     """
 
     def __init__(self, log: Log, fetcher: Fetcher, state: Ref[m.StateManagerMessage], *, poll_ms: int) -> None:
@@ -69,7 +69,9 @@ class Restorer(Actor[RestorerMessage]):
 
     async def _look(self, message: m.Restore) -> m.ChangelogEnds:
         begins = await self._log.begin_offsets(message.changelogs)
-        ends = await self._log.end_offsets(message.changelogs, IsolationLevel.READ_COMMITTED)
+        # All that is there, whether it is decided about or not. A transaction that the committed offsets are from may not be marked as committed in
+        # every partition yet, and where it is not, the end of what is committed is still before it.
+        ends = await self._log.end_offsets(message.changelogs, IsolationLevel.READ_UNCOMMITTED)
         return m.ChangelogEnds(message.task, begins, ends, message.changelogs)
 
     def _begin(self, found: m.ChangelogEnds) -> None:

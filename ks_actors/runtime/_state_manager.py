@@ -7,14 +7,14 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from actors import Actor, Mailbox, Signal, Started, Stopping
-from ks_actors._errors import TaskCorrupted
+from actors import Actor, Mailbox, Signal, Started
+from ks_actors._errors import StreamsError, TaskCorrupted
 from ks_actors.log._types import Outgoing, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import StateManagerMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from actors import Ref
     from ks_actors._task_id import TaskId
@@ -89,14 +89,17 @@ class StateManager(Actor[StateManagerMessage]):
         self._stepping: TaskId | None = None
         self._kept: int = 0
 
-    async def signal(self, signal: Signal) -> None:
-        """Look for idle times from the start on; let go at the end of what nobody has closed, after a failure."""
+    def signal(self, signal: Signal) -> None:
+        """Look for idle times from the start on."""
         if isinstance(signal, Started):
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
-        elif isinstance(signal, Stopping):
-            for opening in self._opening.values():
-                opening.opened.set()  # nothing is waited for any more
-            await self._close_all(self._all(), clean=False)
+
+    async def let_go(self, blocking: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+        """Close what nobody has closed, after a failure: when all who may be at the stores have ended, which is not yet when this actor has."""
+        for opening in self._opening.values():
+            opening.opened.set()  # nothing is waited for any more
+        for error in await self._close_all(self._all(), blocking, clean=False):
+            _log.warning("closing stores failed: %s", error)
 
     async def receive(self, message: StateManagerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
         """Open, restore, keep, write, close."""
@@ -106,24 +109,15 @@ class StateManager(Actor[StateManagerMessage]):
             case m.Opened():
                 self._restore(message.task)
             case m.OpenFailed():
-                self._open_failed(message)
+                await self._open_failed(message)
             case m.RestoredRecords():
                 self._apply(message.fetched)
             case m.Restored():
                 self._hand_over(message.task)
             case m.RestoreFailed():
                 self._instance.tell(m.Fatal(message.error, rolled_back=False))
-            case m.EncodeChangelog():
-                await self._encode(message)
-            case m.PersistUnlogged():
-                await self._persist(message)
-            case m.Keep():
-                try:
-                    self._keep(message)
-                except Exception as error:  # noqa: BLE001 - the committer decides what it means
-                    message.reply.fail(error)
-                else:
-                    message.reply.tell(None)
+            case m.EncodeChangelog() | m.PersistUnlogged() | m.Keep():
+                await self._take_part(message)
             case m.LookIdle():
                 if self._kept == 0:
                     self._begin_flush(idle=True)
@@ -154,16 +148,23 @@ class StateManager(Actor[StateManagerMessage]):
         finally:
             opened.set()
 
-    def _open_failed(self, failed: m.OpenFailed) -> None:
+    async def _open_failed(self, failed: m.OpenFailed) -> None:
         opening = self._opening.pop(failed.task, None)
         if opening is None:
             return
         if isinstance(failed.error, TaskCorrupted) and opening.stores is not None and not opening.retried:
             # What is on disk is not to be trusted: the changelog has it all.
-            opening.stores.wipe()
-            self._open(opening.message, retried=True)
+            await self._wipe(opening.message, opening.stores)
         else:
             self._instance.tell(m.Fatal(failed.error, rolled_back=False))
+
+    async def _wipe(self, message: m.OpenTask, stores: TaskStores) -> None:
+        try:
+            await self.ctx.blocking(stores.wipe)
+        except Exception as error:  # noqa: BLE001 - a disk that cannot be written, for one: the handler decides
+            self._instance.tell(m.Fatal(error, rolled_back=False))
+        else:
+            self._open(message, retried=True)
 
     async def _start_over(self, message: m.Corrupted) -> None:
         """Wipe a task that restores, and restore all of it."""
@@ -175,8 +176,7 @@ class StateManager(Actor[StateManagerMessage]):
         if self._stepping == message.task:
             self._steps = self._stepping = None
         await self.ctx.blocking(partial(stores.close, clean=False))
-        await self.ctx.blocking(stores.wipe)
-        self._open(opening.message, retried=True)
+        await self._wipe(opening.message, stores)
 
     def _restore(self, task: TaskId) -> None:
         opening = self._opening.get(task)
@@ -200,7 +200,15 @@ class StateManager(Actor[StateManagerMessage]):
             if found is None or found[0] not in self._opening:
                 continue
             task, name = found
-            self._stores[task].restore(name, one.batch, one.next_offset)
+            try:
+                self._stores[task].restore(name, one.batch, one.next_offset)
+            except Exception as error:  # noqa: BLE001 - a record that is none of this store's, for one: the handler decides
+                del self._opening[task]
+                topic, partition = one.partition
+                failure = StreamsError(f"store {name} cannot be restored: {error}", task=task, topic=topic, partition=partition)
+                failure.__cause__ = error
+                self._instance.tell(m.Fatal(failure, rolled_back=False))
+                continue
             restored = self._opening[task].restored
             restored[name] = restored.get(name, 0) + len(one.batch)
             self._listener.on_batch_restored(one.partition, name, one.next_offset, len(one.batch))
@@ -217,27 +225,36 @@ class StateManager(Actor[StateManagerMessage]):
 
     # --- a commit -------------------------------------------------------------------------------------------------------------
 
+    async def _take_part(self, message: m.EncodeChangelog | m.PersistUnlogged | m.Keep) -> None:
+        """Do a step of a commit."""
+        try:
+            match message:
+                case m.EncodeChangelog():
+                    await self._encode(message)
+                case m.PersistUnlogged():
+                    self._persist(message)
+                case m.Keep():
+                    self._keep(message)
+                case _:
+                    assert_never(message)
+        except Exception as error:  # noqa: BLE001 - the committer decides what it means
+            message.reply.fail(error)
+        else:
+            message.reply.tell(None)
+
     async def _encode(self, message: m.EncodeChangelog) -> None:
-        records = 0
         began = self._work_time()
         for task, token in message.frozen.tokens.items():
             for name, batch in self._stores[task].changelog(token):
-                records += len(batch)
                 self._collector.tell(m.Output((Outgoing(TopicPartition(self._changelog(name), task.partition), batch),), message.epoch))
                 # Each time others have their turn may be as long as the slices of all workers: a commit of many records is not to wait for as many.
                 if self._work_time() - began >= _TURN_SECONDS:
                     await asyncio.sleep(0)
                     began = self._work_time()
-        message.reply.tell(records)
 
-    async def _persist(self, message: m.PersistUnlogged) -> None:
-        try:
-            for task, token in message.frozen.tokens.items():
-                self._stores[task].persist_unlogged(token)
-        except Exception as error:  # noqa: BLE001 - the committer decides what it means
-            message.reply.fail(error)
-        else:
-            message.reply.tell(None)
+    def _persist(self, message: m.PersistUnlogged) -> None:
+        for task, token in message.frozen.tokens.items():
+            self._stores[task].persist_unlogged(token)
 
     def _keep(self, message: m.Keep) -> None:
         self._kept += 1
@@ -291,14 +308,16 @@ class StateManager(Actor[StateManagerMessage]):
         self._restorer().tell(m.StopRestoring(None if message.tasks is None else message.tasks))
         if self._stepping in wanted:
             self._steps = self._stepping = None
-        errors = await self._close_all(wanted, clean=message.clean)
+        errors = await self._close_all(wanted, self.ctx.blocking, clean=message.clean)
         self._by_changelog = {partition: owner for partition, owner in self._by_changelog.items() if owner[0] not in wanted}
         if errors:
             message.reply.fail(errors[0])
         else:
             message.reply.tell(None)
 
-    async def _close_all(self, tasks: frozenset[TaskId], *, clean: bool) -> list[Exception]:
+    async def _close_all(
+        self, tasks: frozenset[TaskId], blocking: Callable[[Callable[[], None]], Awaitable[None]], *, clean: bool
+    ) -> list[Exception]:
         errors: list[Exception] = []
         for task in sorted(tasks):
             opening = self._opening.pop(task, None)
@@ -308,7 +327,7 @@ class StateManager(Actor[StateManagerMessage]):
             if opening is not None:
                 await opening.opened.wait()  # two threads at one store would be one too many
             try:
-                await self.ctx.blocking(partial(stores.close, clean=clean))
+                await blocking(partial(stores.close, clean=clean))
             except Exception as error:  # noqa: BLE001 - the others are closed all the same
                 errors.append(error)
         return errors

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ks_actors._errors import MissingSourceTopics, TopologyError
+from ks_actors._errors import MissingSourceTopics, TopicExists, TopologyError
 from ks_actors.log._types import NewTopic
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ks_actors.log import Log, TopicDescription
     from ks_actors.runtime._setup import Setup
@@ -36,8 +36,16 @@ async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
     wanted += _changelogs(setup, subtopologies, counts)
     counts.update({topic.name: topic.partitions for topic in wanted})
     _check_internal(wanted, existing)
-    await log.create_topics([topic for topic in wanted if topic.name not in existing])
+    await _create(log, [topic for topic in wanted if topic.name not in existing])
     return counts
+
+
+async def _create(log: Log, topics: Sequence[NewTopic]) -> None:
+    """Create topics; another instance that starts at the same time may be faster with some of them, which then have to be as wanted."""
+    try:
+        await log.create_topics(topics)
+    except TopicExists:
+        _check_internal(topics, await log.describe_topics([topic.name for topic in topics]))
 
 
 def _check_sources(setup: Setup, subtopologies: Iterable[Subtopology], existing: Mapping[str, TopicDescription]) -> None:

@@ -38,4 +38,10 @@ class StoreIterator(Generic[T]):
 
     def close(self) -> None:
         """Let the snapshot go; there is nothing more to read then."""
-        self._rows.close()
+        # From Python 3.13 on a generator that was never begun keeps what it was given, even when it is closed: so it is not kept itself.
+        rows, self._rows = self._rows, _nothing()
+        rows.close()
+
+
+def _nothing() -> Generator[Any, None, None]:
+    yield from ()

@@ -342,9 +342,8 @@ def test_calls_that_do_not_end_fail_the_commit(seed: int, guarantee: str) -> Non
     )
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_calls_that_do_not_let_go_end_the_app(guarantee: str) -> None:
-    """A call that goes on although it was cancelled could write to a store that was rolled back: the app ends, by an error that names it."""
+def stubborn_calls() -> tuple[Topology, asyncio.Event]:
+    """Return a topology whose calls go on although they are cancelled, until the event is set."""
     let_go = asyncio.Event()
 
     async def stubborn(value: str) -> str:
@@ -357,6 +356,13 @@ def test_calls_that_do_not_let_go_end_the_app(guarantee: str) -> None:
 
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(stubborn, name="stubborn").to("out", STRINGS_OUT)
+    return builder.build(), let_go
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_calls_that_do_not_let_go_end_the_app(guarantee: str) -> None:
+    """A call that goes on although it was cancelled could write to a store that was rolled back: the app ends, by an error that names it."""
+    topology, let_go = stubborn_calls()
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("in", "k", "v", 0)
@@ -367,14 +373,35 @@ def test_calls_that_do_not_let_go_end_the_app(guarantee: str) -> None:
         assert "do not end when they are cancelled: task 0_0 at stubborn" in str(error)
         assert await harness.read("out") == []
 
+    run_app(test, topology, topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100, max_drain_ms=300)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_an_app_may_go_on_beside_calls_that_do_not_let_go(guarantee: str) -> None:
+    """When the handler wants to go on the tasks begin anew with new stores, after longer and longer rests; what calls of before return is void."""
+    topology, let_go = stubborn_calls()
+    asked: list[Exception] = []
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.REPLACE_WORKER
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "k", "v", 0)
+        await harness.kit.clock.advance(60)
+        assert 5 < len(asked) < 30
+        let_go.set()
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"k": ["v"]}
+
     run_app(
         test,
-        builder.build(),
+        topology,
         topics={"in": 1, "out": 1},
         processing_guarantee=guarantee,
         commit_interval_ms=100,
         max_drain_ms=300,
-        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+        uncaught_handler=handler,
     )
 
 

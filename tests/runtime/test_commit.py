@@ -312,12 +312,28 @@ def test_a_transaction_that_cannot_be_aborted_ends_the_app() -> None:
     run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, task_timeout_ms=2_000)
 
 
+def test_a_transaction_is_open_no_longer_than_it_has_to() -> None:
+    """Little output waits for its commit, as nobody sees it earlier; if the instance dies before that, it has kept nobody from reading."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        await load.send(50)
+        await harness.kit.clock.advance(0.9)
+        assert harness.app.metrics()["process-total"] == 50
+        (transaction,) = harness.log._broker.transactions.values()
+        assert not transaction.partitions
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=1_000)
+
+
 def test_a_transaction_that_takes_too_long_is_done_again() -> None:
     """When the log has aborted the transaction because its time was over, everything in it is done again, once."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1))
-        await load.send(50)
+        await load.send(6_000)  # fewer would not be written before the commit
         await harness.kit.clock.advance(0.01)
         (transaction,) = harness.log._broker.transactions.values()
         assert transaction.partitions

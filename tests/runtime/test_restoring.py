@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import LogError, TaskCorrupted, serdes
+from ks_actors import Batch, LogError, TaskCorrupted, serdes
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows
+from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
 from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting
 
 if TYPE_CHECKING:
-    from ks_actors.log import TopicPartition
     from ks_actors.topology import Topology
 
 TOPICS = {"in": 1, "out": 1}
@@ -209,6 +210,30 @@ def test_restoring_that_fails_is_tried_again() -> None:
         assert by_key(await harness.read("out"))["k1"] == [1, 2]
 
     run_app(test, counting("in_memory"), topics=TOPICS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+
+
+@pytest.mark.parametrize(("ends", "counted"), [("commit", 8), ("abort", 2)])
+def test_a_changelog_is_restored_when_all_of_it_is_decided(ends: str, counted: int) -> None:
+    """A transaction that is still open there is waited for: the committed offsets may be from it, though the changelog does not know it yet."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", records("a"))
+        await harness.caught_up()
+        await harness.close()
+        harness.wipe_state()
+        former = await harness.log.transactional_producer("former", client_id="former", timeout_ms=60_000)
+        await former.send([Outgoing(TopicPartition("app-counts-changelog", 0), Batch([b"a"], [(7).to_bytes(8, "big")], [0]))])
+        starting = asyncio.ensure_future(harness.restart())
+        await harness.kit.clock.advance(5)
+        assert not starting.done()
+        await (former.commit({}, GroupMetadata("nobody", -1, "")) if ends == "commit" else former.abort())
+        await starting
+        await former.close()
+        await harness.produce_all("in", records("a"))
+        await harness.caught_up()
+        assert by_key(await harness.read("out"))["a"][-1] == counted
+
+    run_app(test, counting("in_memory"), topics=TOPICS, processing_guarantee=EOS)
 
 
 # --- global tables --------------------------------------------------------------------------------------------------------------

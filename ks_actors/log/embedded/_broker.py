@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, final
 
 from ks_actors._batch import Batch
-from ks_actors._errors import LogError, ProduceFailed, TopicExists, UnknownTopicOrPartition
+from ks_actors._errors import InvalidRecord, LogError, ProduceFailed, RecordTooLarge, TopicExists, UnknownTopicOrPartition
 from ks_actors.log._types import TopicPartition
 from ks_actors.log.embedded._partition import Partition
 from ks_actors.log.embedded._segment import ABORT, COMMIT, DATA, NO_PRODUCER, TRANSACTIONAL, Segment
@@ -122,12 +122,14 @@ class Broker:
         """Append batches; return the offset behind each. Raises ProduceFailed: then nothing was written to the partitions that it names."""
         errors: dict[TopicPartition, Exception] = {}
         checked: list[tuple[Partition, Batch, int]] = []
-        for outgoing in batches:
+        for index, outgoing in enumerate(batches):
             try:
                 partition = self.partition(outgoing.partition)
                 checked.append((partition, outgoing.batch, partition.check(outgoing.batch)))
             except LogError as error:
-                errors[TopicPartition(*outgoing.partition)] = error
+                name = TopicPartition(*outgoing.partition)
+                before = sum(len(other.batch) for other in batches[:index] if other.partition == name)
+                errors[name] = _both(errors.get(name), error, before)
         kind, pid = (DATA, NO_PRODUCER) if transaction is None else (TRANSACTIONAL, transaction.pid)
         ends: dict[Partition, int] = {}
         behind: list[int] = []
@@ -235,3 +237,15 @@ def _restore(partition: Partition, bounds: tuple[int, int], segments: Sequence[S
         partition.add(segment)
     partition.begin = begin
     partition.end = max(partition.end, end)
+
+
+def _both(first: Exception | None, second: LogError, before: int) -> Exception:
+    """Return one error for two batches of a partition, with the numbers of the records in both."""
+    if not isinstance(second, RecordTooLarge | InvalidRecord):
+        return first or second
+    numbers = [before + number for number in second.records]
+    if first is None:
+        return type(second)(str(second), numbers)
+    if isinstance(first, RecordTooLarge | InvalidRecord) and type(first) is type(second):
+        return type(first)(str(first), [*first.records, *numbers])
+    return first

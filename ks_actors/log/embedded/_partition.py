@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, final
 
 from ks_actors._errors import InvalidRecord, OffsetOutOfRange, RecordTooLarge
 from ks_actors.log._types import TopicPartition
-from ks_actors.log.embedded._segment import ABORT, TRANSACTIONAL, joined, largest, payload
+from ks_actors.log.embedded._segment import ABORT, TRANSACTIONAL, joined, payload, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -64,11 +64,18 @@ class Partition:
         size = payload(batch)
         settings = self.topic.settings
         if size > settings.max_message_bytes:
-            most, index = largest(batch)
+            sizes = sizes_of(batch)
+            most = max(sizes)
             if most > settings.max_message_bytes:
-                raise RecordTooLarge(f"record {index} of a batch for {self.name} has {most} bytes, max.message.bytes is {settings.max_message_bytes}")
+                raise RecordTooLarge(
+                    f"record {sizes.index(most)} of a batch for {self.name} has {most} bytes, max.message.bytes is {settings.max_message_bytes}",
+                    [index for index, one in enumerate(sizes) if one > settings.max_message_bytes],
+                )
         if settings.compacted and None in batch.keys:
-            raise InvalidRecord(f"record {batch.keys.index(None)} of a batch for {self.name} has no key, but the topic is compacted")
+            raise InvalidRecord(
+                f"record {batch.keys.index(None)} of a batch for {self.name} has no key, but the topic is compacted",
+                [index for index, key in enumerate(batch.keys) if key is None],
+            )
         return size
 
     def check_position(self, position: int) -> None:

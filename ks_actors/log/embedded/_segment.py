@@ -59,11 +59,9 @@ def payload(batch: Batch) -> int:
     return size + sum(len(name) + len(value or b"") for name, value in chain.from_iterable(batch.headers))
 
 
-def largest(batch: Batch) -> tuple[int, int]:
-    """Return the size of the largest record in bytes, and where it is."""
-    single = (payload(batch.slice(index, index + 1)) for index in range(len(batch)))
-    size, index = max((size, -index) for index, size in enumerate(single))
-    return size, -index
+def sizes_of(batch: Batch) -> list[int]:
+    """Return the size of each record in bytes."""
+    return [payload(batch.slice(index, index + 1)) for index in range(len(batch))]
 
 
 def joined(parts: Sequence[Batch]) -> Batch:

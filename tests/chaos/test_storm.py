@@ -1,0 +1,75 @@
+"""Short storms: members are killed and frozen on a real Kafka, and the output is right all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.chaos.faults import draw
+from tests.chaos.options import Options, parse
+from tests.kafka.broker import require_kafka
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROOT_PACKAGE = "tests.chaos"
+_FAULTS = "kill=2,zombie=1,term=1,scale=1"
+
+
+async def storm(work: Path, *arguments: str) -> dict[str, Any]:
+    """Run the tester in a process of its own; return its report."""
+    command = [sys.executable, "-m", ROOT_PACKAGE, "--work-dir", str(work), "--strict", "--quick-broker", *arguments]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+    try:
+        out, told = await process.communicate()
+    finally:
+        if process.returncode is None:
+            # It ends its broker and its members.
+            process.send_signal(signal.SIGTERM)
+            await process.wait()
+    assert process.returncode == 0, told.decode()
+    report: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return report
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
+async def test_a_short_storm_loses_nothing(guarantee: str, tmp_path: Path) -> None:
+    """Killed, frozen, stopped and added members keep the guarantee, and none of them ends by itself."""
+    require_kafka()
+    report = await storm(
+        tmp_path, "--guarantee", guarantee, "--members", "2", "--partitions", "4", "--keys", "40", "--rate", "400", "--records", "4000",
+        "--kills", "5", "--faults", _FAULTS, "--restart-max", "2", "--session-timeout", "2", "--zombie-max", "2", "--seed", "6",
+    )  # fmt: skip
+    kinds = {fault["kind"] for fault in report["faults"] if not fault.get("skipped")}
+    assert {"zombie"} < kinds
+    assert kinds & {"kill_keep", "kill_wipe"}
+    assert report["violations"] == []
+    assert (report["lost"], report["unexpected_exits"], report["unclean_stops"], report["header_ids"]) == (0, 0, 0, True)
+    assert report["input_records"] >= 4000
+
+
+def test_faults_come_again_with_their_seed() -> None:
+    """The same seed draws the same faults at the same times, another one others; isolated, few faults are of many kinds."""
+    assert draw(Options(seed=1)) == draw(Options(seed=1)) != draw(Options(seed=2))
+    few = draw(Options(kills=6, mode="isolated", faults="zombie,term,scale"))
+    assert sorted(plan.kind for plan in few) == ["scale", "scale", "term", "term", "zombie", "zombie"]
+    assert draw(Options(kills=3, faults="")) == []
+
+
+def test_a_fault_that_there_is_not_is_refused() -> None:
+    """With those that there are."""
+    with pytest.raises(ValueError, match="no fault 'fire': use kill, kill_keep"):
+        draw(Options(faults="fire=1"))
+
+
+def test_the_command_line_names_all_options() -> None:
+    """And fills in what follows from others."""
+    options = parse(["--records", "100", "--rate", "10", "--mode", "isolated", "--kills", "2", "--strict"])
+    assert (options.max_time, options.out_partitions, options.strict, options.guarantee) == (690, 8, True, EXACTLY_ONCE)

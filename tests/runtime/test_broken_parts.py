@@ -1,0 +1,391 @@
+"""Parts that break at a bad moment: while others recover, close or restore."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import LogError, ProcessingFailed, Processor, Record, StateError, StreamsError, serdes
+from ks_actors.dsl import Consumed, StreamsBuilder
+from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology, stores
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TOPICS = {"in": 1, "out": 1}
+
+
+def replace(_: Exception) -> UncaughtResponse:
+    return UncaughtResponse.REPLACE_WORKER
+
+
+def limit(size: int) -> None:
+    """Let no file of this process grow beyond `size`: a full disk, as far as files can tell."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+
+
+def processing(supplier: Callable[[], Processor[Any, Any, Any, Any]]) -> Topology:
+    topology = Topology()
+    topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
+    topology.add_processor("mine", supplier, "source")
+    topology.add_sink("sink", "out", "mine", key=serdes.STRING, value=serdes.STRING)
+    return topology
+
+
+# --- users' listeners -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_restore_listener_that_raises_ends_the_app() -> None:
+    """What a restore listener raises is what the start fails by."""
+
+    class Broken(RestoreListener):
+        def on_restore_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
+            raise LookupError("listener broken")
+
+    with pytest.raises(LookupError, match="listener broken"):
+        run_app(lambda _: pytest.fail("it started"), counting(), topics=TOPICS, restore_listener=Broken())
+
+
+def test_a_state_listener_that_raises_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """What a state listener raises is logged, and the app goes on."""
+
+    def broken(new: InstanceState, old: InstanceState) -> None:
+        raise LookupError("listener broken")
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1")
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": ["1"]}
+
+    run_app(test, echo(), topics=TOPICS, on_state=broken)
+    assert "the state listener raised, about RUNNING" in caplog.text
+
+
+# --- going back -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rollback_that_fails_ends_the_app() -> None:
+    """When what a dead worker wrote cannot be aborted, nothing is certain: the app ends by that, with a note about what came first."""
+    bomb = Bomb()
+
+    async def test(harness: AppHarness) -> None:
+        harness.fail("abort", LogError("away"), 1000)
+        bomb.armed = 1
+        await harness.produce("in", "a", "1")
+        error = await harness.ended()
+        assert isinstance(error, LogError)
+        assert any("while rolling back after" in note and "boom" in note for note in error.__notes__)
+        harness.log._faults._before.clear()
+        await harness.restart()
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": ["1"]}
+
+    run_app(test, echo(bomb), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=replace, task_timeout_ms=1000)
+
+
+class Stubborn(Processor[str, str, str, str]):
+    """Raise once, then raise at being closed too, once."""
+
+    failures: tuple[list[str], list[str]] = ([], [])
+
+    def process(self, record: Record[str, str]) -> None:
+        if self.failures[0]:
+            raise LookupError(self.failures[0].pop())
+        self.context.forward(record)
+
+    def close(self) -> None:
+        if self.failures[1]:
+            raise LookupError(self.failures[1].pop())
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_processor_that_cannot_be_closed_when_going_back(guarantee: str) -> None:
+    """When `close` raises while the task goes back to its last commit the app ends by that; the next one does all that is left."""
+
+    async def test(harness: AppHarness) -> None:
+        Stubborn.failures[0][:] = ["at a record"]
+        Stubborn.failures[1][:] = ["at the close"]
+        await harness.produce("in", "a", "1")
+        error = await harness.ended()
+        assert isinstance(error, StreamsError)
+        assert "at the close" in str(error)
+        assert any("at a record" in note for note in error.__notes__)
+        await harness.restart()
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": ["1"]}
+
+    run_app(test, processing(Stubborn), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=replace)
+
+
+def test_processors_are_closed_when_the_app_ends_in_error() -> None:
+    """An app that ends in ERROR closes its processors all the same; what they raise then is only logged."""
+
+    async def test(harness: AppHarness) -> None:
+        Stubborn.failures[0][:] = ["at a record"]
+        Stubborn.failures[1][:] = []
+        await harness.produce("in", "a", "1")
+        ended = asyncio.ensure_future(harness.ended())
+        while harness.app.state is InstanceState.RUNNING:
+            Stubborn.failures[1][:] = ["at the close"] if not Stubborn.failures[0] else []
+            await asyncio.sleep(0)
+        error = await ended
+        assert error is not None
+
+    run_app(test, processing(Stubborn), topics=TOPICS)
+
+
+# --- workers --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("seed", range(12))
+def test_a_worker_may_die_while_it_is_removed(seed: int, guarantee: str) -> None:
+    """A worker that dies of its last slice is removed all the same, and not replaced; its work is done by others, once."""
+    bomb = Bomb()
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(seed))
+        await load.send(200)
+        bomb.armed = 1
+        removing = [asyncio.ensure_future(harness.remove_worker()) for _ in range(2)]
+        assert any([await each for each in removing])
+        await harness.add_worker()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+        assert harness.app.state is InstanceState.RUNNING
+
+    run_app(
+        test,
+        counting("in_memory", bomb),
+        seed=seed,
+        topics={"in": 4, "out": 1},
+        num_workers=2,
+        processing_guarantee=guarantee,
+        uncaught_handler=replace,
+    )
+
+
+def test_the_app_may_be_closed_while_a_worker_dies() -> None:
+    """Closing an app whose worker has just died closes it, with or without that error."""
+    for seed in range(8):
+        bomb = Bomb()
+
+        async def test(harness: AppHarness, bomb: Bomb = bomb) -> None:
+            load = Load(harness, Random(1))
+            await load.send(100)
+            bomb.armed = 1
+            await harness.turns(harness.kit.random.randrange(60))
+            try:
+                await harness.close()
+            except (ProcessingFailed, StreamsError, LogError):
+                bomb.armed = 0
+            bomb.armed = 0
+            await harness.restart()
+            await harness.caught_up()
+            check_counts(await harness.read("out"), load.sent, EOS)
+
+        run_app(test, counting("in_memory", bomb), seed=seed, topics=TOPICS, processing_guarantee=EOS, uncaught_handler=replace)
+
+
+# --- state ----------------------------------------------------------------------------------------------------------------------
+
+
+class Remembering(Processor[str, str, str, str]):
+    """Count in a store that has no changelog."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        self.store = context.get_state_store("memory")
+
+    def process(self, record: Record[str, str]) -> None:
+        count = int(self.store.get(record.key) or 0) + 1
+        self.store.put(record.key, str(count))
+        self.context.forward(record.with_value(str(count)))
+
+
+def remembering() -> Topology:
+    topology = processing(Remembering)
+    topology.add_state_store(stores.key_value("memory", serdes.STRING, serdes.STRING, logging=False), "mine")
+    return topology
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_store_without_a_changelog_survives_a_crash(guarantee: str) -> None:
+    """What a store without a changelog holds is on disk when the commit has ended."""
+
+    async def test(harness: AppHarness) -> None:
+        for _ in range(3):
+            await harness.produce_all("in", [TestRecord("a", "v", 0), TestRecord("b", "v", 0)])
+            await harness.caught_up()
+            await harness.crash()
+            await harness.restart()
+        assert by_key(await harness.read("out")) == {"a": ["1", "2", "3"], "b": ["1", "2", "3"]}
+
+    run_app(test, remembering(), topics=TOPICS, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_store_without_a_changelog_on_a_full_disk(guarantee: str) -> None:
+    """When it cannot be written the commit fails, or, if the log has committed, the tasks begin anew from what the log has; nothing is doubled."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "v")
+        await harness.caught_up()
+        await harness.produce("in", "b", "v")
+        limit(10)
+        try:
+            await harness.kit.clock.advance(2)
+        finally:
+            limit(resource.RLIM_INFINITY)
+        await harness.caught_up()
+        out = by_key(await harness.read("out"))
+        assert out["a"] == ["1"]
+        assert out["b"][0] == "1"
+        assert guarantee == ALOS or len(out["b"]) == 1
+        assert harness.app.state is InstanceState.RUNNING
+
+    run_app(test, remembering(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=1000, uncaught_handler=replace)
+
+
+def test_idle_time_is_used_to_write_to_disk() -> None:
+    """When there is nothing to commit, what is committed is written to disk: a crash after that restores nothing."""
+    starts: list[int | None] = []
+    restored: list[int] = []
+
+    class Heard(RestoreListener):
+        def on_restore_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
+            starts.append(start)
+
+        def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
+            restored.append(total)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(3000)])
+        await harness.caught_up()
+        await harness.kit.clock.advance(100)
+        await harness.crash()
+        await harness.restart()
+        assert starts == [None, 3000]
+        assert restored == [0, 0]
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, restore_listener=Heard(), commit_interval_ms=1000)
+
+
+def test_a_disk_that_is_full_when_there_is_time_to_write() -> None:
+    """When writing in idle time fails the handler decides; with REPLACE_WORKER the tasks begin anew, and results are exact."""
+    asked: list[Exception] = []
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        limit(resource.RLIM_INFINITY)
+        return UncaughtResponse.REPLACE_WORKER
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1), keys=2000)
+        await load.send(5000)
+        await harness.caught_up()
+        limit(10)
+        try:
+            await harness.kit.clock.advance(100)
+        finally:
+            limit(resource.RLIM_INFINITY)
+        await load.send(1000)
+        await harness.caught_up()
+        with suppress(StateError):  # a file that was too large once stays so for RocksDB
+            await harness.close()
+        await harness.restart()
+        await load.send(100)
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
+        assert all(isinstance(error, StateError) for error in asked)
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=handler, commit_interval_ms=1000)
+
+
+def test_state_that_is_ahead_of_its_changelog_is_wiped() -> None:
+    """When the changelog was made anew the local state is not its state any more: it is deleted, and restored from what there is."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("a", "v", 0)] * 3)
+        await harness.caught_up()
+        await harness.close()
+        await harness.log.delete_topics(["app-counts-changelog"])
+        await harness.restart()
+        await harness.produce("in", "a", "v")
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": [1, 2, 3, 1]}
+
+    run_app(test, counting("rocksdb"), topics=TOPICS)
+
+
+# --- the log --------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_size_of_a_late_topic_that_cannot_be_found_out() -> None:
+    """When the log cannot say how many partitions a topic has, the commit fails by that, and is done again."""
+    asked: list[Exception] = []
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.REPLACE_WORKER
+
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).to(lambda key, value, context: "late", STRINGS_OUT)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.log.create_topics([NewTopic("late", 3)])
+        harness.fail("describe_topics", LogError("away"))
+        await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(20)])
+        await harness.caught_up()
+        assert len(await harness.read("late")) == 20
+        assert [str(error) for error in asked] == ["away"]
+
+    run_app(test, builder.build(), topics={"in": 1}, processing_guarantee=EOS, uncaught_handler=handler)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_the_ends_of_inputs_that_cannot_be_found_out(times: int) -> None:
+    """When the log cannot say where the inputs of a task end the handler decides; told to go on, the task begins anew."""
+    builder = StreamsBuilder()
+    builder.stream("left", STRINGS).merge(builder.stream("right", STRINGS)).to("out", STRINGS_OUT)
+
+    async def test(harness: AppHarness) -> None:
+        harness.fail("end_offsets", LogError("away"), times)
+        await harness.start()
+        await harness.produce("left", "a", "1")
+        await harness.kit.clock.advance(1)
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": ["1"]}
+
+    run_app(test, builder.build(), topics={"left": 1, "right": 1, "out": 1}, uncaught_handler=replace, start=False)
+
+
+def test_a_global_topic_that_cannot_be_read_at_the_start() -> None:
+    """When a global topic cannot be read before the app runs, the start fails by that."""
+    builder = StreamsBuilder()
+    table = builder.global_table("names", Consumed(serdes.STRING, serdes.STRING))
+    builder.stream("in", STRINGS).join(table, lambda key, _: key, lambda left, right: f"{left}{right}").to("out", STRINGS_OUT)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("names", "a", "n")
+        harness.fail("fetch", LogError("away"))
+        with pytest.raises(StreamsError, match="reading the topics of global tables failed: away"):
+            await harness.start()
+        await harness.restart()
+        harness.fail("fetch", LogError("away"), 20)
+        await harness.produce("in", "a", "v")
+        await harness.kit.clock.advance(5)
+        await harness.caught_up()
+        assert set(by_key(await harness.read("out"))["a"]) == {"vn"}
+
+    run_app(test, builder.build(), topics={"in": 1, "out": 1, "names": 1}, start=False, uncaught_handler=replace)

@@ -1,0 +1,257 @@
+"""Parts that die, stores that cannot be written, global tables that cannot be filled: at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import DeserializationFailed, LogClosed, StateFull, StreamsError, serdes
+from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows
+from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.state import TaskStores
+from ks_actors.testing import AppHarness, run_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.topology import Topology
+
+TOPICS = {"in": 2, "out": 1}
+PARTS = ("poller", "task-manager", "state-manager", "restorer", "collector", "committer")
+
+
+def child(harness: AppHarness, name: str) -> Any:
+    """Return one of the instance's actors."""
+    instance = harness.app._instance
+    assert instance is not None
+    return next(ref for ref in instance.ctx.children if ref.path.endswith(f"/{name}"))
+
+
+def replace(_: Exception) -> UncaughtResponse:
+    return UncaughtResponse.REPLACE_WORKER
+
+
+class Strange:
+    """A message that no actor knows: whoever is told it dies."""
+
+
+# --- actors ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_dies_ends_the_app(part: str, guarantee: str, seed: int) -> None:
+    """The app ends soon, by the error of the part and nothing that follows from it; the next one does all that is left."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(seed))
+        await load.send(150)
+        await harness.turns(harness.kit.random.randrange(200))
+        began = harness.kit.clock.time()
+        child(harness, part).tell(Strange())
+        error = await harness.ended()
+        assert harness.app.state is InstanceState.ERROR
+        assert isinstance(error, AssertionError)
+        assert "Strange" in str(error)
+        assert harness.kit.clock.time() - began < 1
+        await harness.restart()
+        await load.send(20)
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+
+    run_app(test, counting("rocksdb"), seed=seed, topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=replace)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_dies_while_the_app_closes(part: str, guarantee: str) -> None:
+    """Closing comes to its end all the same, with or without an error; the next app does all that is left."""
+    for seed in range(4):
+
+        async def test(harness: AppHarness, seed: int = seed) -> None:
+            load = Load(harness, Random(seed))
+            await load.send(100)
+            began = harness.kit.clock.time()
+            ref = child(harness, part)
+            closing = asyncio.ensure_future(harness.close())
+            await harness.turns(harness.kit.random.randrange(40))
+            ref.tell(Strange())
+            with suppress(Exception):
+                await closing
+            assert harness.kit.clock.time() - began < 1
+            await harness.restart()
+            await load.send(20)
+            await harness.caught_up()
+            check_counts(await harness.read("out"), load.sent, guarantee)
+
+        run_app(test, counting("rocksdb"), seed=seed, topics=TOPICS, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("handler", [None, replace])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_log_that_is_closed_ends_the_app(guarantee: str, handler: Callable[[Exception], UncaughtResponse] | None) -> None:
+    """A log that is closed under an app ends it, whatever the handler wants: it does not come back."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.log.close()
+        assert isinstance(await harness.ended(1000), LogClosed)
+
+    options: dict[str, Any] = {} if handler is None else {"uncaught_handler": handler}
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, **options)
+
+
+# --- global tables --------------------------------------------------------------------------------------------------------------
+
+
+def named() -> Topology:
+    """Join what is read with a global table of numbers."""
+    builder = StreamsBuilder()
+    table = builder.global_table("names", Consumed(serdes.STRING, serdes.INTEGER))
+    builder.stream("in", STRINGS).join(table, lambda key, _: key, lambda left, right: f"{left}{right}").to("out", STRINGS_OUT)
+    return builder.build()
+
+
+def test_a_global_table_that_cannot_be_filled() -> None:
+    """A record of a global topic that cannot be read is what the start fails by, when it is there before the app."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("names", "a", b"bad")
+        with pytest.raises(DeserializationFailed, match="topic names"):
+            await harness.start()
+        assert harness.app.state is InstanceState.ERROR
+
+    run_app(test, named(), topics={"in": 1, "out": 1, "names": 1}, start=False)
+
+
+@pytest.mark.parametrize("handler", [None, replace])
+def test_a_global_table_that_cannot_be_kept_up(handler: Callable[[Exception], UncaughtResponse] | None) -> None:
+    """A record of a global topic that cannot be read later ends the app: the next record would be processed with a table that lacks it."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("names", "a", b"bad")
+        assert isinstance(await harness.ended(1000), DeserializationFailed)
+
+    options: dict[str, Any] = {} if handler is None else {"uncaught_handler": handler}
+    run_app(test, named(), topics={"in": 1, "out": 1, "names": 1}, **options)
+
+
+# --- state ----------------------------------------------------------------------------------------------------------------------
+
+
+class Broken:
+    """Have a method of all stores raise StateFull so many times."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+        self.left: int = 0
+        real = getattr(TaskStores, method)
+
+        def broken(stores: TaskStores, *args: Any, **options: Any) -> Any:
+            if self.left:
+                self.left -= 1
+                raise StateFull("there is no room")
+            return real(stores, *args, **options)
+
+        monkeypatch.setattr(TaskStores, method, broken)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize("times", [1, 5])
+@pytest.mark.parametrize("method", ["keep", "changelog", "open", "restore", "persist_unlogged", "wipe"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_state_that_cannot_be_written(guarantee: str, method: str, times: int, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be stored ends the app, or has its tasks begin anew from the log, as the handler says; results are those of the guarantee."""
+    broken = Broken(monkeypatch, method)
+    asked: list[Exception] = []
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.REPLACE_WORKER if goes_on else UncaughtResponse.SHUTDOWN_CLIENT
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        await load.send(100)
+        await harness.caught_up()
+        broken.left = times
+        await load.send(100)
+        if method in {"open", "restore"}:
+            harness.lose_membership()
+        if method == "wipe":
+            await harness.close()
+            await harness.log.delete_topics(["app-counts-changelog"])
+            with suppress(StateFull):
+                await harness.restart()
+            load.sent.clear()
+        await harness.kit.clock.advance(60)
+        if goes_on or method == "keep":
+            assert harness.app.state is InstanceState.RUNNING
+        elif method != "persist_unlogged":
+            assert "there is no room" in str(await harness.ended(1000))
+        elif harness.app.state is InstanceState.ERROR:
+            await harness.ended()
+        broken.left = 0
+        if harness.app.state is InstanceState.ERROR:
+            await harness.restart()
+        await load.send(10)
+        await harness.caught_up()
+        if method != "wipe":
+            check_counts(await harness.read("out"), load.sent, guarantee)
+        assert all("there is no room" in str(error) for error in asked)
+        assert len(asked) <= 2 * times
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=handler, commit_interval_ms=1000)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_changelog_record_that_is_none(guarantee: str) -> None:
+    """A record of a changelog that cannot be taken in ends the start, by an error that names store, topic and partition."""
+    builder = StreamsBuilder()
+    windows = builder.stream("in", STRINGS).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(1000))
+    windows.count(Materialized("counts", serdes.STRING, serdes.LONG)).to_stream(lambda key, _: key.key).to(
+        "out", Produced(serdes.STRING, serdes.LONG)
+    )
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "v", 0)
+        await harness.caught_up()
+        await harness.close()
+        harness.wipe_state()
+        await harness.produce("app-counts-changelog", b"x", b"no window")
+        with pytest.raises(StreamsError, match=r"store counts cannot be restored.*topic app-counts-changelog, partition 0"):
+            await harness.start()
+
+    run_app(test, builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_value_that_the_store_cannot_encode(guarantee: str) -> None:
+    """A value that a store's serde refuses is refused where it is written, or at the commit: the handler is asked, and nothing is lost."""
+    builder = StreamsBuilder()
+    wrong = ["b"]
+
+    def append(key: str, value: str, old: str) -> Any:
+        return 5 if value in wrong else old + value
+
+    grouped = builder.stream("in", STRINGS).group_by_key()
+    table = grouped.aggregate(lambda: "", append, Materialized("texts", serdes.STRING, serdes.STRING))
+    table.to_stream().map_values(str).to("out", STRINGS_OUT)
+    asked: list[Exception] = []
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        wrong.clear()
+        return UncaughtResponse.REPLACE_WORKER
+
+    async def test(harness: AppHarness) -> None:
+        for value in "abc":
+            await harness.produce("in", "k", value)
+        await harness.caught_up()
+        assert (await harness.read("out"))[-1].value == "abc"
+        assert len(asked) == 1
+
+    run_app(test, builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, uncaught_handler=handler)

@@ -1,0 +1,133 @@
+"""Entering the group anew, when that does not help."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ks_actors import LogError
+from ks_actors.runtime import UncaughtResponse
+from ks_actors.runtime._rests import Rests
+from ks_actors.testing import AppHarness, run_app
+from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo
+
+TOPICS = {"in": 2, "out": 1}
+
+
+def test_rests_become_longer() -> None:
+    """The first time there is none; then they double up to a bound, and begin anew when something has come of it."""
+    rests, now = Rests(), 0.0
+    found: list[float] = []
+    for _ in range(9):
+        found.append(rests.next(now))
+        now += found[-1]
+    assert found == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    rests.succeeded()
+    assert [rests.next(now), rests.next(now), rests.next(now + 61)] == [0.0, 0.1, 0.0]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_failure_that_stays_does_not_spin(guarantee: str) -> None:
+    """When entering the group anew fails again and again the handler is asked a few times, not without end; when the cause is gone all is done."""
+    asked: list[float] = []
+
+    async def test(harness: AppHarness) -> None:
+        def handler(error: Exception) -> UncaughtResponse:
+            asked.append(harness.kit.clock.time())
+            return UncaughtResponse.REPLACE_WORKER
+
+        harness._options["uncaught_handler"] = handler
+        await harness.start()
+        load = Load(harness, Random(1))
+        await load.send(50)
+        await harness.caught_up()
+        harness.fail("committed", LogError("away"), 100_000)
+        harness.lose_membership()
+        await load.send(50)
+        await harness.kit.clock.advance(60)
+        assert 5 < len(asked) < 25
+        assert asked[1] - asked[0] < 0.2
+        harness.log._faults._before.clear()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+
+    run_app(test, counting("in_memory"), topics=TOPICS, processing_guarantee=guarantee, start=False)
+
+
+@pytest.mark.parametrize("operation", ["send", "commit"])
+def test_a_transaction_that_is_refused_again_and_again_does_not_spin(operation: str) -> None:
+    """A log that cannot end transactions has the tasks begun anew at longer and longer intervals."""
+    asked: list[Exception] = []
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.REPLACE_WORKER
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        harness.fail(operation, LogError("away"), 100_000)  # type: ignore[arg-type]  # one of two
+        await load.send(50)
+        await harness.kit.clock.advance(30)
+        assert 3 < len(asked) < 25
+        harness.log._faults._before.clear()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(test, counting("in_memory"), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=handler)
+
+
+def test_the_first_time_is_at_once() -> None:
+    """A member that is thrown out once is back without any rest."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1")
+        await harness.caught_up()
+        before = harness.kit.clock.time()
+        harness.lose_membership()
+        await harness.produce("in", "a", "2")
+        await harness.caught_up()
+        assert harness.kit.clock.time() - before < 0.3
+
+    run_app(test, echo(), topics=TOPICS)
+
+
+def test_a_rest_ends_when_the_group_assigns_anyway() -> None:
+    """Another member that comes makes the group assign: whoever rests takes its part of it at once."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        harness.fail("committed", LogError("away"), 8)
+        harness.lose_membership()
+        await harness.kit.clock.advance(5)
+        async with harness.another(client_id="other"):
+            await load.send(50)
+            await harness.caught_up()
+            await load.send(50)
+            await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(
+        test,
+        counting("in_memory"),
+        topics=TOPICS,
+        processing_guarantee=EOS,
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+    )
+
+
+def test_who_rests_may_be_closed() -> None:
+    """An app that rests before it enters the group anew is closed at once, and the next one does all that is left."""
+
+    async def test(harness: AppHarness) -> None:
+        harness.fail("committed", LogError("away"), 100)
+        harness.lose_membership()
+        await harness.produce("in", "a", "1")
+        await harness.kit.clock.advance(10)
+        await harness.close()
+        harness.log._faults._before.clear()
+        await harness.restart()
+        await harness.caught_up()
+        assert len(await harness.read("out")) == 1
+
+    run_app(test, echo(), topics=TOPICS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
