@@ -46,8 +46,8 @@ class PartitionGroup:
         """Take the next records of one queue: as many, up to `limit`, as come before the head of every other one."""
         only = self._only
         if only is not None:
-            return None if only.head() is None else (only, only.take(limit))
-        heads = [(head, index) for index, queue in enumerate(self._all) if (head := queue.head()) is not None]
+            return None if only.head(limit) is None else (only, only.take(limit))
+        heads = [(head, index) for index, queue in enumerate(self._all) if (head := queue.head(limit)) is not None]
         if not heads:
             return None
         heads.sort()

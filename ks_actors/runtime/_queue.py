@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from ks_actors.log._types import TopicPartition
     from ks_actors.topology import TimestampExtractor
 
-# Records that are decoded at a time: few enough to be in the processor's cache still when they are processed.
-_CHUNK = 256
+# Records that are decoded at a time, at most and at least.
+_CHUNK = 1000
+_LEAST = 64
 
 
 def latest(timestamps: list[int]) -> int:
@@ -146,8 +147,11 @@ class RecordQueue:
             return min(nearest)
         return self._raw[0].offsets[0] if self._raw else self._behind
 
-    def head(self) -> int | None:
-        """Return the timestamp of the next record; None when there is none. Raises what an undecodable record is worth."""
+    def head(self, wanted: int = _CHUNK) -> int | None:
+        """Return the timestamp of the next record; None when there is none. Raises what an undecodable record is worth.
+
+        About as many records are decoded as are `wanted` next: decoded ones are to be in the processor's cache still when they are processed.
+        """
         while True:
             chunk = self._chunk
             more = self._at < len(chunk)
@@ -159,7 +163,7 @@ class RecordQueue:
                 raise self._poison
             if not self._raw:
                 return None
-            self._decode()
+            self._decode(wanted)
 
     def take(self, limit: int, until: tuple[int, bool] | None = None) -> Batch:
         """Take the next records, after `head` found one: at most `limit`, all in front of `until`.
@@ -199,8 +203,12 @@ class RecordQueue:
                 return index
         return stop
 
-    def _decode(self) -> None:
+    def _decode(self, wanted: int) -> None:
         raw = self._raw.popleft()
+        wanted = max(wanted, _LEAST)
+        if len(raw) > wanted + _LEAST:
+            self._raw.appendleft(raw.slice(wanted, len(raw)))
+            raw = raw.slice(0, wanted)
         self._raw_chunk, self._at = raw, 0
         source = self.source
         failures: dict[int, Exception] = {}
