@@ -212,6 +212,7 @@ class Parts:
             # Its directory is locked, so whoever is in the group by this process id has died.
             client_id=f"{config.client_id}-{process_id}",
             takes_over=True,
+            stuck=self._metrics.stuck_seconds,
             topics=setup.source_topics,
             user_data=group.user_data(()),
             assignor=TaskAssignor(subtopologies, setup.copartition_groups()),

@@ -7,8 +7,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from actors import Actor, Mailbox, Signal, Started, Stopping
-from ks_actors._errors import KsActorsError, LogClosed, MissingSourceTopics, OffsetOutOfRange, StreamsError, UnknownTopicOrPartition
+from actors import Actor, AskTimeout, Mailbox, Signal, Started, Stopping
+from ks_actors._errors import KsActorsError, LogClosed, MissingSourceTopics, OffsetOutOfRange, StreamsError, TaskTimeout, UnknownTopicOrPartition
 from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._beginnings import begin_positions
@@ -345,7 +345,10 @@ class Poller(Actor[PollerMessage]):
         self._tasks = {}
         self._pending = set()
         self._instance.tell(m.TasksChanged(0, 1))
-        await self._manager.ask(m.SuspendTasks, None, self._membership.group.generation).within(self._group.rebalance_seconds)
+        try:
+            await self._manager.ask(m.SuspendTasks, None, self._membership.group.generation).within(self._group.rebalance_seconds)
+        except AskTimeout as late:
+            raise TaskTimeout(f"a processor does not return, {self._group.rebalance_seconds:g} s after its task was lost: {cause}") from late
         fruitful = await self._committer.ask(m.Rollback, None, cause, give_up=True).within(self._group.rebalance_seconds)
         await self._manager.ask(m.CloseTasks, None).within(self._group.rebalance_seconds)
         await self._state.ask(m.CloseStores, None, clean=False).within(self._group.rebalance_seconds)
