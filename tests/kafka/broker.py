@@ -157,6 +157,8 @@ class Broker:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
             "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "500",
+            # Tests write records of 1970: they would be deleted as soon as somebody looks at their age.
+            "log.retention.ms": "-1",
             "log.cleaner.dedupe.buffer.size": "8388608",
             "num.network.threads": "2",
             "num.io.threads": "4",
@@ -254,6 +256,7 @@ class Broker:
     def pause(self) -> None:
         """Stand still, with all connections open."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
         self._paused = True
 
     def resume(self) -> None:

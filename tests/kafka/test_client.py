@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -44,17 +45,11 @@ async def test_a_cluster_that_is_not_there_is_waited_for_until_the_deadline() ->
 
 async def test_a_server_that_says_nothing_is_given_up() -> None:
     """A socket that takes connections and never answers holds nobody for ever."""
-    writers: list[asyncio.StreamWriter] = []
-    server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    client = KafkaClient(f"127.0.0.1:{port}", QUICK, client_id="test")
-    with pytest.raises(LogTimeout, match="took no connection within 200 ms"):
-        await client.start()
-    await client.close()
-    server.close()
-    for writer in writers:
-        writer.close()
-        await writer.wait_closed()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = KafkaClient(f"127.0.0.1:{server.getsockname()[1]}", QUICK, client_id="test")
+        with pytest.raises(LogTimeout, match="took no connection within 200 ms"):
+            await client.start()
+        await client.close()
 
 
 async def test_one_server_that_answers_is_enough(kafka_broker: Broker) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ks_actors._errors import LogClosed, LogCorrupted, LogError, LogTimeout, NotAuthorized, OffsetOutOfRange, UnknownTopicOrPartition
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka import KafkaLog
+from ks_actors.log.kafka import KafkaLog, _fetcher
 from ks_actors.log.kafka._connections import Unavailable
-from tests.kafka.tampering import Tampering, damaged, fetch_code, setting
+from tests.kafka.tampering import Tampering, damaged, fetch_answer, fetch_code, setting
 from tests.log.helpers import COMMITTED, PATIENCE_MS, fetch_one, new_topic, soon, write
 
 if TYPE_CHECKING:
@@ -231,3 +231,123 @@ async def test_a_partition_that_went_while_its_range_was_looked_for(log: KafkaLo
     tampering.add("Offset", UnknownTopicOrPartition("gone"))
     fetcher.seek(partition, 1)
     assert (await soon(fetch_one(fetcher))).batch.values == [b"b", b"c"]
+
+
+async def test_what_cannot_be_an_answer_is_told(log: KafkaLog, tampering: Tampering) -> None:
+    """A broker that speaks of what it was not asked for."""
+    partition = await filled(log)
+    tampering.add("Fetch", setting(topics=[("nowhere", [(0, 0, 0, 0, 0, [], 0, b"")])]))
+    fetcher = reading(log, partition)
+    with pytest.raises(LogError, match="KeyError"):
+        await soon(fetch_one(fetcher))
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+
+
+async def test_a_batch_that_was_cut_off_is_fetched_again(log: KafkaLog, tampering: Tampering) -> None:
+    """There was no room for it in the answer."""
+
+    def cut(partition: list[Any]) -> None:
+        partition[-1] = partition[-1][:20]
+
+    partition = await filled(log)
+    tampering.add("Fetch", fetch_answer(cut))
+    assert len((await soon(fetch_one(reading(log, partition)))).batch) == 3
+
+
+async def test_a_partition_without_a_leader_is_waited_for(log: KafkaLog, tampering: Tampering) -> None:
+    """An election takes its time."""
+
+    def leaderless(response: Any) -> Any:
+        response.topics = [
+            (code, name, internal, [(error, number, -1, *rest) for error, number, _, *rest in partitions])
+            for code, name, internal, partitions in response.topics
+        ]
+        return response
+
+    partition = await filled(log)
+    tampering.add("Metadata", leaderless, leaderless)
+    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+    log._client._topics.pop(partition.topic, None)
+    fetcher.assign({partition: 0})
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+    assert tampering.left == 0
+
+
+@pytest.mark.parametrize("kind", ["Fetch", "Metadata", "Offset"])
+async def test_a_client_that_is_closed_is_asked_no_more(log: KafkaLog, tampering: Tampering, kind: str) -> None:
+    """Whoever closes it closes its fetchers."""
+    partition = await filled(log)
+    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+    tampering.add(kind, LogClosed("closed"))
+    if kind == "Metadata":
+        log._client._topics.pop(partition.topic, None)
+    fetcher.assign({partition: 9 if kind == "Offset" else 0})
+    while tampering.left:
+        await asyncio.sleep(0)
+    assert list(await fetcher.fetch(max_wait_ms=50)) == []
+
+
+async def test_a_range_that_is_not_to_be_known_is_told(log: KafkaLog, tampering: Tampering) -> None:
+    """As the broker says it."""
+
+    def forbidden(response: Any) -> Any:
+        response.topics = [(topic, [(number, 29, *rest) for number, _, *rest in partitions]) for topic, partitions in response.topics]
+        return response
+
+    partition = await filled(log)
+    tampering.add("Offset", forbidden)
+    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+    fetcher.assign({partition: 9})
+    with pytest.raises(NotAuthorized, match=partition.topic):
+        await soon(fetch_one(fetcher))
+
+
+async def test_a_range_that_is_wanted_no_more_is_no_error(log: KafkaLog, tampering: Tampering) -> None:
+    """The position is another one by then."""
+    partition = await filled(log)
+    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+    fetcher.assign({partition: 9})
+    while "OffsetRequest" not in tampering.asked:
+        await asyncio.sleep(0)
+    fetcher.assign({partition: 1})
+    assert (await soon(fetch_one(fetcher))).batch.values == [b"b", b"c"]
+
+
+async def test_what_comes_for_a_paused_partition_is_kept(log: KafkaLog) -> None:
+    """It was asked for before the pause."""
+    partition = await filled(log)
+    fetcher = reading(log, partition)
+    fetcher.pause([partition])
+    await asyncio.sleep(0)
+    fetcher.resume([partition])
+    await asyncio.sleep(0)
+    fetcher.pause([partition])
+    while not fetcher._sources[partition].chunks:
+        await asyncio.sleep(0)
+    assert list(await fetcher.fetch(max_wait_ms=1)) == []
+    fetcher.resume([partition])
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+
+
+async def test_a_slice_is_short(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have their turn on the loop, and partitions take turns."""
+    monkeypatch.setattr(_fetcher, "_SLICE_SECONDS", 0)
+    one, two = await filled(log), await filled(log)
+    fetcher = reading(log, one, two)
+    await soon(until_ready(fetcher, 2))
+    seen = [(await soon(fetch_one(fetcher, max_records=2))).partition for _ in range(4)]
+    assert seen in ([one, two, one, two], [two, one, two, one])
+
+
+async def test_a_wait_goes_on_when_there_is_nothing_after_all(log: KafkaLog) -> None:
+    """Until there is, or its time is up."""
+    partition = await filled(log)
+    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+    fetcher.assign({partition: 3})
+    waiting = asyncio.ensure_future(fetch_one(fetcher))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    fetcher._wake()
+    await asyncio.sleep(0)
+    await write(await log.producer(client_id="p"), partition, b"d")
+    assert (await soon(waiting)).batch.values == [b"d"]

@@ -225,3 +225,12 @@ def test_messages_of_old_formats_are_read(codec: int) -> None:
     batch, _ = read(source)
     assert (batch.values, list(batch.offsets), batch.timestamps) == ([b"0", b"1", b"2"], [0, 1, 2], [1000, 1001, 1002])
     assert source.next_offset == 3
+
+
+def test_all_of_a_batch_may_be_before_the_position() -> None:
+    """Also when some of it was compacted away, and a batch may be empty."""
+    first, empty = stored(0, b"a", b"c", offsets=[0, 2]), stored(3, offsets=[], last=4)
+    source = chunk(first, empty, stored(5, b"f"))
+    columns = Columns()
+    assert not source.read(3, 10, columns)
+    assert columns.values == [b"f"]

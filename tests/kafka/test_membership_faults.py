@@ -13,6 +13,7 @@ from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka._connections import Unavailable
 from ks_actors.log.kafka._loop_thread import LoopThread
+from ks_actors.log.kafka._membership import KafkaMembership
 from tests.kafka.tampering import Tampering, error_code, setting
 from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, settle, soon
 
@@ -241,3 +242,37 @@ async def test_a_thread_that_has_ended_takes_no_work() -> None:
     with pytest.raises(LogClosed):
         await threads.call(work())
     await LoopThread("idle").close()
+
+
+async def test_what_comes_too_late_changes_nothing(log: KafkaLog) -> None:
+    """Answers to a rebalance that is over, and news for a member that has left."""
+    (partition,) = await new_topic(log)
+    member = await log.join(
+        group_name(), client_id="c", topics=[partition.topic], user_data=b"", assignor=by_turns, session_timeout_ms=3_000, rebalance_timeout_ms=30_000
+    )
+    event = await assigned(member)
+    coordinator = member._coordinator
+    assert coordinator is not None
+    member._say("let_go", -1, b"old")
+    member._say("assign", -1, {})
+    member.rejoin(b"")
+    (after,) = await settle(member)
+    assert after.assignment.partitions == event.assignment.partitions
+    await member.leave()
+    member._say("let_go", 7, None)
+    member.post(member.on_lost, 7)
+    await asyncio.sleep(0)
+    with pytest.raises(LogClosed):
+        await member.event()
+
+
+async def test_a_loop_that_is_gone_is_told_nothing(log: KafkaLog) -> None:
+    """The other thread hears that nobody is there."""
+
+    async def make() -> KafkaMembership:
+        return KafkaMembership(log._client, log._threads, "group", client_id="c", assignor=by_turns, instance_id=None, closed=lambda _: None)
+
+    member = await asyncio.to_thread(asyncio.run, make())
+    assert not member.is_there()
+    with pytest.raises(LogClosed):
+        member.post(member.on_revoke, 1)

@@ -358,3 +358,47 @@ async def test_records_of_partitions_of_several_leaders_are_deleted_together(log
     assert (raised.value.position, raised.value.begin, raised.value.end) == (9, 1, 2)
     assert await read_all(log, one) == [(1, b"k", b"b")]
     assert await log.offsets_for_times({TopicPartition(one.topic, 0): -5}) == {one: 1}
+
+
+# --- the sender alone -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_producer_that_brokers_have_forgotten_gets_a_new_id(log: KafkaLog) -> None:
+    """A refused sequence number spoils nothing but the batch that has it."""
+    (partition,) = await new_topic(log)
+    producer = await log.producer(client_id="p")
+    await write(producer, partition, b"a")
+    before = producer._sender.identity
+    producer._sender._lanes[partition].next_sequence += 5
+    with pytest.raises(ProduceFailed, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+        await soon(write(producer, partition, b"lost"))
+    assert await soon(write(producer, partition, b"b")) == 2
+    assert producer._sender.identity != before
+    assert await values_of(log, partition) == [b"a", b"b"]
+
+
+async def test_what_was_in_flight_behind_a_refused_sequence_is_written_once(log: KafkaLog) -> None:
+    """The batches behind it go out by the new id, in their order."""
+    (partition,) = await new_topic(log)
+    producer = await log.producer(client_id="p")
+    await write(producer, partition, b"a")
+    producer._sender._lanes[partition].next_sequence += 5
+    results = await soon(asyncio.gather(*(write(producer, partition, b"%d" % number) for number in range(8)), return_exceptions=True))
+    refused = [number for number, result in enumerate(results) if isinstance(result, ProduceFailed)]
+    assert refused == [0]
+    assert await values_of(log, partition) == [b"a", *[b"%d" % number for number in range(1, 8)]]
+
+
+async def test_a_bug_in_sending_reaches_those_who_wait(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not leave them waiting."""
+    (partition,) = await new_topic(log)
+    producer = await log.producer(client_id="p")
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ks_actors.log.kafka._sender.ProduceRequest", broken)
+        with pytest.raises(ProduceFailed, match="a bug"):
+            await soon(write(producer, partition, b"a"))
+    assert await soon(write(producer, partition, b"b")) == 1

@@ -96,6 +96,7 @@ class KafkaClient:
         limit_ms = self.options.api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = asyncio.get_running_loop().time() + limit_ms / 1000
         backoff = self.options.retry_backoff_ms / 1000
+        soon = _SOON_S
         last: LogError | None = None
         try:
             async with asyncio.timeout_at(deadline):
@@ -106,7 +107,8 @@ class KafkaClient:
                     except Unavailable as error:
                         last = error
                         if error.soon:
-                            await asyncio.sleep(_SOON_S)
+                            await asyncio.sleep(soon)
+                            soon = min(soon * 1.5, backoff)
                             continue
                     await asyncio.sleep(backoff * random.uniform(0.8, 1.2))  # noqa: S311 - to come apart, not to be secret
                     backoff = min(backoff * 2, self.options.retry_backoff_max_ms / 1000)
@@ -125,6 +127,11 @@ class KafkaClient:
     def _check(self) -> None:
         if self._closed:
             raise LogClosed(f"client {self.client_id} is closed")
+
+    @property
+    def lost(self) -> int:
+        """How many requests were sent so far of which nobody knows whether they were done; a broker may come to them yet."""
+        return self._connections.lost
 
     # --- sending ----------------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,8 @@ _NO_SECRETS = _NoSecrets()
 class Connections:
     """One socket per broker and channel.
 
-    Brokers answer the requests of a socket one after the other, so what may wait long has a channel of its own. All channels are alike else.
+    Brokers answer the requests of a socket one after the other, so what may wait long has a channel of its own. All channels are alike else. `lost`
+    counts the requests of which nobody knows whether they were done, or will be.
     """
 
     def __init__(self, options: KafkaOptions, client_id: str) -> None:
@@ -60,6 +61,7 @@ class Connections:
         self._ready: dict[tuple[int, str], Any] = {}
         self._opening: dict[tuple[int, str], asyncio.Task[Any]] = {}
         self._closing: set[Any] = set()
+        self.lost = 0
         self._closed = False
 
     async def start(self) -> None:
@@ -86,16 +88,22 @@ class Connections:
             async with asyncio.timeout(timeout_s):
                 return await connection.send(request)
         except TimeoutError:
+            self.lost += 1
             self._drop((node, channel), CloseReason.CONNECTION_TIMEOUT)
             raise Unavailable(f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s") from None
         except (KafkaConnectionError, OSError) as error:
+            self.lost += 1
             self._drop((node, channel), CloseReason.CONNECTION_BROKEN)
             if self._closed:
                 raise LogClosed("the connection to Kafka was closed meanwhile") from error
             raise Unavailable(f"the connection to {where} broke: {error}") from error
         except KafkaError as error:
+            self.lost += 1
             self._drop((node, channel), CloseReason.OUT_OF_SYNC)
             raise Unavailable(f"{where}: {type(error).__name__} {error}") from error
+        except asyncio.CancelledError:
+            self.lost += 1
+            raise
         except NotImplementedError as error:
             raise LogError(f"{where} has no version of {name_of_request(request)} that can be used: Kafka 2.8 up to 4.x can be") from error
 

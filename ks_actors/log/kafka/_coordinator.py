@@ -120,7 +120,7 @@ class Coordinator:
     async def start(self) -> None:
         """Connect, and enter the group. Raises LogTimeout, NotAuthorized."""
         await self._client.start()
-        self._main = asyncio.create_task(self._run(), name=f"member of group {self._group.group_id}")
+        self._main = asyncio.create_task(self._live(), name=f"member of group {self._group.group_id}")
 
     # --- what the owner says ----------------------------------------------------------------------------------------------
 
@@ -174,6 +174,15 @@ class Coordinator:
             _log.warning("group %s could not be told that its member leaves, and has to find out: %s", self._group.group_id, error)
 
     # --- the life of a member ---------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            if self._main is not None:
+                # It is not `end` that ends it, but the whole loop.
+                await self._finish(leave=False)
+            raise
 
     async def _run(self) -> None:
         while True:

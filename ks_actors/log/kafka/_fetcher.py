@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, final
 from ks_actors._errors import LogClosed, LogError
 from ks_actors.log._types import TopicPartition
 from ks_actors.log.kafka._fetching import Fetching
+from ks_actors.log.kafka._requests import check_aiokafka
 from ks_actors.log.kafka._source import Source
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from ks_actors.log._types import Fetched
     from ks_actors.log.kafka._client import KafkaClient
 
+_TOUCHED = (
+    "aiokafka.record.memory_records:MemoryRecords.has_next aiokafka.record.memory_records:MemoryRecords.next_batch "
+    "aiokafka.record.default_records:DefaultRecordBatch.validate_crc aiokafka.protocol.fetch:FetchRequest aiokafka.protocol.offset:OffsetRequest"
+)
 # So long at a time records are made of bytes; then others have their turn.
 _SLICE_SECONDS = 0.005
 
@@ -30,6 +35,7 @@ class KafkaFetcher:
     """
 
     def __init__(self, client: KafkaClient, client_id: str, *, committed: bool, closed: Callable[[KafkaFetcher], None]) -> None:
+        check_aiokafka(_TOUCHED)
         self.client_id: str = client_id
         self._sources: dict[TopicPartition, Source] = {}
         # Those that have something to say, in the order of their turns.

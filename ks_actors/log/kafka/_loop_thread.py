@@ -38,13 +38,9 @@ class LoopThread:
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
-            left = asyncio.all_tasks(loop)
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.run_until_complete(_end_all())
         finally:
             loop.close()
 
@@ -71,3 +67,13 @@ class LoopThread:
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             await asyncio.get_running_loop().run_in_executor(None, thread.join)
+
+
+async def _end_all() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    # Sockets that are closed are so only in the next turns of their loop.
+    for _ in range(3):
+        await asyncio.sleep(0)

@@ -12,6 +12,7 @@ from ks_actors.log._types import Assigned, GroupMetadata, Lost, MemberAssignment
 from ks_actors.log.kafka._client import KafkaClient
 from ks_actors.log.kafka._coordinator import Coordinator
 from ks_actors.log.kafka._offsets import commit_offsets, fetch_committed
+from ks_actors.log.kafka._requests import check_aiokafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from ks_actors.log._types import MemberInfo, OffsetAndMetadata, TopicPartition
     from ks_actors.log.kafka._loop_thread import LoopThread
 
+_TOUCHED = (
+    "aiokafka.protocol.group:JoinGroupRequest aiokafka.protocol.group:SyncGroupRequest "
+    "aiokafka.coordinator.protocol:ConsumerProtocolMemberMetadata.decode aiokafka.coordinator.protocol:ConsumerProtocolMemberAssignment.decode"
+)
 # A broker waits for the slowest member, and answers then.
 _ANSWER_MS = 5_000
 
@@ -31,6 +36,7 @@ async def join_group(
     instance_id: str | None, takes_over: bool, stuck: Callable[[], float] | None, closed: Callable[[KafkaMembership], None],
 ) -> KafkaMembership:  # fmt: skip
     """Enter a group. `client` is for offsets; the membership itself has a client of its own, in the thread. Raises LogTimeout, NotAuthorized."""
+    check_aiokafka(_TOUCHED)
     member = KafkaMembership(
         client, threads, group_id, client_id=client_id, assignor=assignor, instance_id=instance_id, stuck=stuck, closed=closed
     )  # fmt: skip

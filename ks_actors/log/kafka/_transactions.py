@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, final
 
-from ks_actors._errors import Fenced, LogClosed, LogError, LogTimeout, TransactionAborted
+from ks_actors._errors import Fenced, LogClosed, LogError, LogTimeout, NotAuthorized, TransactionAborted
 from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._codes import NONE, OPERATION_NOT_ATTEMPTED, error_of
 from ks_actors.log.kafka._connections import Unavailable
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka._client import KafkaClient
 
 _CLOSING_S = 5
+_TOO_LATE = "the last transaction of {} cannot be aborted: it was committed, though the answer to that was lost"
+_COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
 _ABORTED = frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
 
 
@@ -57,13 +59,17 @@ class KafkaTransactionalProducer:
         self._expired: Identity | None = None
         self._fenced: str | None = None
         self._in_doubt = False
+        # How many answers had been lost when the transaction began, and when its end was asked for.
+        self._lost = 0
+        self._lost_at_end: int | None = None
+        self._stale = False
         self._closed = False
 
     async def start(self) -> None:
         """Connect, fence all earlier producers of the id, and abort what they left open."""
         await self._client.start()
         try:
-            self._sender.reset(await self._coordination.begin(NOBODY))
+            await self._renew(NOBODY)
         except EpochRefused as error:
             raise Fenced(f"transactional id {self._name} is being taken by somebody else at the same time: {error}") from error
 
@@ -94,6 +100,7 @@ class KafkaTransactionalProducer:
             async with self._order:
                 self._check()
                 self._check_doom()
+                await self._renew_if_stale()
                 await outbox.encode(self._encoder)
                 await self._add(outbox)
                 futures = outbox.put(self._sender)
@@ -117,6 +124,16 @@ class KafkaTransactionalProducer:
             raise LogError(f"it is not known how the last transaction of {self._name} has ended: call commit or abort again, they find out")
         if self._doom is not None:
             raise TransactionAborted(f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had")
+
+    async def _renew_if_stale(self) -> None:
+        if self._stale and not self._open:
+            await self._renew(self._sender.identity)
+
+    async def _renew(self, last: Identity) -> None:
+        """Get a new epoch; what is open is aborted."""
+        self._sender.reset(await self._coordination.begin(last))
+        self._lost = self._client.lost
+        self._stale = False
 
     async def _add(self, outbox: Outbox) -> None:
         """Make all new partitions part of the transaction; those that cannot be are refused."""
@@ -157,16 +174,23 @@ class KafkaTransactionalProducer:
         if self._fenced is not None:
             return Fenced(self._fenced)
         mine = self._sender.identity
-        if self._expired is None and self._open:
-            seen = await self._coordination.look()
-            next_epoch = Identity(mine.producer_id, mine.epoch + 1)
-            if seen.identity == next_epoch and seen.state in _ABORTED:
-                self._expired = next_epoch
+        # With a commit that may have been done, somebody else's aborted transaction would look the same.
+        undecided = self._lost_at_end is None or self._lost_at_end == self._client.lost
+        if self._expired is None and self._open and undecided:
+            self._expired = await self._expired_as(Identity(mine.producer_id, mine.epoch + 1))
         if self._expired is not None:
             self._doom = f"it took longer than its timeout of {self._coordination.timeout_ms} ms"
             return TransactionAborted(f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had")
         self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id} with epoch {mine.epoch}: {refused}"
         return Fenced(self._fenced)
+
+    async def _expired_as(self, next_epoch: Identity) -> Identity | None:
+        try:
+            seen = await self._coordination.look()
+        except NotAuthorized:
+            # Who may not look has to believe the worse.
+            return None
+        return next_epoch if seen.identity == next_epoch and seen.state in _ABORTED else None
 
     # --- commit -----------------------------------------------------------------------------------------------------------
 
@@ -201,6 +225,8 @@ class KafkaTransactionalProducer:
         identity = self._sender.identity
         if offsets:
             try:
+                await self._renew_if_stale()
+                identity = self._sender.identity
                 await self._commit_offsets(identity, offsets, group)
             except (EpochRefused, LogTimeout, LogClosed):
                 raise
@@ -211,6 +237,8 @@ class KafkaTransactionalProducer:
         if not self._open:
             return
         self._in_doubt = True
+        if self._lost_at_end is None:
+            self._lost_at_end = self._client.lost
         try:
             await self._coordination.end(identity, commit=True)
         except LogError as error:
@@ -218,6 +246,9 @@ class KafkaTransactionalProducer:
             self._in_doubt = isinstance(error, LogTimeout | LogClosed)
             raise
         self._in_doubt = False
+        await self._committed()
+
+    async def _committed(self) -> None:
         await self._coordination.until_complete()
         self._clear()
 
@@ -240,9 +271,8 @@ class KafkaTransactionalProducer:
             self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id}; how its last transaction ended is not known"
             raise Fenced(self._fenced)
         self._in_doubt = False
-        if seen.state in ("PrepareCommit", "CompleteCommit"):
-            await self._coordination.until_complete()
-            self._clear()
+        if seen.state in _COMMITTED:
+            await self._committed()
             return True
         return False
 
@@ -250,7 +280,10 @@ class KafkaTransactionalProducer:
         self._added.clear()
         self._groups.clear()
         self._futures.clear()
-        self._doom = self._expired = None
+        self._doom = self._expired = self._lost_at_end = None
+        # A broker may come yet to a request whose answer was not waited for, and take it for one of the next transaction: not with a new epoch.
+        self._stale = self._stale or self._client.lost > self._lost
+        self._lost = self._client.lost
 
     # --- abort ------------------------------------------------------------------------------------------------------------
 
@@ -263,7 +296,7 @@ class KafkaTransactionalProducer:
         async with self._order:
             self._check()
             if self._in_doubt and await self._was_committed():
-                raise LogError(f"the last transaction of {self._name} cannot be aborted: it was committed, though the answer to that was lost")
+                raise LogError(_TOO_LATE.format(self._name))
             await self._abort()
 
     async def _abort(self) -> None:
@@ -275,7 +308,7 @@ class KafkaTransactionalProducer:
                 if self._open:
                     await self._end_by_abort()
             else:
-                self._sender.reset(await self._coordination.begin(self._expired or self._sender.identity))
+                await self._renew(self._expired or self._sender.identity)
         except EpochRefused as error:
             self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id}: {error}"
             raise Fenced(self._fenced) from error
@@ -289,7 +322,14 @@ class KafkaTransactionalProducer:
             if isinstance(found, Fenced):
                 raise found from error
             assert self._expired is not None
-            self._sender.reset(await self._coordination.begin(self._expired))
+            await self._renew(self._expired)
+        except TransactionAborted:
+            # It is not open any more: a commit from before, whose answer was lost, was faster.
+            seen = await self._coordination.look()
+            if seen.state not in _COMMITTED:
+                raise
+            await self._committed()
+            raise LogError(_TOO_LATE.format(self._name)) from None
         else:
             await self._coordination.until_complete()
 
