@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime oracle chaos clean
+.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime bench-kafka oracle chaos clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -12,7 +12,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "ks-actors needs Python 3.11 or later, and found none; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[uvloop,testing,web]' --group test --group lint --group docs --group bench --group demo
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kafka,uvloop,testing,web]' --group test --group lint --group docs --group bench --group demo
 	@touch $@
 
 demo: $(VENV)/.ready ## run the main job: all flights of a year, joined with weather, planes and airports
@@ -38,6 +38,9 @@ bench-actors: $(VENV)/.ready ## compare actors/ with its peers
 
 bench-runtime: $(VENV)/.ready ## measure the streams runtime
 	$(BIN)/python benchmarks/runtime.py
+
+bench-kafka: $(VENV)/.ready ## compare with Kafka Streams on a real Kafka, and write the section of docs/benchmarks.md: OPTIONS="--reps 1 --apps map count"
+	$(BIN)/python benchmarks/kafka.py --markdown docs/benchmarks.md $(OPTIONS)
 
 oracle: $(VENV)/.ready ## compare with the real Kafka Streams on random cases: SEED=7 N=100 [TOPOLOGIES=a,b]
 	rm -rf tests/differential/oracle/target/cases

@@ -11,9 +11,10 @@ from math import inf
 from typing import TYPE_CHECKING, Self
 
 from actors import ActorsError, Spec, System
+from ks_actors._config_kafka import open_configured
 from ks_actors._errors import KsActorsError, NotRunning, TaskTimeout
 from ks_actors._gc import tune_gc
-from ks_actors.log import IsolationLevel, NewTopic, open_log
+from ks_actors.log import IsolationLevel, NewTopic
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._crew import Crew, WorkerMetadata
 from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
@@ -110,7 +111,7 @@ class App:
         async with AsyncExitStack() as stack:
             log = self._given_log
             if log is None:
-                log = open_log(self.config.log)
+                log = open_configured(self.config)
                 await log.start()
                 stack.push_async_callback(log.close)
             system = self._given_system

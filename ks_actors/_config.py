@@ -46,11 +46,49 @@ class StreamsConfig:
     """The name of the app, the same for all its instances: that of its group, and the beginning of the names of its topics. Required."""
     client_id: str
     """The name of this instance in logs and metrics. Default: the application's id."""
+    bootstrap_servers: str | None
+    """The Kafka that topics are in, `host:port,host:port` or a list of these. Default: none, see `log`."""
     log: str
-    """The log that topics are in: `memory://` (the default), a new one in memory, or `embedded:///path`.
+    """The log that topics are in: `memory://`, a new one in memory, `embedded:///path`, or `kafka://host:port,host:port`.
 
-    Takes the place of `bootstrap.servers`. Apps of one process share a log by `App(log=…)`.
+    Default: the Kafka at `bootstrap_servers`, and `memory://` without. Apps of one process share a log by `App(log=…)`.
     """
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    """How to talk with Kafka. Default: `PLAINTEXT`."""
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None
+    """How to log in. Required for SASL, with `sasl_username` and `sasl_password`, or `sasl_jaas_config`."""
+    sasl_username: str | None
+    """Who logs in."""
+    sasl_password: str | None
+    """The password of who logs in. Never shown."""
+    sasl_jaas_config: tuple[str, str] | None
+    """Both, taken from a line as Kafka's Java clients have it: `…PlainLoginModule required username="alice" password="…";`. Never shown."""
+    ssl_truststore_location: Path | None
+    """The certificates to trust, a PEM file; `ssl_ca_location` is another name for it. Default: the system's."""
+    ssl_truststore_type: Literal["PEM"]
+    """Only `PEM`, which is the default (Kafka's: JKS)."""
+    ssl_keystore_location: Path | None
+    """Who the client is, a PEM file with its certificate and perhaps its key; `ssl_certificate_location` is another name for it. Default: nobody."""
+    ssl_keystore_type: Literal["PEM"]
+    """Only `PEM`, which is the default (Kafka's: JKS)."""
+    ssl_key_location: Path | None
+    """The client's key, where that has a file of its own."""
+    ssl_key_password: str | None
+    """The password of the client's key. Never shown."""
+    ssl_endpoint_identification_algorithm: Literal["https", ""]
+    """`https` (the default): brokers have to have the name that their certificate says. Empty: they need not."""
+    request_timeout_ms: int
+    """How long one request to Kafka may take. Default: 30,000."""
+    retry_backoff_ms: int
+    """How long to wait before the first retry of a request to Kafka. Default: 50 (Kafka's: 100)."""
+    retry_backoff_max_ms: int
+    """How long to wait before a retry at most. Default: 1,000."""
+    connections_max_idle_ms: int
+    """How long a connection to Kafka is kept without use. Default: 540,000."""
+    replication_factor: int
+    """How many replicas changelogs and repartition topics have in Kafka. Default: -1, what the brokers say."""
+    producer_compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
+    """How records are compressed that are written to Kafka. Default: `none`. All but `gzip` need the package cramjam."""
     state_dir: Path
     """Where stores are kept, in a directory by the application's id. Default: `ks-actors` in the system's directory for temporary files."""
     num_stream_threads: int
@@ -170,7 +208,7 @@ class StreamsConfig:
             for name, setting in SETTINGS.items():
                 if name not in values:
                     values[name] = setting.default(values)
-            problems = contradictions(values)
+            problems = contradictions(values, latest)
         if problems:
             count = f"{len(problems)} settings are" if len(problems) > 1 else "a setting is"
             raise ConfigError("\n  ".join((f"{count} wrong:", *problems)))

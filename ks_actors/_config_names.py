@@ -5,16 +5,16 @@ from __future__ import annotations
 ALIASES: dict[str, str] = {
     "num_workers": "num_stream_threads",
     "dsl_store": "default_dsl_store",
+    "ssl_ca_location": "ssl_truststore_location",
+    "ssl_certificate_location": "ssl_keystore_location",
     "default_deserialization_exception_handler": "deserialization_exception_handler",
     "default_production_exception_handler": "production_exception_handler",
 }
 """Other names of settings."""
 
 NOT_YET: dict[str, str] = {
-    "bootstrap_servers": "Kafka comes in a later version; set log to memory:// or embedded:///path",
     "cache_max_bytes_buffering": "updates are not cached, each goes downstream",
     "statestore_cache_max_bytes": "updates are not cached, each goes downstream",
-    "replication_factor": "the embedded log has no replicas",
     **dict.fromkeys(
         (
             "acceptable_recovery_lag",
@@ -22,7 +22,6 @@ NOT_YET: dict[str, str] = {
             "application_server",
             "built_in_metrics_version",
             "config_providers",
-            "connections_max_idle_ms",
             "default_client_supplier",
             "default_list_key_serde_inner",
             "default_list_key_serde_type",
@@ -58,11 +57,8 @@ NOT_YET: dict[str, str] = {
             "receive_buffer_bytes",
             "reconnect_backoff_max_ms",
             "reconnect_backoff_ms",
-            "request_timeout_ms",
             "retries",
-            "retry_backoff_ms",
             "rocksdb_config_setter",
-            "security_protocol",
             "send_buffer_bytes",
             "state_cleanup_delay_ms",
             "state_cleanup_dir_max_age_ms",

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict
 
+from ks_actors._config_kafka import SCHEME, host_check, jaas, kafka_contradictions, pem, servers
 from ks_actors._config_values import (
     ProcessingGuarantee,
     directory,
@@ -22,7 +23,7 @@ from ks_actors._handlers import log_and_fail
 from ks_actors._timestamps import FailOnInvalidTimestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ks_actors._handlers import DeserializationExceptionHandler, ProcessingExceptionHandler, ProductionExceptionHandler
     from ks_actors.serdes import Serde
@@ -33,7 +34,28 @@ class Options(TypedDict, total=False):
     """Settings as keywords, but for the application's id."""
 
     client_id: str
+    bootstrap_servers: str | Sequence[str]
     log: str
+    security_protocol: str
+    sasl_mechanism: str
+    sasl_username: str
+    sasl_password: str
+    sasl_jaas_config: str
+    ssl_truststore_location: str | Path
+    ssl_ca_location: str | Path
+    ssl_truststore_type: str
+    ssl_keystore_location: str | Path
+    ssl_certificate_location: str | Path
+    ssl_keystore_type: str
+    ssl_key_location: str | Path
+    ssl_key_password: str
+    ssl_endpoint_identification_algorithm: str
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    connections_max_idle_ms: int
+    replication_factor: int
+    producer_compression_type: str
     state_dir: str | Path
     num_stream_threads: int
     num_workers: int
@@ -84,6 +106,11 @@ class Setting(NamedTuple):
     default: Callable[[Mapping[str, Any]], Any]
 
 
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
 def _exactly_once(values: Mapping[str, Any]) -> bool:
     return values["processing_guarantee"] is ProcessingGuarantee.EXACTLY_ONCE_V2
 
@@ -95,7 +122,26 @@ def _is(value: Any) -> Callable[[Mapping[str, Any]], Any]:
 SETTINGS: dict[str, Setting] = {
     "application_id": Setting(topic_name, _is(None)),
     "client_id": Setting(text, lambda values: values["application_id"]),
-    "log": Setting(log_url, _is("memory://")),
+    "bootstrap_servers": Setting(servers, _is(None)),
+    "log": Setting(log_url, lambda values: f"{SCHEME}{values['bootstrap_servers']}" if values["bootstrap_servers"] else "memory://"),
+    "security_protocol": Setting(one_of(**{name.lower(): name for name in _PROTOCOLS}), _is("PLAINTEXT")),
+    "sasl_mechanism": Setting(one_of(**{name.lower(): name for name in _MECHANISMS}), _is(None)),
+    "sasl_username": Setting(text, _is(None)),
+    "sasl_password": Setting(text, _is(None)),
+    "sasl_jaas_config": Setting(jaas, _is(None)),
+    "ssl_truststore_location": Setting(directory, _is(None)),
+    "ssl_truststore_type": Setting(pem, _is("PEM")),
+    "ssl_keystore_location": Setting(directory, _is(None)),
+    "ssl_keystore_type": Setting(pem, _is("PEM")),
+    "ssl_key_location": Setting(directory, _is(None)),
+    "ssl_key_password": Setting(text, _is(None)),
+    "ssl_endpoint_identification_algorithm": Setting(host_check, _is("https")),
+    "request_timeout_ms": Setting(whole_number(1), _is(30_000)),
+    "retry_backoff_ms": Setting(whole_number(0), _is(50)),
+    "retry_backoff_max_ms": Setting(whole_number(0), _is(1_000)),
+    "connections_max_idle_ms": Setting(whole_number(1), _is(540_000)),
+    "replication_factor": Setting(whole_number(1, unlimited=True), _is(-1)),
+    "producer_compression_type": Setting(one_of(**{name: name for name in _COMPRESSIONS}), _is("none")),
     "state_dir": Setting(directory, lambda _: Path(tempfile.gettempdir()) / "ks-actors"),
     "num_stream_threads": Setting(whole_number(1), _is(1)),
     "processing_guarantee": Setting(one_of(**{each.value: each for each in ProcessingGuarantee}), _is(ProcessingGuarantee.AT_LEAST_ONCE)),
@@ -129,9 +175,9 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
-def contradictions(values: Mapping[str, Any]) -> list[str]:
+def contradictions(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
     """Return what is wrong with settings that are right each by itself."""
-    wrong: list[str] = []
+    wrong = kafka_contradictions(values, given)
     if _exactly_once(values):
         timeout = values["transaction_timeout_ms"]
         wrong += [

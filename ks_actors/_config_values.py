@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ks_actors import _handlers as handlers
 from ks_actors import _timestamps as timestamps
 from ks_actors import serdes
+from ks_actors._config_kafka import servers
 from ks_actors.serdes import Serde
 
 if TYPE_CHECKING:
@@ -114,14 +115,14 @@ def directory(value: Any) -> Path:
 
 
 def log_url(value: Any) -> str:
-    """Take `memory://` or `embedded:///path`."""
+    """Take `memory://`, `embedded:///path` or `kafka://host:port,host:port`."""
     url = text(value)
     scheme, separator, rest = url.partition("://")
     if url == "memory://" or (separator and scheme == "embedded" and rest.strip("/")):
         return url
     if separator and scheme == "kafka":
-        raise ValueError("names a log of Kafka, which comes in a later version")
-    raise ValueError("is no log: expected memory:// or embedded:///path")
+        return f"kafka://{servers(rest)}"
+    raise ValueError("is no log: expected memory://, embedded:///path or kafka://host:port")
 
 
 def serde(value: Any) -> Serde[Any]:

@@ -162,6 +162,8 @@ def test_tests_state_their_rule_and_do_not_sleep(path: Path) -> None:
             assert any(isinstance(inner, ast.Assert | ast.With | ast.AsyncWith | ast.Call) for inner in ast.walk(node)), node.name
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            assert called not in {"time.sleep", "pytest.skip", "pytest.xfail"}, f"{relative(path)}:{node.lineno}"
+            # Without Java there is no Kafka: then its tests are left out, which the summary says in red, and which fails in CI.
+            forbidden = {"time.sleep", "pytest.xfail"} | (set() if relative(path) == "tests/kafka/broker.py" else {"pytest.skip"})
+            assert called not in forbidden, f"{relative(path)}:{node.lineno}"
             if called == "asyncio.sleep" and not (virtual or program):
                 assert ast.unparse(node.args[0]) == "0", f"{relative(path)}:{node.lineno} sleeps"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from ks_actors._errors import ConfigError
@@ -12,13 +12,21 @@ from ks_actors.log.embedded import EmbeddedLog
 if TYPE_CHECKING:
     from ks_actors.log._port import Log
 
+_KAFKA = "kafka://"
+
 
 def open_log(url: str) -> Log:
     """Return the log that `url` names, not started yet.
 
     `memory://` is a new log in memory each time: to share one, hand on the object. `embedded:///path` is the log in the directory `/path`, which is
-    made if need be. Raises ConfigError for anything else.
+    made if need be. `kafka://host:port,host:port` is the Kafka that is reached there, without TLS and logging in; a `KafkaLog` takes options for
+    these. Raises ConfigError for anything else.
     """
+    if url.startswith(_KAFKA):
+        servers = url.removeprefix(_KAFKA)
+        if not servers.strip(", ") or any(character in servers for character in "/?#@"):
+            raise ConfigError(f"{url!r} names no servers: use 'kafka://host:port,host:port'")
+        return kafka_log(servers)
     parts = urlsplit(url)
     if parts.scheme == "memory":
         if url != "memory://":
@@ -28,4 +36,15 @@ def open_log(url: str) -> Log:
         if parts.netloc or not parts.path or parts.query or parts.fragment:
             raise ConfigError(f"{url!r} names no directory: use three slashes and an absolute path, 'embedded:///path'")
         return EmbeddedLog(Path(unquote(parts.path)))
-    raise ConfigError(f"{url!r} is no log that can be opened: use 'memory://' or 'embedded:///path'; Kafka is not supported yet")
+    raise ConfigError(f"{url!r} is no log that can be opened: use 'memory://', 'embedded:///path' or 'kafka://host:port'")
+
+
+def kafka_log(servers: str, *, client_id: str = "ks-actors", **options: Any) -> Log:
+    """Return the Kafka at these servers, not started yet; `options` are those of KafkaOptions. Raises ConfigError."""
+    try:
+        from ks_actors.log.kafka import KafkaLog, KafkaOptions  # noqa: PLC0415 - it needs a package that others do without
+    except ModuleNotFoundError as missing:
+        if missing.name != "aiokafka":
+            raise
+        raise ConfigError("Kafka is reached by the package aiokafka, which is not installed: pip install 'ks-actors[kafka]'") from missing
+    return KafkaLog(servers, options=KafkaOptions(**options), client_id=client_id)

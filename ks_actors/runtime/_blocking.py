@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors._async_options import is_async
-from ks_actors.topology import ProcessorNode
+from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 
 if TYPE_CHECKING:
-    from ks_actors.topology import Topology
+    from ks_actors.topology import Node, TimestampExtractor, Topology
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__ks_actors_blocking__"
@@ -21,8 +21,9 @@ _METHODS = ("__call__", "process", "transform")
 def blocking(function: F, /) -> F:
     """Declare that a function, or a processor class, blocks or computes for long: tasks that have it are processed in a worker's own thread.
 
-    The event loop stays free meanwhile. Such a function must not touch the loop. Raises TopologyError for an `async def`, which is to wait without
-    a thread; `await asyncio.to_thread(...)` inside it where it cannot.
+    The event loop stays free meanwhile. Such a function must not touch the loop. It may be one given to the DSL, a processor, a partitioner, or what
+    names the topic of a sink; a timestamp extractor may not, it is called on the loop when the task's next record is looked for. Raises TopologyError
+    for an `async def`, which is to wait without a thread; `await asyncio.to_thread(...)` inside it where it cannot.
     """
     if is_async(function) or is_async(getattr(function, "process", function)):
         raise TopologyError(f"{function!r} is 'async def' and declared as blocking: await asyncio.to_thread(...) what blocks, and leave out the mark")
@@ -35,12 +36,25 @@ def is_blocking(operator: object) -> bool:
     return any(map(_marked, (*getattr(operator, "__dict__", {}).values(), getattr(operator, "processor", None))))
 
 
-def check_threads(topology: Topology) -> None:
-    """Raise TopologyError when a part of the topology would need both a thread and the loop."""
+def needs_thread(node: Node) -> bool:
+    """Return whether a node has a function that is declared as blocking."""
+    if isinstance(node, ProcessorNode):
+        return is_blocking(node.operator)
+    return isinstance(node, SinkNode) and (_marked(node.partitioner) or _marked(node.topic))
+
+
+def check_threads(topology: Topology, default_extractor: TimestampExtractor) -> None:
+    """Raise TopologyError when a part of the topology would need both a thread and the loop, or a timestamp extractor a thread."""
+    for node in topology.nodes.values():
+        if isinstance(node, SourceNode) and _marked(node.timestamp_extractor or default_extractor):
+            raise TopologyError(
+                f"the timestamp extractor of {node.name} is declared as blocking, and extractors run on the loop: leave out the mark if it is quick, "
+                "or tell the time in a processor that is declared so"
+            )
     for part in topology.subtopologies():
-        nodes = [node for name in part.nodes if isinstance(node := topology.nodes[name], ProcessorNode)]
-        blocks = next((node.name for node in nodes if is_blocking(node.operator)), None)
-        waits = next((node.name for node in nodes if node.operator.asynchronous is not None), None)
+        nodes = [topology.nodes[name] for name in part.nodes]
+        blocks = next((node.name for node in nodes if needs_thread(node)), None)
+        waits = next((node.name for node in nodes if isinstance(node, ProcessorNode) and node.operator.asynchronous is not None), None)
         if blocks is not None and waits is not None:
             raise TopologyError(
                 f"{blocks} is declared as blocking and {waits} is 'async def', and both are in subtopology {part.id}, whose tasks run either in a "

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ks_actors.runtime._blocking import is_blocking
+from ks_actors.runtime._blocking import needs_thread
 from ks_actors.runtime._node import NodeWork, guarded, one_by_one
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 
@@ -74,7 +74,7 @@ class Compiler:
                 whole = not any(self._one_at_a_time(reached) for reached in self._reached(name))
                 entrances[name] = Entrance(work.forward, work.forward_batch if whole else None)
         # Nodes that no source leads to do not exist; the topology refuses them.
-        return Plan(entrances, tuple(reversed(self._closers)), tuple(self._asynchronous), any(map(_blocks, self._nodes.values())))
+        return Plan(entrances, tuple(reversed(self._closers)), tuple(self._asynchronous), any(map(needs_thread, self._nodes.values())))
 
     def _make(self, name: str) -> tuple[Process, ProcessBatch]:
         made = self._made.get(name)
@@ -142,7 +142,3 @@ class Compiler:
             children = () if isinstance(node, SinkNode) else node.children
             found = self._reach[name] = frozenset(children).union(*(self._reached(child) for child in children))
         return found
-
-
-def _blocks(node: Node) -> bool:
-    return isinstance(node, ProcessorNode) and is_blocking(node.operator)

@@ -11,7 +11,7 @@ from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
 from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.runtime import _messages as m
-from ks_actors.runtime._blocking import is_blocking
+from ks_actors.runtime._blocking import needs_thread
 from ks_actors.runtime._collector import COLLECTOR_MAILBOX, Collector
 from ks_actors.runtime._committer import COMMITTER_MAILBOX, Committer
 from ks_actors.runtime._current import Current
@@ -27,7 +27,6 @@ from ks_actors.runtime._state_manager import STATE_MANAGER_MAILBOX, RestoreListe
 from ks_actors.runtime._task_manager import TASK_MANAGER_MAILBOX, TaskManager
 from ks_actors.runtime._topics import prepare_topics
 from ks_actors.state import SharedResources
-from ks_actors.topology import ProcessorNode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -75,7 +74,7 @@ class Parts:
         self._poller: Ref[m.PollerMessage] | None = None
         # With the whole of a commit, which waits for several things one after the other, and for some twice when it fails.
         self.patience: float = 4 * max(1, setup.config.task_timeout_ms) / 1000
-        self.blocking: bool = any(isinstance(node, ProcessorNode) and is_blocking(node.operator) for node in setup.topology.nodes.values())
+        self.blocking: bool = any(map(needs_thread, setup.topology.nodes.values()))
 
     def is_removed(self, ref: Ref[Any]) -> bool:
         """Return whether this is a worker that was told to end."""

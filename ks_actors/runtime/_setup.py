@@ -42,7 +42,7 @@ class Setup:
         existing_topics: Iterable[str] = (),
         work_time: Callable[[], float] = perf_counter,
     ) -> None:
-        check_threads(topology)
+        check_threads(topology, config.default_timestamp_extractor)
         self.topology: Topology = topology
         self.config: StreamsConfig = config
         self.application_id: str = config.application_id

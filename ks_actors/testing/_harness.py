@@ -56,6 +56,8 @@ class _World:
         self.topics: dict[str, int | NewTopic] = dict(topics)
         self.harnesses: list[AppHarness] = []
         self.expiries: list[asyncio.TimerHandle] = []
+        self.client_id: str = ""
+        self.instances: int = 1
 
 
 class AppHarness:
@@ -101,6 +103,7 @@ class AppHarness:
         self._app: App | None = None
         self._told: Exception | None = None
         self.config: StreamsConfig = StreamsConfig.of({"application_id": "app", **config})
+        self._world.client_id = self.config.client_id
 
     # --- the block ------------------------------------------------------------------------------------------------------------
 
@@ -142,10 +145,16 @@ class AppHarness:
                     timer.cancel()
 
     def another(self, *, start: bool = True, **config: Unpack[Keywords]) -> AppHarness:
-        """Return one more instance of the app, on the same log, with a state directory of its own; to be entered by `async with`."""
-        settings: dict[str, Any] = {**self._config, **config}
+        """Return one more instance of the app, on the same log, with a state directory of its own; to be entered by `async with`.
+
+        Its `client_id` is that of the first with a number, from `-2` on, unless given.
+        """
+        world = self._world
+        world.instances += 1
+        inherited = {name: value for name, value in self._config.items() if name != "state_dir"}
+        settings: dict[str, Any] = {**inherited, "client_id": f"{world.client_id}-{world.instances}", **config}
         other = AppHarness(self._topology, start=start, **settings)
-        other._world = self._world
+        other._world = world
         other._options = self._options
         other._shares = True
         return other

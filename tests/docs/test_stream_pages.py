@@ -32,6 +32,9 @@ def rows(page: str, heading: str) -> list[list[str]]:
 IN_WORDS = {
     "application_id": "required",
     "client_id": "`application_id`",
+    "log": "the Kafka at `bootstrap_servers`; without, `memory://`",
+    "replication_factor": "-1, what the brokers say",
+    "ssl_truststore_location": "the system's",
     "state_dir": "`ks-actors` in the directory for temporary files",
 }
 

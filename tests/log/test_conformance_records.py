@@ -99,13 +99,15 @@ async def test_a_refused_batch_does_not_take_others_with_it(log: Log) -> None:
 
 
 async def test_a_record_may_be_no_larger_than_its_topic_says(log: Log) -> None:
-    """max.message.bytes is of one record, however many are sent together."""
+    """max.message.bytes is of one record, however many are sent together; the error tells which ones are larger, through all batches of the call."""
     (partition,) = await new_topic(log, max_message_bytes="500")
     producer = await log.producer(client_id="p")
     await write(producer, partition, *[b"x" * 100] * 20)
     with pytest.raises(ProduceFailed) as failed:
-        await write(producer, partition, b"x", b"x" * 1000)
-    assert isinstance(failed.value.errors[partition], RecordTooLarge)
+        await producer.send([outgoing(partition, b"x", b"x" * 1000), outgoing(partition, b"x" * 600, b"x", b"x" * 600)])
+    error = failed.value.errors[partition]
+    assert isinstance(error, RecordTooLarge)
+    assert error.records == {1, 2, 4}
     assert len(await values_of(log, partition)) == 20
 
 

@@ -436,3 +436,64 @@ def test_dead_letters_have_the_record_as_it_came(seed: int) -> None:
     )
     assert sorted(context.offset for context in contexts) == list(range(7, 2500, 10))
     assert all((context.topic, context.partition) == ("in", 0) for context in contexts)
+
+
+# --- what is documented -----------------------------------------------------------------------------------------------------------
+
+
+class Twice(Processor[str, str, str, str]):
+    """Count attempts in a store; fail at the first two."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        self._context = context
+        self._store = context.get_state_store("attempts")
+
+    async def process(self, record: Record[str, str]) -> None:
+        count = int(self._store.get(record.key) or 0) + 1
+        self._store.put(record.key, str(count))
+        self._context.forward(record.with_value(f"attempt {count}"))
+        await asyncio.sleep(0)
+        if count < 3:
+            raise ConnectionError("away")
+
+
+def test_what_failed_attempts_have_written() -> None:
+    """What an attempt that failed has forwarded is dropped; what it has written to a store is there for the next one."""
+    builder = StreamsBuilder()
+    builder.add_state_store(stores.key_value("attempts", serdes.STRING, serdes.STRING))
+    builder.stream("in", STRINGS).process(Twice, "attempts", retry=Retry(attempts=3)).to("out", STRINGS_OUT)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "v")
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": ["attempt 3"]}
+
+    run_app(test, builder.build(), topics={"in": 1, "out": 1})
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_records_without_a_key_go_one_at_a_time(seed: int) -> None:
+    """With order "key" records without a key are as of one key, in each task; with another order they are not."""
+    for order, most in (("key", 2), ("none", 40)):
+        running, seen = Counter[int](), 0
+
+        async def call(value: str, running: Counter[int] = running) -> str:
+            nonlocal seen
+            running[0] += 1
+            seen = max(seen, running[0])
+            await asyncio.sleep(0.01)
+            running[0] -= 1
+            return value
+
+        async def test(harness: AppHarness) -> None:
+            for partition in (0, 1):
+                await harness.produce_all("in", [TestRecord(None, str(number), number) for number in range(20)], partition=partition)
+            await harness.kit.clock.advance(1)
+            await harness.caught_up()
+            assert len(await harness.read("out")) == 40
+
+        builder = StreamsBuilder()
+        builder.stream("in", STRINGS).map_values(call, order=order).to("out", STRINGS_OUT)  # type: ignore[call-overload]  # one of these
+        run_app(test, builder.build(), seed=seed, topics={"in": 2, "out": 1})
+        assert 1 < seen <= most
+        assert order == "key" or seen > 10

@@ -11,6 +11,7 @@ import pytest
 
 from ks_actors import (
     App,
+    Consumed,
     JoinWindows,
     Materialized,
     ProcessingFailed,
@@ -307,3 +308,57 @@ def test_crashes_with_blocking_code(seed: int, guarantee: str) -> None:
         check_counts(await harness.read("out"), load.sent, guarantee)
 
     run_app(test, builder.build(), seed=seed, topics={"in": 2, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100)
+
+
+# --- other functions ------------------------------------------------------------------------------------------------------------
+
+
+def chosen_by(function: Any) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).to("out", Produced(serdes.STRING, serdes.STRING, partitioner=function))
+    return builder.build()
+
+
+def named_by(function: Any) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).to(function, STRINGS_OUT)
+    return builder.build()
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("kind", ["partitioner", "topic"])
+def test_sinks_may_block(kind: str, guarantee: str, tmp_path: Path) -> None:
+    """A partitioner, and what names the topic of a sink, have a thread when they are declared; the loop stays free."""
+    gate = Gate()
+
+    @blocking
+    def choose(*arguments: Any) -> Any:
+        gate(str(arguments[1]))
+        return 0 if kind == "partitioner" else "out"
+
+    async def test(running: _Running) -> None:
+        await running.write("a", "b")
+        await running.until(gate.entered.is_set)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        gate.may.set()
+        await running.app.wait_until_caught_up()
+        assert await running.values() == [b"a", b"b"]
+        assert threading.current_thread().name not in gate.threads
+
+    run_for_real((chosen_by if kind == "partitioner" else named_by)(choose), tmp_path, test, processing_guarantee=guarantee)
+
+
+def test_extractors_cannot_be_declared() -> None:
+    """A timestamp extractor runs on the loop: one that is declared as blocking is refused, whether of a source or the app's."""
+
+    @blocking
+    def slow(record: Any, previous: int) -> int:
+        return 0
+
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed(serdes.STRING, serdes.STRING, timestamp_extractor=slow)).to("out", STRINGS_OUT)
+    with pytest.raises(TopologyError, match="timestamp extractor of KSTREAM-SOURCE-0000000000 is declared as blocking"):
+        TopologyTestDriver(builder.build())
+    with pytest.raises(TopologyError, match="is declared as blocking, and extractors run on the loop"):
+        TopologyTestDriver(named_by(lambda key, value, context: "out"), {"default_timestamp_extractor": slow})

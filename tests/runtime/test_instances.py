@@ -14,6 +14,8 @@ from ks_actors.testing import run_app
 from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ks_actors.testing import AppHarness
 
 
@@ -159,3 +161,19 @@ def test_a_member_that_has_died_does_not_stop_the_others(guarantee: str) -> None
                 check_counts(await harness.read("out"), load.sent, guarantee)
 
     run_app(test, counting("in_memory"), topics={"in": 4, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=200)
+
+
+def test_instances_are_named_by_themselves(tmp_path: Path) -> None:
+    """Each further instance has a client id and a state directory of its own, whoever it was made from and whatever the first one has."""
+
+    async def test(harness: AppHarness) -> None:
+        async with harness.another() as second, second.another() as third, harness.another(client_id="mine") as fourth:
+            every = (harness, second, third, fourth)
+            assert [each.config.client_id for each in every] == ["main", "main-2", "main-3", "mine"]
+            assert len({each.state_dir for each in every}) == 4
+            load = Load(harness, Random(1))
+            await load.send(100)
+            await harness.caught_up()
+            check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(test, counting("rocksdb"), topics={"in": 4, "out": 1}, processing_guarantee=EOS, client_id="main", state_dir=tmp_path)

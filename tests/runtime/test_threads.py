@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actors import Stalled, System
-from ks_actors import App, StreamsConfig, TaskTimeout
+from ks_actors import App, Processor, Record, StreamsConfig, TaskTimeout, serdes
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState, UncaughtResponse, blocking
+from ks_actors.topology import Topology, stores
 from tests.actors.test_events import tell_when_looked
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, own_threads
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from ks_actors.topology import Topology
+    from ks_actors import ProcessorContext
 
 IN, OUT = TopicPartition("in", 0), TopicPartition("out", 0)
 
@@ -192,3 +193,107 @@ async def test_a_processor_that_holds_the_loop_is_told_of(tmp_path: Path) -> Non
             await app.wait_until_caught_up()
             assert await read(log) == ["a"]
     assert any(stall.path == "/real/app-app/app-Worker-1" and "in hold_the_loop" in stall.stack for stall in stalls)
+
+
+class Counter(Processor[str, str, str, str]):
+    """Count in a store, in a thread, where a function is called between reading and writing."""
+
+    def __init__(self, between: Callable[[str], object]) -> None:
+        self._between = between
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        self._context = context
+        self._store = context.get_state_store("counts")
+
+    @blocking
+    def process(self, record: Record[str, str]) -> None:
+        count = str(int(self._store.get(record.value) or 0) + 1)
+        self._between(record.value)
+        self._store.put(record.value, count)
+        self._context.forward(record.with_value(f"{record.value} {count}"))
+
+
+def counter(between: Callable[[str], object]) -> Topology:
+    topology = Topology()
+    topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
+    topology.add_processor("counter", lambda: Counter(between), "source")
+    topology.add_state_store(stores.key_value("counts", serdes.STRING, serdes.STRING), "counter")
+    topology.add_sink("sink", "out", "counter", key=serdes.STRING, value=serdes.STRING)
+    return topology
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_a_worker_may_be_killed_in_its_thread(guarantee: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An app that ends by an error lets go of a worker that is in its thread; what the thread still does to stores and output is void."""
+    gate, broken = Gate(), [True]
+
+    def between(value: str) -> None:
+        if broken and value == "held":
+            gate(value)
+        elif broken and value == "bad":
+            raise LookupError("bad value")
+
+    settings: dict[str, Any] = {"application_id": "app", "state_dir": tmp_path, "processing_guarantee": guarantee, "task_timeout_ms": 200}
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic("in", 2), NewTopic("out", 1)])
+        app = App(counter(between), StreamsConfig.of({**settings, "num_workers": 2}), log=log)
+        await app.start()
+        await write(log, "held", "after")
+        await until(gate.entered.is_set)
+        await write(log, "bad", partition=1)
+        with pytest.raises(TaskTimeout, match="did not stand still") as ended:
+            await app.run()
+        assert any("bad value" in note for note in ended.value.__notes__)
+        gate.opened.set()
+        await until(lambda: "abandoned by actor /ks-app/app-app/app-Worker-1" in caplog.text)
+        assert await read(log) == []
+        broken.clear()
+        async with App(counter(between), StreamsConfig.of(settings), log=log) as app:
+            await app.wait_until_caught_up()
+            assert sorted(await read(log)) == ["after 1", "bad 1", "held 1"]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_stores_are_closed_under_a_thread(guarantee: str, tmp_path: Path) -> None:
+    """A thread that goes on at its stores while these are closed gets StoreClosed, or a StateError; what is committed is not harmed."""
+    busy, broken = threading.Event(), [True]
+
+    def between(value: str) -> None:
+        if broken and value == "bad":
+            raise LookupError("bad value")
+
+    class Busy(Counter):
+        @blocking
+        def process(self, record: Record[str, str]) -> None:
+            if record.value == "busy" and broken:
+                busy.set()
+                for number in range(10_000_000):
+                    self._store.put(f"x{number % 1000}", "y")
+                    self._store.get(f"z{number % 1000}")
+            super().process(record)
+
+    def topology() -> Topology:
+        built = Topology()
+        built.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
+        built.add_processor("counter", lambda: Busy(between), "source")
+        built.add_state_store(stores.key_value("counts", serdes.STRING, serdes.STRING), "counter")
+        built.add_sink("sink", "out", "counter", key=serdes.STRING, value=serdes.STRING)
+        return built
+
+    settings: dict[str, Any] = {"application_id": "app", "state_dir": tmp_path, "processing_guarantee": guarantee, "task_timeout_ms": 200}
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic("in", 2), NewTopic("out", 1)])
+        app = App(topology(), StreamsConfig.of({**settings, "num_workers": 2}), log=log)
+        await app.start()
+        await write(log, "first")
+        await app.wait_until_caught_up()
+        await write(log, "busy")
+        await until(busy.is_set)
+        await write(log, "bad", partition=1)
+        with pytest.raises(TaskTimeout, match="did not stand still"):
+            await app.run()
+        await until(lambda: own_threads() == [])
+        broken.clear()
+        async with App(topology(), StreamsConfig.of(settings), log=log) as app:
+            await app.wait_until_caught_up()
+            assert sorted(await read(log)) == ["bad 1", "busy 1", "first 1"]

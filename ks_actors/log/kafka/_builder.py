@@ -30,6 +30,9 @@ _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 # Level 9, aiokafka's choice, is three times as slow as 1 for hardly less.
 _LZ4_LEVEL = 1
 _NO_HEADERS: list[Any] = []
+# What a record batch of one record takes at most, apart from key, value and headers; and each header.
+_ALONE: Final = HEADER + 60
+_VARINTS: Final = 10
 
 
 @final
@@ -94,6 +97,20 @@ class Encoder:
             made.append(self._finish(builder, count, start, limit))
             start += count
         return made
+
+    def too_large(self, batch: Batch, limit: int) -> list[int]:
+        """Return which records do not fit into a record batch alone."""
+        found: list[int] = []
+        for index in range(len(batch)):
+            one = batch.slice(index, index + 1)
+            headers = 0 if one.headers is None else sum(len(name) + len(value or b"") + _VARINTS for name, value in one.headers[0])
+            # To be compressed may help, to be made into a record adds a little: whoever is far below need not be tried.
+            if len(one.keys[0] or b"") + len(one.values[0] or b"") + headers + _ALONE > limit:
+                try:
+                    self.encode(one, limit)
+                except RecordTooLarge:
+                    found.append(index)
+        return found
 
     def _finish(self, builder: Any, count: int, start: int, limit: int) -> RecordBatch:
         compress = self._compress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ks_actors._errors import LogError, ProduceFailed
+from ks_actors._errors import LogError, ProduceFailed, RecordTooLarge
 from ks_actors.log._types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
@@ -37,11 +37,18 @@ class Outbox:
             except LogError as error:
                 self.refuse(dict.fromkeys((partition for partition, _ in self._batches), error))
                 return
+        before: dict[TopicPartition, int] = {}
+        too_large: dict[TopicPartition, list[int]] = {}
         for partition, outgoing in self._batches:
+            batch, limit = outgoing.batch, self._admin.limit(partition.topic)
+            passed = before.get(partition, 0)
+            before[partition] = passed + len(batch)
             try:
-                self._encoded.append(encoder.encode(outgoing.batch, self._admin.limit(partition.topic)))
-            except LogError as error:
-                self.errors[partition] = error
+                self._encoded.append(encoder.encode(batch, limit))
+            except RecordTooLarge as error:
+                records = too_large.setdefault(partition, [])
+                records += [passed + index for index in encoder.too_large(batch, limit)]
+                self.errors[partition] = RecordTooLarge(str(error), records)
                 self._encoded.append([])
 
     @property

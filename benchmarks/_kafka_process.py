@@ -1,0 +1,97 @@
+"""Contenders as processes: what each used, seen from outside, alike for all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HERE = Path(__file__).resolve().parent
+JAVA_SOURCES = HERE / "kafka_streams"
+JAVA_OPTIONS = "-Xmx1g -XX:+UseG1GC"
+_TICK = os.sysconf("SC_CLK_TCK")
+_LOOK_S = 0.05
+
+
+class Run(NamedTuple):
+    """One run of a contender: what it said of itself, and what was seen."""
+
+    said: dict[str, Any]
+    wall_s: float
+    cpu_s: float
+    rss_mb: float
+    broker_cpu_s: float
+    foreign_share: float
+    """Of the machine's CPU time, what neither the contender nor the broker used."""
+
+
+def ours() -> list[str]:
+    """Return the command line of this library's contender."""
+    return [sys.executable, str(HERE / "peer.py")]
+
+
+def kafka_streams() -> list[str]:
+    """Return the command line of Kafka Streams' contender, which is compiled first. Needs a JDK, and Maven for the first time."""
+    target = JAVA_SOURCES / "target"
+    if not (target / "lib").is_dir():
+        subprocess.run(["mvn", "-q", "-B", "-f", str(JAVA_SOURCES / "pom.xml"), "package"], check=True)  # noqa: S603, S607 - what the machine has
+    classes = target / "classes"
+    classes.mkdir(exist_ok=True)
+    subprocess.run(["javac", "-nowarn", "-d", str(classes), "-cp", f"{target}/lib/*", str(JAVA_SOURCES / "Bench.java")], check=True)  # noqa: S603, S607 - likewise
+    options = os.environ.get("JAVA_OPTS", JAVA_OPTIONS).split()
+    return ["java", *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{classes}:{target}/lib/*", "Bench"]
+
+
+def run(command: Sequence[str], broker: int, timeout_s: float) -> Run:
+    """Run a contender to its end. Raises SystemExit when it fails."""
+    began, busy, at_broker = time.monotonic(), _busy_cpu(), _cpu(broker)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=HERE.parent, start_new_session=True)  # noqa: S603 - ours
+    peak, used = 0, 0.0
+    while process.poll() is None:
+        peak = max(peak, _resident(process.pid))
+        used = max(used, _cpu(process.pid))
+        if time.monotonic() - began > timeout_s:
+            process.kill()
+        # What it prints is a line or two: less than a pipe holds.
+        time.sleep(_LOOK_S)
+    output, errors = process.communicate()
+    lines = [line for line in output.decode().splitlines() if line.startswith("{")]
+    said: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    if process.returncode or not said.get("ok"):
+        raise SystemExit(f"{' '.join(command)} failed with {process.returncode}: {said.get('error', '')}\n{errors.decode(errors='replace')[-3000:]}")
+    wall = time.monotonic() - began
+    cpu = max(used, float(said["cpu_s"]))
+    at_broker = _cpu(broker) - at_broker
+    foreign = max(0.0, _busy_cpu() - busy - cpu - at_broker)
+    return Run(said, wall, cpu, peak / 1024, at_broker, foreign / (wall * (os.cpu_count() or 1)))
+
+
+def _cpu(pid: int) -> float:
+    """Return the CPU time (s) that a process has used; 0 when there is none any more."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def _busy_cpu() -> float:
+    """Return the CPU time (s) that the machine has used."""
+    fields = [int(field) for field in Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / _TICK
+
+
+def _resident(pid: int) -> int:
+    """Return how much memory (KiB) a process has."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS:")), 0)

@@ -1,0 +1,162 @@
+"""Run applications on a real Kafka, side by side with Kafka Streams, and compare.
+
+The table goes to stdout, progress to stderr; the last line of stdout is one JSON object. A broker of its own is started, and stopped at the end,
+unless one is named. Every run is a process of its own, with new topics, a new group and an empty directory; contenders take turns. The output of the
+first run of each is checked. Needs Java 17 and Maven, and Linux. On a shared machine look at the CPU per record: it varies less than the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks import _kafka_process as process
+from benchmarks._kafka_inputs import INPUTS, PARTITIONS, Workload, beginning, load
+from benchmarks._kafka_report import OURS, SHORT, THEIRS, Cell, Results, summary, table, write_markdown
+from benchmarks._kafka_verify import outcome
+from ks_actors.log import NewTopic, open_log
+from tests.kafka.broker import Broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ks_actors.log import Log
+
+RECORDS, QUICK_RECORDS = 1_000_000, 50_000
+KEYS = 100_000
+REPS = 5
+TIMEOUT_S = 600
+WIDTH = 210
+
+
+def main() -> None:
+    """Run the benchmark as the command line says."""
+    options = _parse()
+    contenders = {OURS: process.ours()}
+    if not options.alone:
+        contenders[THEIRS] = process.kafka_streams()
+    with _broker(options) as (bootstrap, pid):
+        results = asyncio.run(_measure(options, contenders, bootstrap, pid))
+    command = shlex.join(["python", "benchmarks/kafka.py", *sys.argv[1:]])
+    # A pipe has no width, and a table in a file must not be squeezed into 80 columns.
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table(results, command))
+    if options.markdown:
+        write_markdown(options.markdown, results, command)
+    print(json.dumps(summary(results)), flush=True)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--apps", nargs="+", choices=list(INPUTS), default=list(INPUTS), help="these only")
+    parser.add_argument("--guarantees", nargs="+", choices=list(SHORT), default=list(SHORT), help="these only")
+    parser.add_argument("--records", type=int, default=RECORDS, help=f"how many records go in (default {RECORDS:,})")
+    parser.add_argument("--keys", type=int, default=KEYS, help=f"over how many keys (default {KEYS:,})")
+    parser.add_argument("--reps", type=int, default=REPS, help=f"how often to measure everything (default {REPS})")
+    parser.add_argument("--threads", type=int, default=1, help="how many threads, or workers, each has (default 1)")
+    parser.add_argument("--quick", action="store_true", help=f"once, with {QUICK_RECORDS:,} records: to see that it works")
+    parser.add_argument("--alone", action="store_true", help="without Kafka Streams")
+    parser.add_argument("--bootstrap", help="a Kafka that is there, instead of one of its own")
+    parser.add_argument("--broker-pid", type=int, default=0, help="its process, for its CPU time")
+    parser.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the section of this page")
+    options = parser.parse_args()
+    if options.quick:
+        options.records, options.reps = min(options.records, QUICK_RECORDS), 1
+    return options
+
+
+@contextmanager
+def _broker(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
+    """Have a Kafka: its address, and its process."""
+    if options.bootstrap:
+        yield options.bootstrap, options.broker_pid
+        return
+    directory = Path(tempfile.mkdtemp(prefix="ks-bench-kafka-"))
+    broker = Broker(directory, settings={"num.partitions": str(PARTITIONS)})
+    try:
+        broker.start()
+        yield broker.bootstrap, broker.pid
+    finally:
+        broker.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _measure(options: argparse.Namespace, contenders: dict[str, list[str]], bootstrap: str, pid: int) -> Results:
+    results, workload = Results(), Workload(options.records, options.keys)
+    cells = [Cell(app, guarantee) for app in options.apps for guarantee in options.guarantees]
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    log = open_log(f"kafka://{bootstrap}")
+    await log.start()
+    try:
+        # It is refreshed between the runs, never by a thread of its own that would take time from them.
+        with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as progress:
+            task = progress.add_task("inputs", total=options.reps * len(cells) * len(contenders))
+            progress.refresh()
+            begin_ms = beginning()
+            for name in dict.fromkeys(name for app in options.apps for name in INPUTS[app]):
+                await load(log, workload, name, begin_ms)
+            expected = {app: workload.expected(app) for app in options.apps}
+            for rep in range(options.reps):
+                for cell in cells:
+                    # Every other time the other one comes first, so that a drift of the machine favours none.
+                    for contender in list(contenders) if rep % 2 == 0 else reversed(contenders):
+                        progress.update(task, description=f"{cell.key}, {contender}", refresh=True)
+                        wanted = expected[cell.app] if rep == 0 else None
+                        run = await _run(log, options, cell, workload, contenders[contender], bootstrap, pid, wanted)
+                        results.add(cell, contender, run)
+                        progress.advance(task)
+            progress.update(task, description="done", refresh=True)
+    finally:
+        await log.close()
+    return results
+
+
+async def _run(
+    log: Log,
+    options: argparse.Namespace,
+    cell: Cell,
+    workload: Workload,
+    contender: list[str],
+    bootstrap: str,
+    pid: int,
+    wanted: tuple[int, ...] | None,
+) -> process.Run:
+    """Run a contender once, on everything new; check what it has written if it is known what that has to be."""
+    name = f"{cell.key}-{time.time_ns()}"
+    output, state = f"out-{name}", Path(tempfile.mkdtemp(prefix="ks-bench-"))
+    await log.create_topics([NewTopic(output, PARTITIONS)])
+    command = [
+        *contender,
+        *("--bootstrap", bootstrap, "--app", cell.app, "--guarantee", cell.guarantee, "--threads", str(options.threads)),
+        *("--input", ",".join(workload.topic(each) for each in INPUTS[cell.app]), "--output", output, "--app-id", name, "--state-dir", str(state)),
+    ]
+    try:
+        run = await asyncio.to_thread(process.run, command, pid, TIMEOUT_S)
+        if run.said.get("uncommitted"):
+            raise SystemExit(f"{contender[0]}, {cell.key}: {run.said['uncommitted']} records are not committed")
+        found = None if wanted is None else await outcome(log, cell.app, output)
+        if found != wanted:
+            raise SystemExit(f"{contender[0]}, {cell.key}: the output is wrong: {found}, and it has to be {wanted}")
+    finally:
+        shutil.rmtree(state, ignore_errors=True)
+        topics = await log.describe_topics()
+        await log.delete_topics([topic for topic in topics if topic == output or topic.startswith(f"{name}-")])
+    return run
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Settings of Kafka: what they make of the log, and what contradicts itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ks_actors import ConfigError, StreamsConfig
+from ks_actors._config_kafka import CONNECTION, open_configured
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
+
+LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="hunt\\"er 2";'
+
+
+def config(**settings: Any) -> StreamsConfig:
+    return StreamsConfig.of({"application.id": "app", **{name.replace("_", "."): value for name, value in settings.items()}})
+
+
+def options(made: StreamsConfig) -> KafkaOptions:
+    log = open_configured(made)
+    assert isinstance(log, KafkaLog)
+    return log._options
+
+
+@pytest.mark.parametrize(
+    ("servers", "log"),
+    [
+        ("localhost:9092", "kafka://localhost:9092"),
+        ("a:1, b:2", "kafka://a:1,b:2"),
+        (["a:1", "b"], "kafka://a:1,b"),
+        ("[::1]:9092", "kafka://[::1]:9092"),
+    ],
+)
+def test_servers_make_the_log_a_kafka(servers: Any, log: str) -> None:
+    """As text or a list; `log` can say the same."""
+    made = config(bootstrap_servers=servers)
+    assert (made.bootstrap_servers, made.log) == (log.removeprefix("kafka://"), log)
+    assert repr(open_configured(made)) == f"<KafkaLog at {log.removeprefix('kafka://')}, not started>"
+    assert config(log=log).log == log
+
+
+def test_without_servers_the_log_is_in_memory() -> None:
+    """As it was."""
+    assert isinstance(open_configured(config()), EmbeddedLog)
+
+
+@pytest.mark.parametrize("value", ["", ",", "a:b", "a:0", "a:70000", "kafka://a:1", "a:1,,b:1", 9092, [9092]])
+def test_servers_are_hosts_and_ports(value: Any) -> None:
+    """Anything else is told at once, not when nobody answers."""
+    with pytest.raises(ConfigError, match=r"bootstrap_servers \(mapping\): .* is no list of servers"):
+        config(bootstrap_servers=value)
+    if isinstance(value, str):
+        with pytest.raises(ConfigError, match=r"log \(mapping\): .* is no (text|list of servers|log)"):
+            config(log=f"kafka://{value}")
+
+
+def test_all_settings_reach_the_log() -> None:
+    """None is accepted and ignored."""
+    made = options(
+        config(
+            bootstrap_servers="localhost:9092",
+            security_protocol="sasl_ssl",
+            sasl_mechanism="scram-sha-512",
+            sasl_username="alice",
+            sasl_password="hunter2",  # noqa: S106 - nobody's
+            ssl_ca_location="ca.pem",
+            ssl_certificate_location="me.pem",
+            ssl_key_location="me.key",
+            ssl_key_password="hunter3",  # noqa: S106 - likewise
+            ssl_truststore_type="PEM",
+            ssl_keystore_type="pem",
+            ssl_endpoint_identification_algorithm="",
+            request_timeout_ms=1,
+            retry_backoff_ms=2,
+            retry_backoff_max_ms=3,
+            connections_max_idle_ms=4,
+            replication_factor=3,
+            producer_compression_type="zstd",
+        )
+    )
+    assert made == KafkaOptions(
+        tls=True,
+        tls_ca_file=Path("ca.pem"),
+        tls_cert_file=Path("me.pem"),
+        tls_key_file=Path("me.key"),
+        tls_key_password="hunter3",  # noqa: S106 - likewise
+        tls_check_hostname=False,
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_username="alice",
+        sasl_password="hunter2",  # noqa: S106 - likewise
+        request_timeout_ms=1,
+        retry_backoff_ms=2,
+        retry_backoff_max_ms=3,
+        connections_max_idle_ms=4,
+        replication_factor=3,
+        compression="zstd",
+    )
+
+
+def test_defaults_are_those_of_the_log() -> None:
+    """An app on Kafka by config is as one on a KafkaLog of its own."""
+    assert options(config(bootstrap_servers="localhost:9092")) == KafkaOptions()
+
+
+def test_the_line_of_a_java_client_is_understood() -> None:
+    """With quotes in the password, too."""
+    made = options(StreamsConfig.of({"application.id": "app", "bootstrap.servers": "a:1", **LOGIN, "sasl.jaas.config": JAAS}))
+    assert (made.security_protocol, made.sasl_username, made.sasl_password) == ("SASL_PLAINTEXT", "alice", 'hunt"er 2')
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        5,
+        "hunter2",
+        "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;",
+        'org.apache.kafka.common.security.plain.PlainLoginModule required password="hunter2";',
+        'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="hunter2" tokenauth=true;',
+    ],
+)
+def test_other_logins_are_refused(line: Any) -> None:
+    """Without telling the password."""
+    with pytest.raises(ConfigError, match=r"sasl_jaas_config \(mapping\): \*\*\* (is no login|has to have)") as caught:
+        StreamsConfig.of({"application.id": "app", "bootstrap.servers": "a:1", **LOGIN, "sasl.jaas.config": line})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"log": "memory://", "bootstrap.servers": "a:1"}, "bootstrap_servers: are given, and so is log, memory://: set one of them"),
+        ({"log": "kafka://b:1", "bootstrap.servers": "a:1"}, "bootstrap_servers: are given, and so is log: set one of them"),
+        ({"bootstrap.servers": "a:1", "sasl.username": "x"}, "sasl_username: is about logging in, and security_protocol is PLAINTEXT"),
+        (
+            {"bootstrap.servers": "a:1", "ssl.ca.location": "x"},
+            "ssl_truststore_location: is about TLS, and security_protocol is PLAINTEXT: set it to SSL",
+        ),
+        ({"bootstrap.servers": "a:1", "security.protocol": "SASL_SSL"}, "sasl_mechanism: is required for SASL"),
+        ({"bootstrap.servers": "a:1", **LOGIN}, "sasl_username: is required for SASL, or sasl_jaas_config"),
+        ({"bootstrap.servers": "a:1", **LOGIN, "sasl.username": "a"}, "sasl_password: is required for SASL, or sasl_jaas_config"),
+        (
+            {"bootstrap.servers": "a:1", **LOGIN, "sasl.jaas.config": JAAS, "sasl.password": "x"},
+            "sasl_password: is given, and so is sasl_jaas_config: set one of them",
+        ),
+        (
+            {"bootstrap.servers": "a:1", **LOGIN, "sasl.jaas.config": JAAS, "ssl.key.password": "x"},
+            "ssl_key_password: is about TLS, and security_protocol is SASL_PLAINTEXT: set it to SASL_SSL",
+        ),
+        ({"bootstrap.servers": "a:1", "security.protocol": "SSL", "ssl.key.location": "x"}, "ssl_key_location: needs ssl_keystore_location"),
+        ({"bootstrap.servers": "a:1", "security.protocol": "TLS"}, "'TLS' is none of plaintext, ssl, sasl_plaintext, sasl_ssl"),
+        ({"bootstrap.servers": "a:1", "sasl.mechanism": "GSSAPI"}, "'GSSAPI' is none of plain, scram-sha-256, scram-sha-512"),
+        ({"bootstrap.servers": "a:1", "ssl.truststore.type": "JKS"}, "'JKS' is not PEM, the only type that is supported"),
+        ({"bootstrap.servers": "a:1", "ssl.endpoint.identification.algorithm": "ldaps"}, "'ldaps' is neither https nor empty"),
+    ],
+)
+def test_contradictions_are_told(settings: dict[str, Any], message: str) -> None:
+    """With what to do about them."""
+    with pytest.raises(ConfigError, match=r"setting(s are| is) wrong") as caught:
+        StreamsConfig.of({"application.id": "app", **settings})
+    assert message in str(caught.value)
+
+
+VALUES = {
+    "security_protocol": "SSL",
+    "sasl_mechanism": "PLAIN",
+    "sasl_jaas_config": JAAS,
+    "ssl_truststore_type": "PEM",
+    "ssl_keystore_type": "PEM",
+    "ssl_endpoint_identification_algorithm": "https",
+    "producer_compression_type": "lz4",
+}
+
+
+@pytest.mark.parametrize("name", CONNECTION)
+def test_settings_of_kafka_need_a_kafka(name: str) -> None:
+    """On the embedded log they would be ignored."""
+    with pytest.raises(ConfigError, match=f"{name}: is a setting of Kafka, and log is memory://: set bootstrap_servers, or leave it out"):
+        config(**{name: VALUES.get(name, "5")})
+
+
+def test_passwords_are_never_shown() -> None:
+    """Neither in the config nor in the log's repr."""
+    made = StreamsConfig.of({"application.id": "app", "bootstrap.servers": "a:1", **LOGIN, "sasl.username": "alice", "sasl.password": "hunter2"})
+    assert "sasl_username='alice', sasl_password=***" in repr(made)
+    assert "hunter2" not in f"{made!r} {open_configured(made)!r} {options(made)!r}"
+    line = StreamsConfig.of({"application.id": "app", "bootstrap.servers": "a:1", **LOGIN, "sasl.jaas.config": JAAS})
+    assert "hunt" not in repr(line)

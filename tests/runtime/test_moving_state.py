@@ -1,0 +1,136 @@
+"""State that is lost, moved or written at a bad moment."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import StateFull
+from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.state import TaskStores
+from ks_actors.testing import AppHarness, run_app
+from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting
+from tests.runtime.test_dying_parts import Broken, Strange, child, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOPICS = {"in": 4, "out": 1}
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_writing_to_disk_may_fail_at_any_step(guarantee: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a step of writing to disk fails the handler decides; what is committed is in the changelog, and comes from there."""
+    left = 0
+    real = TaskStores.flush_steps
+
+    def flush_steps(stores: TaskStores) -> Iterator[None]:
+        nonlocal left
+        for _ in real(stores):
+            if left:
+                left -= 1
+                raise StateFull("there is no room")
+            yield
+
+    monkeypatch.setattr(TaskStores, "flush_steps", flush_steps)
+    asked: list[Exception] = []
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.REPLACE_WORKER if goes_on else UncaughtResponse.SHUTDOWN_CLIENT
+
+    async def test(harness: AppHarness) -> None:
+        nonlocal left
+        load = Load(harness, Random(1), keys=500)
+        await load.send(1000)
+        await harness.caught_up()
+        left = 3
+        await harness.kit.clock.advance(200)
+        assert asked
+        if not goes_on:
+            assert isinstance(await harness.ended(1000), StateFull)
+            left = 0
+            await harness.restart()
+        assert harness.app.state is InstanceState.RUNNING
+        await load.send(100)
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=handler, commit_interval_ms=1000)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_task_that_moves_from_a_full_disk(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task whose state cannot be written when it moves to another instance moves all the same: the log has its state."""
+    left = 0
+    real = TaskStores.close
+
+    def close(stores: TaskStores, *, clean: bool) -> None:
+        nonlocal left
+        if left and clean:
+            left -= 1
+            real(stores, clean=False)
+            raise StateFull("there is no room")
+        real(stores, clean=clean)
+
+    monkeypatch.setattr(TaskStores, "close", close)
+
+    async def test(harness: AppHarness) -> None:
+        nonlocal left
+        load = Load(harness, Random(1))
+        await load.send(100)
+        await harness.caught_up()
+        left = 1
+        async with harness.another() as other:
+            await load.send(100)
+            await harness.caught_up()
+            await harness.kit.clock.advance(1)
+            assert len(other.app._metrics.tasks) == 2
+        assert left == 0
+        await load.send(10)
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=replace)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_the_group_may_be_lost_while_tasks_open_and_restore(guarantee: str) -> None:
+    """Tasks that are given up while they are on their way are begun again later, whole."""
+    for seed in range(12):
+
+        async def test(harness: AppHarness, seed: int = seed) -> None:
+            load = Load(harness, Random(seed), keys=300)
+            await load.send(600)
+            await harness.caught_up()
+            await harness.crash()
+            harness.wipe_state()
+            starting = asyncio.ensure_future(harness.restart())
+            for _ in range(3):
+                await harness.turns(harness.kit.random.randrange(60))
+                harness.lose_membership()
+            await starting
+            await load.send(20)
+            await harness.caught_up()
+            check_counts(await harness.read("out"), load.sent, guarantee)
+
+        run_app(test, counting("rocksdb"), seed=seed, topics=TOPICS, processing_guarantee=guarantee)
+
+
+def test_stores_that_cannot_be_closed_are_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """When the owner of the stores has died they are closed at the end; what that fails by is logged, and the first error counts."""
+    broken = Broken(monkeypatch, "close")
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "v")
+        await harness.caught_up()
+        broken.left = 1
+        child(harness, "state-manager").tell(Strange())
+        assert isinstance(await harness.ended(1000), AssertionError)
+        assert "closing stores failed: there is no room" in caplog.text
+
+    run_app(test, counting("rocksdb"), topics=TOPICS)
