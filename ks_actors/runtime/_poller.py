@@ -16,7 +16,7 @@ from ks_actors.runtime._messages import PollerMessage
 from ks_actors.runtime._rests import Rests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from actors import Ref, Reply
     from ks_actors._task_id import TaskId
@@ -49,6 +49,7 @@ class Poller(Actor[PollerMessage]):
         poll_ms: int,
         isolation: IsolationLevel,
         reset: Callable[[str], str],
+        bury: Callable[[frozenset[str]], Awaitable[None]],
         instance: Ref[m.InstanceMessage],
         manager: Ref[m.TaskManagerMessage],
         state: Ref[m.StateManagerMessage],
@@ -61,6 +62,7 @@ class Poller(Actor[PollerMessage]):
         self._poll_ms: int = poll_ms
         self._isolation = isolation
         self._reset = reset
+        self._bury = bury
         self._instance = instance
         self._manager = manager
         self._state = state
@@ -315,6 +317,7 @@ class Poller(Actor[PollerMessage]):
 
     async def _change(self, gone: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned) -> int:
         """Give up what is gone, begin what is new."""
+        await self._bury(self._group.take_gone(event.assignment))
         if gone:
             self._forget(gone)
             # From here on they write nothing more: it would be committed without them.
