@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ks_actors.log._types import TopicPartition
     from ks_actors.topology import TimestampExtractor
 
-_CHUNK = 1000
+# Records that are decoded at a time: few enough to be in the processor's cache still when they are processed.
+_CHUNK = 256
 
 
 def latest(timestamps: list[int]) -> int:
