@@ -171,11 +171,10 @@ def test_the_transaction_of_a_member_that_has_died_is_ended() -> None:
         async with harness.another(client_id="second") as second:
             await load.send(100)
             await harness.caught_up()
-            await load.send(15_000)
             while second.app.metrics()["produced-records-total"] < 5_000:
-                await asyncio.sleep(0)
+                await load.send(1_000)
             await second.crash()
-            assert sum(len(each.partitions) > 0 for each in harness.log._broker.transactions.values()) >= 1
+            assert any(each.partitions for each in harness.log._broker.transactions.values())
             await harness.caught_up(timeout_ms=100_000)
             check_counts(await harness.read("out"), load.sent, EOS)
 
