@@ -131,7 +131,7 @@ class StreamsConfig:
     poll_ms: int
     """How long to wait for records at most before looking at anything else. Default: 100."""
     max_poll_interval_ms: int
-    """How long processing may hold up a rebalance before the instance loses its tasks. Default: 300,000."""
+    """How long a function may not return, or hold up a rebalance, before the instance loses its tasks. Default: 300,000."""
     session_timeout_ms: int
     """How long the group waits for a sign of life. Default: 45,000."""
     transaction_timeout_ms: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ks_actors.assignment._assignor import TaskAssignor
 from ks_actors.assignment._grouper import PartitionGrouper, Tasks, check_copartitioning, group_partitions
-from ks_actors.assignment._info import MemberState, decode_member, decode_tasks, encode_member, encode_problem, encode_tasks
+from ks_actors.assignment._info import MemberState, decode_member, decode_processes, decode_tasks, encode_member, encode_problem, encode_tasks
 from ks_actors.assignment._sticky import AssignTasks, assign_sticky
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "assign_sticky",
     "check_copartitioning",
     "decode_member",
+    "decode_processes",
     "decode_tasks",
     "encode_member",
     "encode_problem",

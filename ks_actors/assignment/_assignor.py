@@ -63,8 +63,10 @@ class TaskAssignor:
         owned = {member.member_id: [task for task, owner in owners.items() if owner == member.member_id] for member in members}
         wanted = self._assign(owned, tasks.keys())
         _check(wanted, owned, tasks.keys())
+        processes = {decode_member(member.user_data).process_id for member in members} - {""}
         return {
-            member: encode_tasks({task: tasks[task] for task in wanted.get(member, ()) if owners.get(task, member) == member}) for member in owned
+            member: encode_tasks({task: tasks[task] for task in wanted.get(member, ()) if owners.get(task, member) == member}, processes)
+            for member in owned
         }
 
 

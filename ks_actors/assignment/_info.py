@@ -36,11 +36,15 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskList(msgspec.Struct, frozen=True, array_like=True):
-    """What the leader tells a member: its tasks, each with its partitions; or the kind of problem, and the text, for which there are none."""
+    """What the leader tells a member: its tasks, each with its partitions; or the kind of problem, and the text, for which there are none.
+
+    `processes` are the ids of all members, by which it is noticed who has gone.
+    """
 
     version: int
     tasks: tuple[tuple[int, int, tuple[tuple[str, int], ...]], ...]
     problem: tuple[str, str] | None = None
+    processes: tuple[str, ...] = ()
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -66,17 +70,25 @@ def decode_member(user_data: bytes) -> MemberState:
         ) from error
 
 
-def encode_tasks(tasks: Mapping[TaskId, tuple[TopicPartition, ...]]) -> MemberAssignment:
-    """Return the assignment of a member that gets these tasks."""
+def encode_tasks(tasks: Mapping[TaskId, tuple[TopicPartition, ...]], processes: Iterable[str] = ()) -> MemberAssignment:
+    """Return the assignment of a member that gets these tasks, in a group of these processes."""
     listed = tuple((task.subtopology, task.partition, tuple((topic, number) for topic, number in tasks[task])) for task in sorted(tasks))
     partitions = tuple(partition for task in sorted(tasks) for partition in tasks[task])
-    return MemberAssignment(partitions, _encode(TaskList(VERSION, listed)))
+    return MemberAssignment(partitions, _encode(TaskList(VERSION, listed, None, tuple(sorted(processes)))))
 
 
 def encode_problem(error: Exception) -> MemberAssignment:
     """Return the assignment that gives nothing and says why."""
     kind = next(kind for kind, cls in PROBLEMS.items() if isinstance(error, cls) or kind == "other")
     return MemberAssignment((), _encode(TaskList(VERSION, (), (kind, str(error)))))
+
+
+def decode_processes(assignment: MemberAssignment) -> frozenset[str]:
+    """Return the process ids of all members of the group; none when the leader does not tell."""
+    try:
+        return frozenset(_decode_list(assignment.user_data).processes) if assignment.user_data else frozenset()
+    except msgspec.MsgspecError:
+        return frozenset()
 
 
 def decode_tasks(assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:

@@ -174,10 +174,13 @@ class Log(Protocol):
         rebalance_timeout_ms: int,
         instance_id: str | None = None,
         takes_over: bool = False,
+        stuck: Callable[[], float] | None = None,
     ) -> Membership:
         """Enter a group; the first event is Assigned. Membership does not depend on the caller's loop being free.
 
         With `takes_over` members of the same client id are of a process that has died, and are thrown out now, not by their session timeouts.
+        Who does not get on for `rebalance_timeout_ms` loses its place, so that others get what it has: because the loop stands still, or because
+        `stuck`, which is asked again and again, tells of so many seconds.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ks_actors.assignment import decode_tasks, encode_member
+from ks_actors.assignment import decode_processes, decode_tasks, encode_member
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +22,7 @@ class GroupView:
         self._process_id: str = process_id
         self._counter: int = 0
         self._task_of: dict[TopicPartition, TaskId] = {}
+        self._processes: frozenset[str] = frozenset()
 
     def tasks(self, assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:
         """Return the tasks of an assignment with their partitions. Raises what kept the leader from assigning."""
@@ -30,6 +31,12 @@ class GroupView:
             for partition in partitions:
                 self._task_of[partition] = task
         return tasks
+
+    def take_gone(self, assignment: MemberAssignment) -> frozenset[str]:
+        """Return the ids of processes that have left the group since the last assignment; to one of those that were there before, and still are."""
+        before, self._processes = self._processes, decode_processes(assignment)
+        stayed = before & self._processes
+        return before - self._processes if stayed and self._process_id == min(stayed) else frozenset()
 
     def task_of(self, partition: TopicPartition) -> TaskId | None:
         """Return the task that reads a partition, as of the last assignment that had it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ class Metrics:
         """Note a commit that had something to commit."""
         self.commits += 1
         self.commit_seconds.append(seconds)
+
+    def stuck_seconds(self) -> float:
+        """Return for how long a function that holds a thread has not returned; 0 when there is none."""
+        now = perf_counter()
+        return max((now - task.away_since for task in self.tasks.values() if task.away_since is not None), default=0.0)
 
     def forget(self, task: TaskId) -> None:
         """Keep the counts of a task that is closed, not the task."""

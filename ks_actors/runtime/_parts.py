@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from actors import Spec
 from ks_actors._config import ProcessingGuarantee
+from ks_actors._errors import LogError
 from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
 from ks_actors.log._types import IsolationLevel, TopicPartition
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from ks_actors.state import TaskStores
 
 _FIRST_EPOCH = 1
+_log = logging.getLogger("ks_actors")
 
 
 class Parts:
@@ -103,10 +107,7 @@ class Parts:
         config, log = self._config, self._log
 
         # The same id after a crash: that fences what is left of the instance before, and aborts its transaction.
-        async def renew() -> TransactionalProducer:
-            name = f"{config.application_id}-{process_id}-1"
-            return await log.transactional_producer(name, client_id=config.client_id, timeout_ms=config.transaction_timeout_ms)
-
+        renew = partial(self._transactional_producer, process_id)
         producer = await renew() if self._transactional else await log.producer(client_id=config.client_id)
         production = Production(self._setup, self._metrics)
         collector = Collector(
@@ -121,6 +122,23 @@ class Parts:
             patience=config.task_timeout_ms / 1000,
         )
         self.collector = await self._spawn(context, Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX), "collector")
+
+    async def _transactional_producer(self, process_id: str) -> TransactionalProducer:
+        config = self._config
+        name = f"{config.application_id}-{process_id}-1"
+        return await self._log.transactional_producer(name, client_id=config.client_id, timeout_ms=config.transaction_timeout_ms)
+
+    async def _bury(self, processes: frozenset[str]) -> None:
+        """End the transactions of processes that have left the group: whoever takes over their tasks would wait until those time out.
+
+        One that lives, or is coming back this moment, finds itself fenced, and begins anew.
+        """
+        for process_id in processes if self._transactional else ():
+            try:
+                producer = await self._transactional_producer(process_id)
+                await producer.close()
+            except LogError as error:
+                _log.warning("the transaction of process %s, which has left the group, could not be ended, and times out: %s", process_id, error)
 
     async def _start_state(self, context: Context[Any]) -> None:
         setup, config = self._setup, self._config
@@ -211,6 +229,7 @@ class Parts:
             # Its directory is locked, so whoever is in the group by this process id has died.
             client_id=f"{config.client_id}-{process_id}",
             takes_over=True,
+            stuck=self._metrics.stuck_seconds,
             topics=setup.source_topics,
             user_data=group.user_data(()),
             assignor=TaskAssignor(subtopologies, setup.copartition_groups()),
@@ -225,6 +244,7 @@ class Parts:
             poll_ms=config.poll_ms,
             isolation=self._isolation,
             reset=self._reset,
+            bury=self._bury,
             instance=context.self_ref,
             manager=self.manager,
             state=self._state,

@@ -7,8 +7,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from actors import Actor, Mailbox, Signal, Started, Stopping
-from ks_actors._errors import KsActorsError, LogClosed, MissingSourceTopics, OffsetOutOfRange, StreamsError, UnknownTopicOrPartition
+from actors import Actor, AskTimeout, Mailbox, Signal, Started, Stopping
+from ks_actors._errors import KsActorsError, LogClosed, MissingSourceTopics, OffsetOutOfRange, StreamsError, TaskTimeout, UnknownTopicOrPartition
 from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._beginnings import begin_positions
@@ -16,7 +16,7 @@ from ks_actors.runtime._messages import PollerMessage
 from ks_actors.runtime._rests import Rests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from actors import Ref, Reply
     from ks_actors._task_id import TaskId
@@ -49,6 +49,7 @@ class Poller(Actor[PollerMessage]):
         poll_ms: int,
         isolation: IsolationLevel,
         reset: Callable[[str], str],
+        bury: Callable[[frozenset[str]], Awaitable[None]],
         instance: Ref[m.InstanceMessage],
         manager: Ref[m.TaskManagerMessage],
         state: Ref[m.StateManagerMessage],
@@ -61,6 +62,7 @@ class Poller(Actor[PollerMessage]):
         self._poll_ms: int = poll_ms
         self._isolation = isolation
         self._reset = reset
+        self._bury = bury
         self._instance = instance
         self._manager = manager
         self._state = state
@@ -315,6 +317,7 @@ class Poller(Actor[PollerMessage]):
 
     async def _change(self, gone: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned) -> int:
         """Give up what is gone, begin what is new."""
+        await self._bury(self._group.take_gone(event.assignment))
         if gone:
             self._forget(gone)
             # From here on they write nothing more: it would be committed without them.
@@ -345,7 +348,10 @@ class Poller(Actor[PollerMessage]):
         self._tasks = {}
         self._pending = set()
         self._instance.tell(m.TasksChanged(0, 1))
-        await self._manager.ask(m.SuspendTasks, None, self._membership.group.generation).within(self._group.rebalance_seconds)
+        try:
+            await self._manager.ask(m.SuspendTasks, None, self._membership.group.generation).within(self._group.rebalance_seconds)
+        except AskTimeout as late:
+            raise TaskTimeout(f"a processor does not return, {self._group.rebalance_seconds:g} s after its task was lost: {cause}") from late
         fruitful = await self._committer.ask(m.Rollback, None, cause, give_up=True).within(self._group.rebalance_seconds)
         await self._manager.ask(m.CloseTasks, None).within(self._group.rebalance_seconds)
         await self._state.ask(m.CloseStores, None, clean=False).within(self._group.rebalance_seconds)

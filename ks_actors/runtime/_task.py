@@ -64,6 +64,8 @@ class Task:
         self.commit_requested: bool = False
         self.commit_needed: bool = False
         self.broken: bool = False
+        # Since when a thread is at it.
+        self.away_since: float | None = None
         self.processed: int = 0
         self.dropped: int = 0
         self._setup = setup

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Started
@@ -84,10 +85,13 @@ class Worker(Actor[WorkerMessage]):
                 task.take_results()
                 records = 0
             elif task.blocking:
+                task.away_since = perf_counter()
                 records = await self.ctx.blocking(self._slice, task)
+                task.away_since = None
             else:
                 records = self._slice(task)
         except BaseException:
+            task.away_since = None
             task.broken = True
             raise
         if task.stores is not None and 0 <= self.uncommitted_bytes < task.stores.uncommitted_bytes:

@@ -99,6 +99,7 @@ class Connection:
         rebalance_timeout_ms: int,
         instance_id: str | None = None,
         takes_over: bool = False,
+        stuck: Callable[[], float] | None = None,
     ) -> Membership:
         """Enter a group."""
         inner = await self.through(
@@ -112,6 +113,7 @@ class Connection:
             rebalance_timeout_ms=rebalance_timeout_ms,
             instance_id=instance_id,
             takes_over=takes_over,
+            stuck=stuck,
         )
         self.memberships.append(inner)
         return _Membership(self, inner)

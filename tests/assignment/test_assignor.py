@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from ks_actors import TaskId
 from ks_actors._errors import KsActorsError, MissingSourceTopics, SerializationError, StreamsError, TopologyError
-from ks_actors.assignment import MemberState, TaskAssignor, decode_member, decode_tasks, encode_member, encode_problem, encode_tasks
+from ks_actors.assignment import MemberState, TaskAssignor, decode_member, decode_processes, decode_tasks, encode_member, encode_problem, encode_tasks
 from ks_actors.log import MemberAssignment, MemberInfo, TopicPartition
+from ks_actors.runtime._membership import GroupView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,6 +83,24 @@ def test_a_problem_is_told_as_what_it_is(error: KsActorsError) -> None:
     with pytest.raises(expected, match=f"^{error}$") as caught:
         decode_tasks(encode_problem(error))
     assert type(caught.value) is expected
+
+
+def test_members_are_told_who_the_others_are() -> None:
+    """By their process ids; a leader that does not tell is understood, too."""
+    assignments = TaskAssignor({0: ["t"]})([member("a"), member("b"), MemberInfo("c", frozenset(), b"")], {"t": 1})
+    assert {decode_processes(each) for each in assignments.values()} == {frozenset({"a", "b"})}
+    assert decode_processes(MemberAssignment(())) == decode_processes(MemberAssignment((), b"no")) == frozenset()
+
+
+def test_one_of_those_who_stay_hears_who_has_gone() -> None:
+    """Exactly one of them, and nobody who was not there before."""
+    views = {name: GroupView(name, 1000) for name in "abc"}
+    for view in views.values():
+        assert view.take_gone(encode_tasks({}, "abc")) == frozenset()
+    views["d"] = GroupView("d", 1000)
+    assert {name: view.take_gone(encode_tasks({}, "bcd")) for name, view in views.items() if name != "a"} == {
+        "b": frozenset({"a"}), "c": frozenset(), "d": frozenset(),
+    }  # fmt: skip
 
 
 # --- what is assigned -----------------------------------------------------------------------------------------------------

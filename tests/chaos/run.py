@@ -223,6 +223,7 @@ class Run:
             asked = monotonic()
             while monotonic() - asked < _ASK_S:
                 await self._turn()
+        self._look_for_recovery()
         self._seconds["drain_s"] = round(monotonic() - begun, 2)
         self.say(f"all is committed after {monotonic() - begun:.1f} s; stopping the members")
 

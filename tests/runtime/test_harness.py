@@ -77,8 +77,9 @@ def test_a_crash_leaves_what_a_process_leaves() -> None:
     """After a crash the transaction is open and the member in its group, as nobody has said good-bye; nothing uncommitted is to be seen."""
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1")
-        while harness.app.metrics()["produced-records-total"] < 1:
+        many = 5_000  # little would not be written before the commit
+        await harness.produce_all("in", [TestRecord("a", "1", 0)] * many)
+        while harness.app.metrics()["produced-records-total"] < many:
             await asyncio.sleep(0)
         app = harness.app
         await harness.crash()
@@ -86,11 +87,11 @@ def test_a_crash_leaves_what_a_process_leaves() -> None:
             harness.app  # noqa: B018 - that it raises is the point
         assert app.state is InstanceState.RUNNING
         assert await harness.read("out") == []
-        assert len(await harness.read("out", isolation=IsolationLevel.READ_UNCOMMITTED)) == 1
+        assert len(await harness.read("out", isolation=IsolationLevel.READ_UNCOMMITTED)) == many
         group = harness.log._groups.get("app")
         assert len(group._members) == 1
         await asyncio.sleep(11)
-        assert harness.log._broker.partitions[TopicPartition("out", 0)].stable == 2  # aborted for its age
+        assert harness.log._broker.partitions[TopicPartition("out", 0)].stable == many + 1  # aborted for its age
         await asyncio.sleep(35)
         assert len(group._members) == 0
         await harness.restart()
@@ -99,7 +100,7 @@ def test_a_crash_leaves_what_a_process_leaves() -> None:
         with pytest.raises(NotRunning, match="close it, or crash it"):
             harness.wipe_state()
         await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": [1]}
+        assert by_key(await harness.read("out")) == {"a": list(range(1, many + 1))}
 
     run_app(test, counting(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=5_000)
 

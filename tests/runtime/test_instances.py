@@ -163,6 +163,26 @@ def test_a_member_that_has_died_does_not_stop_the_others(guarantee: str) -> None
     run_app(test, counting("in_memory"), topics={"in": 4, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=200)
 
 
+def test_the_transaction_of_a_member_that_has_died_is_ended() -> None:
+    """When the group has noticed, whoever takes over does not wait until it is too old."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1), keys=40)
+        async with harness.another(client_id="second") as second:
+            await load.send(100)
+            await harness.caught_up()
+            while second.app.metrics()["produced-records-total"] < 5_000:
+                await load.send(1_000)
+            await second.crash()
+            assert any(each.partitions for each in harness.log._broker.transactions.values())
+            await harness.caught_up(timeout_ms=100_000)
+            check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(
+        test, counting("in_memory"), topics={"in": 4, "out": 1}, processing_guarantee=EOS, commit_interval_ms=30_000, transaction_timeout_ms=600_000
+    )  # fmt: skip
+
+
 def test_instances_are_named_by_themselves(tmp_path: Path) -> None:
     """Each further instance has a client id and a state directory of its own, whoever it was made from and whatever the first one has."""
 

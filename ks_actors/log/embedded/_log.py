@@ -159,6 +159,7 @@ class EmbeddedLog:
         rebalance_timeout_ms: int,
         instance_id: str | None = None,
         takes_over: bool = False,
+        stuck: Callable[[], float] | None = None,  # noqa: ARG002 - when the loop stands still, so do all others
     ) -> EmbeddedMembership:
         """Enter a group; the first event is Assigned. Another member of the same instance id is thrown out; with `takes_over`, of the same client id.
 

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
             """Be thrown out; `rejoin` goes back in."""
             ...
 
+        def on_look(self) -> None:
+            """Say how long there has been no progress: `heard`."""
+            ...
+
         def on_failed(self, error: LogError) -> None:
             """Be out for a reason that will not go away; `rejoin` tries again."""
             ...
@@ -99,6 +103,9 @@ class Coordinator:
         self._beat_ms: int = max(session_timeout_ms // 3, 1_000)
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0
+        # When the owner last got on with its work, and whether it was asked since.
+        self._well: float = 0.0
+        self._asked = False
         # What the owner has said, and what the coordinator has; `_changed` wakes who waits for any of it.
         self._changed: asyncio.Event = asyncio.Event()
         self._turn = 0
@@ -140,6 +147,11 @@ class Coordinator:
             self._assignments = assignments
             self._changed.set()
 
+    def heard(self, stuck_seconds: float) -> None:
+        """Take note that the owner's loop turns, and for how long something on it has not returned."""
+        self._asked = False
+        self._well = asyncio.get_running_loop().time() - stuck_seconds
+
     async def end(self, *, leave: bool) -> None:
         """End; with `leave` others need not wait for a timeout. Does not raise: who cannot be reached finds out by that timeout."""
         main, self._main = self._main, None
@@ -151,12 +163,15 @@ class Coordinator:
     async def _finish(self, *, leave: bool) -> None:
         await self._quiet()
         if leave and self._group.member_id:
-            request = leave_group(self._group.group_id, self._group.member_id, self._instance_id)
-            try:
-                await self._client.send_to_coordinator(GROUP, self._group.group_id, request, _codes, channel=_BEAT, timeout_ms=_LEAVE_MS)
-            except LogError as error:
-                _log.warning("group %s could not be told that its member leaves, and has to find out: %s", self._group.group_id, error)
+            await self._leave()
         await self._client.close()
+
+    async def _leave(self) -> None:
+        request = leave_group(self._group.group_id, self._group.member_id, self._instance_id)
+        try:
+            await self._client.send_to_coordinator(GROUP, self._group.group_id, request, _codes, channel=_BEAT, timeout_ms=_LEAVE_MS)
+        except LogError as error:
+            _log.warning("group %s could not be told that its member leaves, and has to find out: %s", self._group.group_id, error)
 
     # --- the life of a member ---------------------------------------------------------------------------------------------
 
@@ -350,10 +365,12 @@ class Coordinator:
     async def _beat(self, group: GroupMetadata) -> None:
         """Say again and again that the member is alive, also while it lets go; a group that rebalances says so in its answer."""
         request = heartbeat(group, self._instance_id)
+        self.heard(0.0)
         while True:
             await asyncio.sleep(self._beat_seconds)
             if not self._there():
                 raise LogClosed("the loop of its owner has ended")
+            await self._look()
             try:
                 response = await self._client.send_to_coordinator(GROUP, group.group_id, request, _codes, channel=_BEAT, timeout_ms=self._session_ms)
             except LogTimeout as error:
@@ -366,6 +383,21 @@ class Coordinator:
                 self._changed.set()
             else:
                 self._check(response.error_code, "be a member of")
+
+    async def _look(self) -> None:
+        """Leave when the owner does not get on: others are to have its partitions."""
+        if not self._asked:
+            self._asked = True
+            self._post(self._owner.on_look)
+        stuck_ms = round((asyncio.get_running_loop().time() - self._well) * 1000)
+        if stuck_ms > self._rebalance_ms:
+            if self._instance_id is None:
+                await self._leave()
+            raise _ThrownOut(
+                f"its loop, or a function that is marked as blocking, has not returned for {stuck_ms} ms, and {self._rebalance_ms} is the limit "
+                "(max_poll_interval_ms)",
+                forget=True,
+            )
 
 
 def _codes(response: Any) -> tuple[int]:

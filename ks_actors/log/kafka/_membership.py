@@ -33,11 +33,13 @@ _ANSWER_MS = 5_000
 async def join_group(
     client: KafkaClient, bootstrap_servers: str, threads: LoopThread, group_id: str, *,
     client_id: str, topics: Iterable[str], user_data: bytes, assignor: Assignor, session_timeout_ms: int, rebalance_timeout_ms: int,
-    instance_id: str | None, takes_over: bool, closed: Callable[[KafkaMembership], None],
+    instance_id: str | None, takes_over: bool, stuck: Callable[[], float] | None, closed: Callable[[KafkaMembership], None],
 ) -> KafkaMembership:  # fmt: skip
     """Enter a group. `client` is for offsets; the membership itself has a client of its own, in the thread. Raises LogTimeout, NotAuthorized."""
     check_aiokafka(_TOUCHED)
-    member = KafkaMembership(client, threads, group_id, client_id=client_id, assignor=assignor, instance_id=instance_id, closed=closed)
+    member = KafkaMembership(
+        client, threads, group_id, client_id=client_id, assignor=assignor, instance_id=instance_id, stuck=stuck, closed=closed
+    )  # fmt: skip
     options = replace(client.options, request_timeout_ms=max(client.options.request_timeout_ms, rebalance_timeout_ms + _ANSWER_MS))
     await member.start(
         lambda: Coordinator(
@@ -60,13 +62,15 @@ class KafkaMembership:
 
     def __init__(
         self, client: KafkaClient, threads: LoopThread, group_id: str, *,
-        client_id: str, assignor: Assignor, instance_id: str | None, closed: Callable[[KafkaMembership], None],
+        client_id: str, assignor: Assignor, instance_id: str | None, stuck: Callable[[], float] | None,
+        closed: Callable[[KafkaMembership], None],
     ) -> None:  # fmt: skip
         self.client_id: str = client_id
         self.instance_id: str | None = instance_id
         self._client: KafkaClient = client
         self._threads: LoopThread = threads
         self._assignor: Assignor = assignor
+        self._stuck: Callable[[], float] | None = stuck
         self._on_close: Callable[[KafkaMembership], None] = closed
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._coordinator: Coordinator | None = None
@@ -220,6 +224,10 @@ class KafkaMembership:
             self._say("rejoin", None)
         else:
             self._tell(Lost(held or ()))
+
+    def on_look(self) -> None:
+        """Be asked whether this loop gets on."""
+        self._say("heard", 0.0 if self._stuck is None else self._stuck())
 
     def on_failed(self, error: LogError) -> None:
         """Hear of an error."""
