@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors._batch import Headers
-    from ks_actors.processors._operator import NodeContext
+    from ks_actors.processors._operator import NodeContext, Process
 
 
 class PendingKey(NamedTuple):
@@ -93,10 +93,30 @@ class StreamJoinSide(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
+        if not self.outer and self.pending is None:
+            return Bound(self._inner(context))
         pending = None if self.pending is None else context.store(self.pending)
         tracker = Tracker() if pending is None else self.trackers.get(pending)
         side = _Side(self, context, pending, tracker)
         return Bound(side.process, close=lambda: self.trackers.close(pending))
+
+    def _inner(self, context: NodeContext) -> Process:
+        """Return what is left to do when nothing ever waits."""
+        forward, joiner, keyed, left = context.forward, self.joiner, self.keyed, self.left
+        fetch = context.store(self.other).fetch_entries
+        before, after = (self.before_ms, self.after_ms) if left else (self.after_ms, self.before_ms)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                context.dropped()
+                return
+            since, until = timestamp - before, timestamp + after
+            for time, (other, _) in fetch(key, max(0, since), max(0, until)):
+                ours, theirs = (value, other) if left else (other, value)
+                joined = joiner(key, ours, theirs) if keyed else joiner(ours, theirs)
+                forward(key, joined, max(timestamp, time), headers)
+
+        return process
 
 
 class _Side:

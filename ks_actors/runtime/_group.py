@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ks_actors.log._types import TopicPartition
     from ks_actors.runtime._queue import RecordQueue
 
+_LAST = 1 << 63
+
 
 class PartitionGroup:
     """The queues of one task: the record with the smallest timestamp comes first, of equal ones the one of the first partition.
@@ -58,6 +60,25 @@ class PartitionGroup:
             return queue, queue.take(limit)
         until, other = heads[1]
         return queue, queue.take(limit, (until, index < other))
+
+    def turn(self) -> tuple[RecordQueue, int] | None:
+        """Return whose turn it is, and the time up to which it may go on; None when not all queues have records that are ready to be taken.
+
+        As long as all have some there is nothing to wait for, so one need not ask `ready` again.
+        """
+        first: RecordQueue | None = None
+        time = until = _LAST
+        for queue in self._all:
+            head = queue.plain
+            if head is None:
+                return None
+            if head < time or first is None:
+                # An earlier queue goes first at equal times: this one has to stay below its head.
+                until = time - 1
+                first, time = queue, head
+            elif head < until:
+                until = head
+        return None if first is None else (first, until)
 
     def _complete(self, now_ms: int) -> bool:
         if self._idle < 0:

@@ -182,6 +182,30 @@ class RecordQueue:
         self.partition_time = max(self.partition_time, latest(batch.timestamps))
         return batch
 
+    def run(self, limit: int, until: int) -> tuple[Batch, int, int]:
+        """Take as `take` does the next records up to time `until`, and the first one in any case; return the chunk, and where in it they are.
+
+        Only after `plain` has said that the queue is.
+        """
+        start, chunk = self._at, self._chunk
+        timestamps = chunk.timestamps
+        stop, last, time = start + 1, min(len(timestamps), start + limit), timestamps[start]
+        highest = max(self.partition_time, time)
+        while stop < last and (time := timestamps[stop]) <= until:
+            stop += 1
+            if time > highest:  # noqa: PLR1730 - faster than a call, for every record
+                highest = time
+        self._at = stop
+        self.buffered -= stop - start
+        self.partition_time = highest
+        return chunk, start, stop
+
+    @property
+    def plain(self) -> int | None:
+        """The timestamp of the next record when there is one that is decoded, and nothing to decide about others; else None."""
+        chunk, at = self._chunk, self._at
+        return chunk.timestamps[at] if at < len(chunk.timestamps) and not self._bad else None
+
     @property
     def chunk(self) -> Batch:
         """The chunk as it came that the records taken last are from."""
@@ -196,6 +220,8 @@ class RecordQueue:
     def _run(self, start: int, stop: int, until: int, inclusive: bool) -> int:
         timestamps = self._chunk.timestamps
         bound = until if inclusive else until - 1
+        if start + 1 < stop and timestamps[start + 1] > bound:
+            return start + 1
         if max(timestamps[start:stop]) <= bound:
             return stop
         for index in range(start + 1, stop):

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _FIRST_RUN = 64
 _LONGEST_RUN = 1000
 _RUN_SECONDS = 0.001
+_FEW = 4
 
 
 class Task:
@@ -227,16 +228,41 @@ class Task:
     # --- inside ---------------------------------------------------------------------------------------------------------------
 
     def _process_some(self, limit: int) -> int:
+        # What is left out while looking for a record is done with as well.
+        self.commit_needed = True
         if self._stream_punctuation.next_due is not None:
             limit = 1
-        try:
-            taken = self.group.take(limit)
-        finally:
-            # What was left out while looking for a record is done with as well.
-            self.commit_needed = True
+        elif len(self.group.queues) > 1 and (done := self._take_turns(limit)):
+            return done
+        taken = self.group.take(limit)
         if taken is None:
             return 0
-        queue, batch = taken
+        self._enter(*taken)
+        return len(taken[1])
+
+    def _take_turns(self, limit: int) -> int:
+        """Process records of several queues that all have some, by time; return how many.
+
+        The streams of a join have a record or two in a row: what is to be done per turn counts as much as what is done per record.
+        """
+        group, done = self.group, 0
+        assert self._plan is not None
+        while done < limit and (turn := group.turn()) is not None:
+            queue, until = turn
+            chunk, start, stop = queue.run(limit - done, until)
+            if stop - start < _FEW:
+                self._current.queue, self._current.chunk = queue, queue.chunk
+                self._one_at_a_time(chunk, range(start, stop), self._plan.entrances[queue.source.name].process)
+                self.processed += stop - start
+            else:
+                self._enter(queue, chunk.slice(start, stop))
+            done += stop - start
+            if self._stream_punctuation.next_due is not None:
+                self._punctuate_by_stream()
+                break
+        return done
+
+    def _enter(self, queue: RecordQueue, batch: Batch) -> None:
         assert self._plan is not None
         entrance = self._plan.entrances[queue.source.name]
         current = self._current
@@ -246,21 +272,25 @@ class Task:
             current.stream_time = max(current.stream_time, latest(batch.timestamps))
             entrance.batch(batch)
         else:
-            self._one_at_a_time(batch, entrance.process)
+            self._one_at_a_time(batch, range(len(batch)), entrance.process)
         self.processed += len(batch)
         if self._stream_punctuation.next_due is not None:
-            current.nowhere()
-            self._stream_punctuation.punctuate(current.stream_time)
-        return len(batch)
+            self._punctuate_by_stream()
 
-    def _one_at_a_time(self, batch: Batch, process: Callable[[Any, Any, int, Any], None]) -> None:
-        current = self._current
-        headers = [()] * len(batch) if batch.headers is None else batch.headers
-        for key, value, timestamp, header, offset in zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=True):
-            current.offset, current.timestamp, current.headers = offset, timestamp, header
+    def _punctuate_by_stream(self) -> None:
+        self._current.nowhere()
+        self._stream_punctuation.punctuate(self._current.stream_time)
+
+    def _one_at_a_time(self, batch: Batch, places: range, process: Callable[[Any, Any, int, Any], None]) -> None:
+        current, headers = self._current, batch.headers
+        keys, values, timestamps, offsets = batch.keys, batch.values, batch.timestamps, batch.offsets
+        for at in places:
+            timestamp = timestamps[at]
+            header = () if headers is None else headers[at]
+            current.offset, current.timestamp, current.headers = offsets[at], timestamp, header
             if timestamp > current.stream_time:  # noqa: PLR1730 - faster than a call, for every record
                 current.stream_time = timestamp
-            process(key, value, timestamp, header)
+            process(keys[at], values[at], timestamp, header)
 
     def _adapt(self, seconds: float) -> None:
         """Take as many records at a time as keep a run near a millisecond."""

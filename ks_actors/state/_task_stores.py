@@ -163,7 +163,7 @@ class TaskStores:
         try:
             if clean and self._engine is not None and self._directory is not None:
                 self._write = True
-                for _ in self.flush_steps():
+                for _ in self._flush(last=True):
                     pass
                 self._engine.flush(wait=True)
                 write_checkpoint(self._directory, {self._partition(name): offset for name, offset in self._written.items()})
@@ -309,7 +309,7 @@ class TaskStores:
             steps.close()
         self._steps = None
 
-    def _flush(self) -> Generator[None, None, None]:
+    def _flush(self, *, last: bool = False) -> Generator[None, None, None]:
         write, self._write = self._write, True
         stores = list(self._stores.values())
         try:
@@ -319,7 +319,7 @@ class TaskStores:
                 yield
             if write and self._engine is not None:
                 yield from self._write_all(self._engine, [store for store in stores if store.engine is not None])
-            for store in stores:
+            for store in stores if not last else ():  # else all of the memory is let go of
                 yield from store.tidy()
         finally:
             self._steps = None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ks_actors._batch import Batch
-    from ks_actors.state._engine import Engine
+    from ks_actors.state._engine import Engine, Row
     from ks_actors.topology._stores import StoreSpec
 
 Track = dict[int, Any]
@@ -29,6 +29,7 @@ FACTS: Final = struct.Struct(">qi")
 SHORTEST_SEGMENT_MS: Final = 60_000
 VISITS: Final = 200
 """Keys that are looked through for what has expired, per commit."""
+_FEW: Final = 8
 
 
 class Tracks(Transactional[tuple[Any, int]]):
@@ -77,11 +78,15 @@ class Tracks(Transactional[tuple[Any, int]]):
     def _added(self, index: Any, start: int) -> None:
         self._resident += 1
         if self._starts is not None:
-            keys = self._starts.get(start)
-            if keys is None:
-                self._starts[start] = {index: None}
-            else:
-                keys[index] = None
+            self._started(index, start)
+
+    def _started(self, index: Any, start: int) -> None:
+        assert self._starts is not None
+        keys = self._starts.get(start)
+        if keys is None:
+            self._starts[start] = {index: None}
+        else:
+            keys[index] = None
 
     def _arrange(self, index: Any, track: Track) -> list[int]:
         """Return the slots in order, with those that have come since this was asked last."""
@@ -118,10 +123,17 @@ class Tracks(Transactional[tuple[Any, int]]):
             self._resident -= 1
 
     def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        return list(map(self._frozen_value, handles))
+        tracks, dirty = self._tracks, self._dirty
+        try:
+            return [dirty[handle] if handle in dirty else tracks[handle[0]][handle[1]] for handle in handles]
+        except KeyError:
+            return list(map(self._frozen_value, handles))
 
     def _log_keys(self, handles: list[tuple[Any, int]]) -> list[bytes]:
-        return list(map(self._log_key, handles))
+        pack, encode = SUFFIX.pack, self._codec.index_bytes
+        if self._duplicates:
+            return [encode(index) + pack(slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) for index, slot in handles]
+        return [encode(index) + pack(slot, 0) for index, slot in handles]
 
     def _log_key(self, handle: tuple[Any, int]) -> bytes:
         index, slot = handle
@@ -193,13 +205,16 @@ class Tracks(Transactional[tuple[Any, int]]):
     def sweep(self, visits: int) -> None:
         """Look through some keys for windows that have expired, or that are older than the low-water mark and on disk, and take them out."""
         limit = self._committed - self._retention
+        oldest = max(limit + 1, self._low if self.engine is not None else 0)
+        bound = oldest << SEQUENCE_BITS if self._duplicates else oldest
         self._due = max(0, self._due - visits)
         if self._loaded and self._low <= limit + 1:
             self._loaded = set()
         for _ in range(min(visits, len(self._ring))):
             index = self._ring.popleft()
             track = self._tracks[index]
-            self._trim(index, track, limit)
+            if not track or len(track) > _FEW or min(track) < bound:
+                self._trim(index, track, limit)
             if track:
                 self._ring.append(index)
             else:
@@ -210,24 +225,54 @@ class Tracks(Transactional[tuple[Any, int]]):
     def _trim(self, index: Any, track: Track, limit: int) -> None:
         evict = self._low if self.engine is not None else 0
         floor = max(limit + 1, evict)
-        order = self._orders.get(index)
-        if order is None:
-            order = sorted(track)
-        elif len(order) != len(track):
-            order = self._arrange(index, track)
-        old = order[: min(SLICE, bisect_left(order, floor << SEQUENCE_BITS if self._duplicates else floor))]
+        bound = floor << SEQUENCE_BITS if self._duplicates else floor
+        if len(track) <= _FEW:
+            old = sorted(slot for slot in track if slot < bound)
+        else:
+            order = self._orders.get(index)
+            if order is None:
+                order = sorted(track)
+            elif len(order) != len(track):
+                order = self._arrange(index, track)
+            old = order[: min(SLICE, bisect_left(order, bound))]
         if not old:
             return
         handles = [(index, slot) for slot in old]
         clean = self._clean(handles) if evict > limit + 1 else ()
+        expired = []
         for handle in handles:
-            if handle in clean or (self._start(handle[1]) <= limit and handle not in self._dirty and handle not in self._frozen):
+            if handle in clean:
                 self._take_out(*handle)
                 self._loaded.discard(index)
+            elif self._start(handle[1]) <= limit and handle not in self._dirty and handle not in self._frozen:
+                self._take_out(*handle)
+                self._loaded.discard(index)
+                expired.append(handle)
+        for group in self._unwritten:  # nobody will ever ask the disk for them: they are not to wait in memory to be written
+            group.difference_update(expired)
 
     def _write(self, engine: Engine, handles: list[tuple[Any, int]]) -> None:
         limit = self._committed - self._retention
-        super()._write(engine, [handle for handle in handles if self._start(handle[1]) > limit])
+        frozen, dirty, segment_ms, duplicates = self._frozen, self._dirty, self.segment_ms, self._duplicates
+        encode, convert = self._codec.index_bytes, self._codec.to_engine
+        rows: list[Row] = []
+        gone = []
+        for handle in handles:  # as `_row` of each committed value, without its calls
+            index, slot = handle
+            start, sequence = (slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) if duplicates else (slot, 0)
+            if start <= limit:
+                continue
+            value = frozen[handle] if handle in frozen else dirty[handle] if handle in dirty else self._now(handle)
+            if value is MISSING:  # a newer record was restored meanwhile, or it has expired
+                continue
+            if value is None:
+                gone.append(handle)
+            key = self.prefix + SEGMENT.pack(start // segment_ms) + encode(index) + SUFFIX.pack(start, sequence)
+            rows.append((key, None if value is None else convert(self._raw(handle, value))))
+        rows.sort()
+        engine.write(rows)
+        for handle in gone:
+            self._settled(handle)
 
     def write_slices(self, engine: Engine) -> Iterator[None]:
         """Delete the segments that have expired, then write."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors.state._tracks import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX, Tracks
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.topology._stores import StoreSpec
 
 K = TypeVar("K")
+_FEW = 8
 
 
 class Windows(Tracks, Generic[K]):
@@ -44,10 +45,12 @@ class Windows(Tracks, Generic[K]):
         """Return what is there of one window; of a store with duplicates, what was put last if that was for this window."""
         index: Any = key if self._faithful else self._codec.key(key)
         track = self._tracks.get(index)
-        if track is not None and self._simple:
-            value = track.get(start)
+        if self._simple:
+            value = MISSING if track is None else track.get(start, MISSING)
             if type(value) is tuple and start > self._limit:
                 return value
+            if value is MISSING and start >= self._low:
+                return None  # all that is so young is in memory
         return self._other_entry(index, start << SEQUENCE_BITS | self._sequence if self._duplicates else start)
 
     def _other_entry(self, index: Any, slot: int) -> Entry | None:
@@ -79,7 +82,7 @@ class Windows(Tracks, Generic[K]):
             self._tracks[index][slot] = entry
         return entry
 
-    def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
+    def put_entry(self, key: K, start: int, entry: Entry | None) -> None:  # noqa: C901 - flat: calls would cost more than what they do
         """Set what is there of one window; None deletes it. A store with duplicates adds an entry, and ignores None."""
         if start > self._observed and not (entry is None and self._duplicates and self._segmented):
             self._observed = start
@@ -98,7 +101,9 @@ class Windows(Tracks, Generic[K]):
         if handle not in self._dirty:
             old = self._dirty[handle] = track.get(start, MISSING)
             if old is MISSING:
-                self._added(index, start)
+                self._resident += 1
+                if self._starts is not None:
+                    self._started(index, start)
             if self._sized_keys:
                 self._size += len(index)
         elif self._sized:
@@ -128,8 +133,11 @@ class Windows(Tracks, Generic[K]):
         if entry is None:  # nothing but the time that it was put for is kept, in the changelog
             self._deleted[handle] = self._time()
             return
-        self._track(index)[handle[1]] = entry
-        self._added(index, start)
+        track = self._tracks.get(index)
+        if track is None:
+            track = self._track(index)
+        track[handle[1]] = entry
+        self._resident += 1
         if self._sized_keys:
             self._size += len(index)
         if self._sized:
@@ -154,15 +162,17 @@ class Windows(Tracks, Generic[K]):
         track = self._tracks.get(index)
         if not track:
             return []
-        order = self._orders.get(index)
-        if order is None or len(order) != len(track):
-            order = self._arrange(index, track)
-        found = []
-        if self._duplicates:
-            slots = order[bisect_left(order, first << SEQUENCE_BITS) : bisect_left(order, (time_to + 1) << SEQUENCE_BITS)]
+        low, high = (first << SEQUENCE_BITS, (time_to + 1) << SEQUENCE_BITS) if self._duplicates else (first, time_to + 1)
+        if len(track) <= _FEW:
+            slots = [slot for slot in track if low <= slot < high]
+            slots.sort()
         else:
-            slots = order[bisect_left(order, first) : bisect_right(order, time_to)]
+            order = self._orders.get(index)
+            if order is None or len(order) != len(track):
+                order = self._arrange(index, track)
+            slots = order[bisect_left(order, low) : bisect_left(order, high)]
         simple = not self._mutable
+        found = []
         for slot in slots:
             entry = track[slot]
             if type(entry) is not tuple or not simple:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ks_actors import FailOnInvalidTimestamp
 from ks_actors._batch import Batch
 from ks_actors.log import TopicPartition
+from ks_actors.runtime._group import PartitionGroup
 from ks_actors.runtime._queue import RecordQueue
 
 if TYPE_CHECKING:
@@ -89,3 +90,41 @@ def test_what_is_decided_about_bad_records_belongs_to_the_position(good: list[bo
         assert taken == [offset for offset, fine in enumerate(good[:fatal]) if fine]
         assert queue.position == fatal
         assert reader.told.count(fatal) == 1
+
+
+STREAMS = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=30), min_size=2, max_size=4)
+
+
+def group_of(streams: list[list[int]]) -> PartitionGroup:
+    queues = [RecordQueue(TopicPartition("t", number), Reader(None), 0) for number in range(len(streams))]
+    for queue, times in zip(queues, streams, strict=True):
+        for begin in range(0, len(times), 7):
+            part = times[begin : begin + 7]
+            offsets = range(begin, begin + len(part))
+            values: list[bytes | None] = [b"bad" if time == 13 and begin else b"v" for time in part]
+            queue.add(Batch([None] * len(part), values, part, None, offsets), offsets.stop, len(times))
+    return PartitionGroup(queues, 0)
+
+
+@given(STREAMS, st.integers(1, 5))
+def test_queues_that_take_turns_bring_records_in_the_same_order(streams: list[list[int]], limit: int) -> None:
+    """Whether turns are looked up for each take, or gone through as long as all queues have something; positions and times are the same, too."""
+    by_take, by_turn = group_of(streams), group_of(streams)
+    expected: list[tuple[int, int]] = []
+    found: list[tuple[int, int]] = []
+    while (taken := by_take.take(1)) is not None:
+        expected += [(taken[0].partition.partition, offset) for offset in taken[1].offsets]
+    while True:
+        turn = by_turn.turn()
+        if turn is not None:
+            queue, until = turn
+            chunk, start, stop = queue.run(limit, until)
+            assert 0 < stop - start <= limit
+            found += [(queue.partition.partition, offset) for offset in chunk.offsets[start:stop]]
+        elif (taken := by_turn.take(1)) is not None:
+            found += [(taken[0].partition.partition, offset) for offset in taken[1].offsets]
+        else:
+            break
+    assert found == expected
+    for one, other in zip(by_take.queues.values(), by_turn.queues.values(), strict=True):
+        assert (one.position, one.buffered, one.partition_time) == (other.position, other.buffered, other.partition_time)
