@@ -270,7 +270,9 @@ async def test_a_loop_that_is_gone_is_told_nothing(log: KafkaLog) -> None:
     """The other thread hears that nobody is there."""
 
     async def make() -> KafkaMembership:
-        return KafkaMembership(log._client, log._threads, "group", client_id="c", assignor=by_turns, instance_id=None, closed=lambda _: None)
+        return KafkaMembership(
+            log._client, log._threads, "group", client_id="c", assignor=by_turns, instance_id=None, stuck=None, closed=lambda _: None
+        )
 
     member = await asyncio.to_thread(asyncio.run, make())
     assert not member.is_there()
