@@ -13,11 +13,14 @@ from rich.table import Table
 from benchmarks._measure import Spread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from benchmarks._runtime_plan import Case, Target
 
 MANY = 100
+BEGIN, END = "<!-- runtime:begin -->", "<!-- runtime:end -->"
+HEADERS = ("", "median (min-max)", "CPU µs per record", "runs", "target", "")
 
 
 class Samples:
@@ -43,9 +46,15 @@ class Samples:
 
 def table(cases: Sequence[Case], samples: Samples, command: str) -> Table:
     """Return what came out, with the conditions under which it did."""
-    made = Table("", "median (min-max)", "CPU µs per record", "runs", "target", "", title=f"{command}\n{conditions()}", title_justify="left")
+    made = Table(*HEADERS, title=f"{command}\n{conditions()}", title_justify="left")
     for column in made.columns[1:5]:
         column.justify = "right"
+    for *cells, judged in _rows(cases, samples):
+        made.add_row(*cells, "[bold red]missed" if judged == "missed" else judged)
+    return made
+
+
+def _rows(cases: Sequence[Case], samples: Samples) -> Iterator[list[str]]:
     for case in cases:
         for name, title in case.figures.items():
             spread = samples.spread(case, name)
@@ -53,8 +62,7 @@ def table(cases: Sequence[Case], samples: Samples, command: str) -> Table:
                 continue
             target = case.targets.get(name)
             cpu = samples.spread(case, "cpu_us") if name == "per_s" else None
-            made.add_row(title, _show(spread), "" if cpu is None else _show(cpu), str(samples.runs(case)), *_judged(target, spread))
-    return made
+            yield [title, _show(spread), "" if cpu is None else _show(cpu), str(samples.runs(case)), *_judged(target, spread)]
 
 
 def summary(cases: Sequence[Case], samples: Samples) -> dict[str, float | list[str]]:
@@ -73,6 +81,22 @@ def summary(cases: Sequence[Case], samples: Samples) -> dict[str, float | list[s
             if spread is not None and not (name == "per_s" and name in case.targets):
                 figures[f"{case.key}_{name}"] = float(f"{spread.median:.4g}")
     return {**figures, "missed": missed}
+
+
+def write_markdown(page: Path, cases: Sequence[Case], samples: Samples, command: str) -> None:
+    """Write the table between the markers of a page."""
+    text = page.read_text(encoding="utf-8")
+    if BEGIN not in text or END not in text:
+        raise SystemExit(f"{page} has no {BEGIN} and {END} to write between")
+    lines = [f"`{command}`: {conditions()}.", "", _line(HEADERS), _line((":--", "--:", "--:", "--:", "--:", ":--"))]
+    lines += [_line(row) for row in _rows(cases, samples)]
+    before, _, rest = text.partition(BEGIN)
+    behind = rest.partition(END)[2]
+    page.write_text(f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{behind}", encoding="utf-8")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def conditions() -> str:
@@ -94,9 +118,9 @@ def _version(name: str) -> str:
 
 
 def _judged(target: Target | None, spread: Spread) -> tuple[str, str]:
-    if target is None or target.bound in {0.0, float("inf")}:
+    if target is None:
         return "", ""
-    return f"{'at most' if target.at_most else 'at least'} {target.bound:,g}", "met" if target.met(spread.median) else "[bold red]missed"
+    return f"{'at most' if target.at_most else 'at least'} {target.bound:,g}", "met" if target.met(spread.median) else "missed"
 
 
 def _show(spread: Spread) -> str:

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks._runtime_plan import Case, plan
-from benchmarks._runtime_report import Samples, summary, table
+from benchmarks._runtime_report import Samples, summary, table, write_markdown
 
 ROUNDS = 5
 QUICK_SHARE = 0.2
@@ -35,7 +35,10 @@ def main() -> None:
     samples = _measure(cases, 1 if options.quick else options.rounds)
     # A pipe has no width, and a table in a file must not be squeezed into 80 columns.
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    console.print(table(cases, samples, shlex.join(["python", "benchmarks/runtime.py", *sys.argv[1:]])))
+    command = shlex.join(["python", "benchmarks/runtime.py", *sys.argv[1:]])
+    console.print(table(cases, samples, command))
+    if options.markdown is not None:
+        write_markdown(options.markdown, cases, samples, command)
     print(json.dumps(summary(cases, samples)), flush=True)
 
 
@@ -44,6 +47,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"how often to measure everything (default {ROUNDS})")
     parser.add_argument("--quick", action="store_true", help=f"once, with {QUICK_SHARE:.0%} of the records: to see that it works")
     parser.add_argument("--only", nargs="+", metavar="CASE", help="these only: map, map_eos, count, count_eos, pause, ...")
+    parser.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the table between the markers of this page")
     return parser.parse_args()
 
 
