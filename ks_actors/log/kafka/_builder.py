@@ -61,7 +61,8 @@ class RecordBatch:
 
 
 def _sign(buffer: bytearray) -> None:
-    struct.pack_into(">I", buffer, _CRC_AT, calc_crc32c(memoryview(buffer)[_ATTRIBUTES_AT:]))
+    signed: Any = memoryview(buffer)[_ATTRIBUTES_AT:]  # aiokafka takes any buffer, and says bytes
+    struct.pack_into(">I", buffer, _CRC_AT, calc_crc32c(signed))
 
 
 @final

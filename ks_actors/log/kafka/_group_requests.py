@@ -87,13 +87,15 @@ def offset_commit(group: GroupMetadata, instance_id: str | None, offsets: Mappin
 
 def join_group(group_id: str, member_id: str, instance_id: str | None, metadata: bytes, *, session_timeout_ms: int, rebalance_timeout_ms: int) -> Any:
     """Ask to be a member, or to be one of the next generation."""
-    return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, instance_id, PROTOCOL_TYPE, [(PROTOCOL, metadata)])
+    instance: Any = instance_id  # nullable, whatever aiokafka says
+    return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, instance, PROTOCOL_TYPE, [(PROTOCOL, metadata)])
 
 
 def sync_group(group: GroupMetadata, instance_id: str | None, assignments: Mapping[str, MemberAssignment]) -> Any:
     """Ask for what one is assigned; from the leader: tell what all are."""
     encoded = [(member, _encode_assignment(assignment)) for member, assignment in assignments.items()]
-    return SyncGroupRequest(group.group_id, group.generation, group.member_id, instance_id, encoded)
+    instance: Any = instance_id  # as above
+    return SyncGroupRequest(group.group_id, group.generation, group.member_id, instance, encoded)
 
 
 def encode_member(topics: Iterable[str], counter: int, user_data: bytes) -> bytes:

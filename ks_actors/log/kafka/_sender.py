@@ -135,7 +135,7 @@ class Sender:
     async def _fly(self, node: int, pieces: list[tuple[Lane, Piece]]) -> None:
         by_place = {lane.partition: (lane, piece) for lane, piece in pieces}
         try:
-            topics: dict[str, list[tuple[int, bytearray]]] = {}
+            topics: dict[str, list[tuple[int, Any]]] = {}
             for lane, piece in pieces:
                 buffer = piece.batch.stamped(*self.identity, piece.sequence)
                 topics.setdefault(lane.partition.topic, []).append((lane.partition.partition, buffer))

@@ -1,0 +1,66 @@
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicReference;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.CloseOptions;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.state.KeyValueStore;
+
+/** Kafka Streams itself: a running count per key, every update to the output, until SIGTERM. Options: bootstrap, guarantee, input, output, app-id, state-dir. */
+public class CountApp {
+    public static void main(String[] arguments) throws Exception {
+        Map<String, String> options = new HashMap<>();
+        for (int i = 0; i + 1 < arguments.length; i += 2) {
+            options.put(arguments[i].substring(2), arguments[i + 1]);
+        }
+        Properties config = new Properties();
+        config.put(StreamsConfig.APPLICATION_ID_CONFIG, options.get("app-id"));
+        config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, options.get("bootstrap"));
+        config.put(StreamsConfig.STATE_DIR_CONFIG, options.get("state-dir"));
+        config.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, options.get("guarantee"));
+        config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
+        config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "100");
+        config.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
+
+        StreamsBuilder builder = new StreamsBuilder();
+        builder.stream(options.get("input"), Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()))
+            .groupByKey()
+            .count(Materialized.<byte[], Long, KeyValueStore<Bytes, byte[]>>as("counts").withKeySerde(Serdes.ByteArray()).withValueSerde(Serdes.Long()))
+            .toStream()
+            .to(options.get("output"), Produced.with(Serdes.ByteArray(), Serdes.Long()));
+
+        KafkaStreams streams = new KafkaStreams(builder.build(config), config);
+        AtomicReference<Throwable> failure = new AtomicReference<>();
+        CountDownLatch stop = new CountDownLatch(1);
+        streams.setUncaughtExceptionHandler(error -> {
+            failure.set(error);
+            error.printStackTrace();
+            stop.countDown();
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
+        });
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            stop.countDown();
+            try {
+                Thread.sleep(Long.MAX_VALUE);
+            } catch (InterruptedException ignored) {
+                Thread.currentThread().interrupt();
+            }
+        }));
+        streams.start();
+        stop.await();
+        boolean clean = streams.close(
+            CloseOptions.groupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP).withTimeout(Duration.ofSeconds(30)));
+        // The hook never returns: the exit code is ours.
+        Runtime.getRuntime().halt(clean && failure.get() == null ? 0 : 1);
+    }
+}

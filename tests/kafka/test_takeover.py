@@ -1,0 +1,137 @@
+"""An application moves between Kafka Streams and this package, with all it has."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections import Counter
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import App, Batch, Consumed, Materialized, Produced, StreamsBuilder, StreamsConfig
+from ks_actors._partitioner import partition
+from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.serdes import BYTES, LONG
+from tests.kafka.broker import jars
+from tests.kafka.helpers import connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from ks_actors.log.kafka import KafkaLog
+    from ks_actors.topology import Topology
+    from tests.kafka.broker import Broker
+
+PARTITIONS = 2
+RECORDS = 2_000
+PATIENCE_S = 120
+APP = Path(__file__).parent / "streams" / "CountApp.java"
+
+
+def count(source: str, sink: str) -> Topology:
+    """What CountApp.java does."""
+    builder = StreamsBuilder()
+    counts = builder.stream(source, Consumed(BYTES, BYTES)).group_by_key().count(Materialized("counts", BYTES, LONG))
+    counts.to_stream().to(sink, Produced(BYTES, LONG))
+    return builder.build()
+
+
+class Stage:
+    """Topics of an application, what went in, and what came out."""
+
+    def __init__(self, broker: Broker, log: KafkaLog, guarantee: str, directory: Path) -> None:
+        self.broker = broker
+        self.log = log
+        self.guarantee = guarantee
+        self.directory = directory
+        self.name = f"count-{uuid.uuid4().hex[:8]}"
+        self.source, self.sink = f"{self.name}-in", f"{self.name}-out"
+        self.given: Counter[bytes] = Counter()
+        self._random = random.Random(7)
+
+    async def feed(self) -> None:
+        """Write records of a few keys."""
+        producer = await self.log.producer(client_id="feed")
+        keys = [b"k%d" % self._random.randrange(50) for _ in range(RECORDS)]
+        self.given.update(keys)
+        for number in range(PARTITIONS):
+            mine = [key for key in keys if partition(key, PARTITIONS) == number]
+            await producer.send(
+                [Outgoing(TopicPartition(self.source, number), Batch(list(mine), [b"v"] * len(mine), [1_700_000_000_000] * len(mine)))]
+            )
+        await producer.close()
+
+    async def read(self, topic: str, least: int) -> dict[bytes, list[int]]:
+        """Read at least so many records, and all there are; return the values of each key in order."""
+        found: dict[bytes, list[int]] = {}
+        fetcher = self.log.fetcher(client_id="reader", isolation=IsolationLevel.READ_COMMITTED)
+        fetcher.assign(dict.fromkeys((TopicPartition(topic, number) for number in range(PARTITIONS)), 0))
+        total, quiet = 0, False
+        async with asyncio.timeout(PATIENCE_S):
+            while total < least or not quiet:
+                fetched = await fetcher.fetch(max_wait_ms=500)
+                quiet = not fetched
+                for one in fetched:
+                    total += len(one.batch)
+                    for key, value in zip(one.batch.keys, one.batch.values, strict=True):
+                        assert key is not None
+                        assert value is not None
+                        found.setdefault(key, []).append(int.from_bytes(value, "big"))
+        await fetcher.close()
+        return found
+
+    async def check(self) -> None:
+        """Each count came once, in order; the changelog has the last ones."""
+        out = await self.read(self.sink, self.given.total())
+        assert out == {key: list(range(1, number + 1)) for key, number in self.given.items()}
+        changelog = await self.read(f"{self.name}-counts-changelog", len(self.given))
+        assert {key: values[-1] for key, values in changelog.items()} == self.given
+
+    @asynccontextmanager
+    async def kafka_streams(self) -> AsyncIterator[None]:
+        """Run CountApp.java for as long as the block lasts; it has to end well."""
+        options = {"bootstrap": self.broker.bootstrap, "guarantee": self.guarantee, "input": self.source, "output": self.sink, "app-id": self.name}
+        options["state-dir"] = str(self.directory / "java")
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        quick = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+        process = await asyncio.create_subprocess_exec(
+            "java", *quick, "-cp", f"{jars()}/*", str(APP), *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        assert process.stdout is not None
+        said = asyncio.ensure_future(process.stdout.read())
+        try:
+            yield
+            process.terminate()
+            async with asyncio.timeout(PATIENCE_S):
+                assert await process.wait() == 0, (await said).decode()
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await said
+
+    @asynccontextmanager
+    async def ours(self) -> AsyncIterator[None]:
+        """Run the same here."""
+        config: Any = {"processing_guarantee": self.guarantee}
+        settings = StreamsConfig(application_id=self.name, state_dir=self.directory / "python", commit_interval_ms=100, **config)
+        async with App(count(self.source, self.sink), settings, log=self.log):
+            yield
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_an_application_is_continued_by_the_other_implementation(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """Kafka Streams counts, this package goes on from its changelog and offsets, and Kafka Streams again: each count once, in order."""
+    log = await connect(kafka_broker)
+    stage = Stage(kafka_broker, log, guarantee, tmp_path)
+    await log.create_topics([NewTopic(stage.source, PARTITIONS), NewTopic(stage.sink, PARTITIONS)])
+    for running in (stage.kafka_streams, stage.ours, stage.kafka_streams, stage.ours):
+        await stage.feed()
+        async with running():
+            await stage.read(stage.sink, stage.given.total())
+        await stage.check()
+    await log.close()
