@@ -24,38 +24,9 @@ from ks_actors.log.kafka._requests import DescribeGroupsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from typing import Protocol
 
-    from ks_actors.log._types import MemberInfo
     from ks_actors.log.kafka._client import KafkaClient
-
-    class Owner(Protocol):
-        """Who is told what happens; on the owner's loop. None of these blocks."""
-
-        def on_revoke(self, turn: int) -> None:
-            """Let go of everything; then `let_go(turn)`."""
-            ...
-
-        def on_assigned(self, group: GroupMetadata, assignment: MemberAssignment) -> None:
-            """Have these."""
-            ...
-
-        def on_lost(self, *, fenced: bool) -> None:
-            """Be thrown out; `rejoin` goes back in."""
-            ...
-
-        def on_look(self) -> None:
-            """Say how long there has been no progress: `heard`."""
-            ...
-
-        def on_failed(self, error: LogError) -> None:
-            """Be out for a reason that will not go away; `rejoin` tries again."""
-            ...
-
-        def on_assign(self, turn: int, members: Sequence[MemberInfo], counts: Mapping[str, int]) -> None:
-            """Lead: then `assign(turn, …)`."""
-            ...
-
+    from ks_actors.log.kafka._owner import Owner
 
 HEARTBEAT_MS: Final = 300
 _JOIN: Final = "group-join"
