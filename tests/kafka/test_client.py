@@ -90,6 +90,17 @@ async def test_looking_for_a_topic_does_not_create_it(kafka_broker: Broker) -> N
     await client.close()
 
 
+async def test_a_topic_that_nobody_could_be_asked_for_is_not_missing(kafka_broker: Broker) -> None:
+    """As long as no broker has answered it may be there."""
+    client = plain_client(kafka_broker)
+    await client.start()
+    strange = TopicPartition(f"topic-{group_name()}", 0)
+    assert isinstance(client.why_no_leader(strange), Unavailable)
+    await client.look_for([strange.topic])
+    assert isinstance(client.why_no_leader(strange), UnknownTopicOrPartition)
+    await client.close()
+
+
 async def test_a_broker_that_restarts_is_waited_for(own_broker: Broker) -> None:
     """Calls that begin while it is away end well; so do those that use connections from before."""
     log = await connect(own_broker)

@@ -60,6 +60,8 @@ class KafkaClient:
         self._topics: dict[str, TopicMetadata] = {}
         self._tracked: set[str] = set()
         self._refused: dict[str, int] = {}
+        # Topics of which a broker has told whether they exist.
+        self._answered: set[str] = set()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._closed = False
@@ -290,6 +292,9 @@ class KafkaClient:
         code = self._refused.get(partition.topic)
         if code is not None:
             return error_of(code, f"it was not possible to look up topic {partition.topic}")
+        if partition.topic not in self._answered:
+            # The cluster may be away since before anybody asked.
+            return Unavailable(f"no broker has told yet whether there is {partition}")
         topic = self._topics.get(partition.topic)
         if topic is None or partition.partition not in topic.leaders:
             return UnknownTopicOrPartition(f"there is no {partition}; create it, or wait until it has been created")
@@ -336,6 +341,7 @@ class KafkaClient:
         self._controller = response.controller_id if response.controller_id in self._brokers else None
         found: dict[str, TopicMetadata] = {}
         for code, name, internal, partitions in response.topics:
+            self._answered.add(name)
             self._refused.pop(name, None)
             self._topics.pop(name, None)
             if code == 0:

@@ -62,8 +62,8 @@ class KafkaMembership:
 
     def __init__(
         self, client: KafkaClient, threads: LoopThread, group_id: str, *,
-        client_id: str, assignor: Assignor, instance_id: str | None, stuck: Callable[[], float] | None,
-        closed: Callable[[KafkaMembership], None],
+        client_id: str, assignor: Assignor, instance_id: str | None, closed: Callable[[KafkaMembership], None],
+        stuck: Callable[[], float] | None = None,
     ) -> None:  # fmt: skip
         self.client_id: str = client_id
         self.instance_id: str | None = instance_id

@@ -1,4 +1,4 @@
-"""Who has a membership, as its coordinator sees it."""
+"""What a membership is told by the protocol of its group."""
 
 from __future__ import annotations
 
