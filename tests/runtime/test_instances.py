@@ -163,6 +163,7 @@ def test_a_member_that_has_died_does_not_stop_the_others(guarantee: str) -> None
     run_app(test, counting("in_memory"), topics={"in": 4, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=200)
 
 
+@pytest.mark.timeout(240)
 def test_the_transaction_of_a_member_that_has_died_is_ended() -> None:
     """When the group has noticed, whoever takes over does not wait until it is too old."""
 
