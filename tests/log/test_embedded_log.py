@@ -44,7 +44,7 @@ async def test_logs_are_opened_by_url(tmp_path: Path) -> None:
         ("embedded:///path?x=1", "use three slashes"),
         ("kafka://", "names no servers: use 'kafka://host:port,host:port'"),
         ("kafka://host:9092/topic", "names no servers: use 'kafka://host:port,host:port'"),
-        ("host:9092", "Kafka is not supported yet"),
+        ("host:9092", "kafka://host:port"),
         ("", "is no log that can be opened"),
     ],
 )
