@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 if TYPE_CHECKING:
@@ -48,6 +49,19 @@ class Batch:
             self.timestamps[start:stop],
             None if headers is None else headers[start:stop],
             self.offsets[start:stop],
+        )
+
+    def select(self, selectors: Sequence[Any]) -> Batch:
+        """Return the records with a true selector, by position; the batch itself if that is all of them."""
+        if all(selectors):
+            return self
+        headers = self.headers
+        return Batch(
+            list(compress(self.keys, selectors)),
+            list(compress(self.values, selectors)),
+            list(compress(self.timestamps, selectors)),
+            None if headers is None else list(compress(headers, selectors)),
+            list(compress(self.offsets, selectors)),
         )
 
     def __repr__(self) -> str:

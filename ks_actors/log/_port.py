@@ -180,7 +180,8 @@ class Log(Protocol):
 
         With `takes_over` members of the same client id are of a process that has died, and are thrown out now, not by their session timeouts.
         Who does not get on for `rebalance_timeout_ms` loses its place, so that others get what it has: because the loop stands still, or because
-        `stuck`, which is asked again and again, tells of so many seconds.
+        `stuck`, which is asked again and again, tells of so many seconds. A log in this process cannot look at its own loop while that stands still:
+        there only a rebalance that waits for so long costs the place.
         """
         ...
 

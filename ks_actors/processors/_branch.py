@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import truth
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.processors._columns import collect, select
+from ks_actors.processors._columns import collect
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
 
@@ -48,11 +48,11 @@ class Branch(Inline):
             found: list[tuple[Callable[[Batch], None], Batch]] = []
             for predicate, forward_batch in batches:
                 taken, culprits = collect(context, records, map(truth, map(predicate, records.keys, records.values)))
-                found.append((forward_batch, select(records, taken)))
+                found.append((forward_batch, records.select(taken)))
                 rest = [not selector for selector in taken]
                 for culprit in culprits:
                     rest[culprit] = False
-                records = select(records, rest)
+                records = records.select(rest)
                 if not records.timestamps:
                     break
             if otherwise_batch is not None:

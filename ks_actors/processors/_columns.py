@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import compress
 from typing import TYPE_CHECKING, Any
-
-from ks_actors._batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ks_actors._batch import Batch
     from ks_actors.processors._operator import NodeContext
 
 
@@ -48,21 +46,7 @@ def collect(context: NodeContext, batch: Batch, results: Iterator[Any]) -> tuple
             return out, culprits
 
 
-def select(batch: Batch, selectors: list[Any]) -> Batch:
-    """Return the records with a true selector, the batch itself if that is all of them."""
-    if all(selectors):
-        return batch
-    headers = batch.headers
-    return Batch(
-        list(compress(batch.keys, selectors)),
-        list(compress(batch.values, selectors)),
-        list(compress(batch.timestamps, selectors)),
-        None if headers is None else list(compress(headers, selectors)),
-        list(compress(batch.offsets, selectors)),
-    )
-
-
 def without(batch: Batch, culprits: Sequence[int]) -> Batch:
     """Return the batch without the records at these positions."""
     left_out = set(culprits)
-    return select(batch, [index not in left_out for index in range(len(batch))])
+    return batch.select([index not in left_out for index in range(len(batch))])

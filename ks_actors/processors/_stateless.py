@@ -7,7 +7,7 @@ from operator import not_, truth
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ks_actors._batch import Batch, Headers
-from ks_actors.processors._columns import collect, failed, select, without
+from ks_actors.processors._columns import collect, failed, without
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import AsyncBound, Bound
 
@@ -78,7 +78,7 @@ class DropNullKeys(Inline):
                 forward(key, value, timestamp, headers)
 
         def batch(records: Batch) -> None:
-            left = select(records, [key is not None for key in records.keys])
+            left = records.select([key is not None for key in records.keys])
             if left.timestamps:
                 forward_batch(left)
 
@@ -105,7 +105,7 @@ class Filter(Stateless):
         def batch(records: Batch) -> None:
             # whether a result is true is found out where an error still names its record
             selectors, _ = collect(context, records, map(decide, map(predicate, records.keys, records.values)))
-            left = select(records, selectors)
+            left = records.select(selectors)
             if left.timestamps:
                 forward_batch(left)
 

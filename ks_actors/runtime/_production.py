@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from ks_actors._batch import Batch
 from ks_actors._errors import Fenced, InvalidRecord, LogClosed, RecordTooLarge, StorageFull, TransactionAborted
 from ks_actors._handlers import DeadLetter, ErrorContext, FailedRecord, HandlerResponse, Response
 from ks_actors._task_id import TaskId
 from ks_actors.log._types import Outgoing, TopicPartition
 
 if TYPE_CHECKING:
+    from ks_actors._batch import Batch
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._setup import Setup
 
@@ -33,10 +33,10 @@ class Refused:
         """Leave out records by their numbers, counted through all batches."""
         first = 0
         for batch in self._batches:
-            keep = [index for index in range(len(batch)) if first + index not in letters]
+            keep = [first + index not in letters for index in range(len(batch))]
             self.dropped += [((batch.keys[n - first], batch.values[n - first]), told) for n, told in letters.items() if 0 <= n - first < len(batch)]
-            if keep:
-                self.rest.append(Outgoing(self.partition, _picked(batch, keep)))
+            if any(keep):
+                self.rest.append(Outgoing(self.partition, batch.select(keep)))
             first += len(batch)
         return self
 
@@ -118,16 +118,15 @@ class LeftOut:
         if known is None:
             return outgoing
         batch = outgoing.batch
-        keep: list[int] = []
-        for index, record in enumerate(zip(batch.keys, batch.values, strict=True)):
+        keep: list[bool] = []
+        for record in zip(batch.keys, batch.values, strict=True):
             waiting = known.get(record)
+            keep.append(not waiting)
             if waiting:
                 self._used.append((outgoing.partition, record, waiting.pop()))
-            else:
-                keep.append(index)
-        if len(keep) == len(batch):
+        if all(keep):
             return outgoing
-        return Outgoing(outgoing.partition, _picked(batch, keep)) if keep else None
+        return Outgoing(outgoing.partition, batch.select(keep)) if any(keep) else None
 
     def rolled_back(self) -> None:
         """Note that all of it will be done once more."""
@@ -143,12 +142,3 @@ class LeftOut:
                 self._known[partition] = left = {record: waiting for record, waiting in records.items() if waiting}
                 if not left:
                     del self._known[partition]
-
-
-def _picked(batch: Batch, indexes: Sequence[int]) -> Batch:
-    return Batch(
-        [batch.keys[index] for index in indexes],
-        [batch.values[index] for index in indexes],
-        [batch.timestamps[index] for index in indexes],
-        None if batch.headers is None else [batch.headers[index] for index in indexes],
-    )

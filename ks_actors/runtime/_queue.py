@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from itertools import compress, repeat
+from itertools import repeat
 from operator import index as index_of
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -246,7 +246,7 @@ class RecordQueue:
             keep = [True] * len(raw)
             for index in failures:
                 keep[index] = False
-            chunk = _picked(chunk, keep)
+            chunk = chunk.select(keep)
         good = len(chunk)
         if not source.keeps_valid or min(chunk.timestamps, default=0) < 0:
             chunk = self._stamp(chunk, raw)
@@ -305,7 +305,7 @@ class RecordQueue:
         for offset, stamp in zip(chunk.offsets, stamps, strict=True):
             if stamp < 0:
                 self.source.untimely(RawRecord(self.partition, raw, bisect_left(raw.offsets, offset)), stamp)
-        return _picked(stamped, [stamp >= 0 for stamp in stamps])
+        return stamped.select([stamp >= 0 for stamp in stamps])
 
 
 def _decoded(decode: Callable[[bytes], Any], column: list[bytes | None], failures: dict[int, Exception]) -> list[Any]:
@@ -330,14 +330,3 @@ def _of_the_serde(traceback: TracebackType | None) -> TracebackType | None:
     for _ in range(2):
         traceback = None if traceback is None else traceback.tb_next
     return traceback
-
-
-def _picked(batch: Batch, keep: list[bool]) -> Batch:
-    headers = batch.headers
-    return Batch(
-        list(compress(batch.keys, keep)),
-        list(compress(batch.values, keep)),
-        list(compress(batch.timestamps, keep)),
-        None if headers is None else list(compress(headers, keep)),
-        list(compress(batch.offsets, keep)),
-    )

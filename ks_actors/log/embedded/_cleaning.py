@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors._batch import Batch
 from ks_actors.log.embedded._segment import DATA, Segment, joined, payload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ks_actors._batch import Batch
     from ks_actors.log.embedded._broker import Broker
     from ks_actors.log.embedded._partition import Partition
 
@@ -115,12 +114,4 @@ def _survivors(batch: Batch, latest: dict[Any, int], begin: int, *, tombstones: 
         offset >= begin and latest[key] == offset and (tombstones or value is not None)
         for key, value, offset in zip(batch.keys, batch.values, batch.offsets, strict=True)
     ]
-    if all(keep):
-        return batch
-    return Batch(
-        list(compress(batch.keys, keep)),
-        list(compress(batch.values, keep)),
-        list(compress(batch.timestamps, keep)),
-        None if batch.headers is None else list(compress(batch.headers, keep)),
-        list(compress(batch.offsets, keep)),
-    )
+    return batch.select(keep)
