@@ -76,7 +76,9 @@ def make(title: str, *columns: str) -> Table:
     """Return an empty table; columns that begin with > are for numbers."""
     table = Table(title=title, title_justify="left")
     for column in columns:
-        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", no_wrap=True)
+        number = column.startswith(">")
+        # Where there is too little room, names go on in a second line; a number that is cut off says nothing.
+        table.add_column(column.lstrip(">"), justify="right" if number else "left", no_wrap=number)
     return table
 
 
