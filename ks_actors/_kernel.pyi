@@ -1,0 +1,61 @@
+"""Records by the batch, in C. Where it could not be built its users have Python code that does the same."""
+
+from collections.abc import Callable
+from typing import Any
+
+from typing_extensions import Buffer
+
+def read_records(
+    data: Buffer, at: int, count: int, base_offset: int, base_time: int, append_time: bool, with_offsets: bool, /
+) -> tuple[int, list[bytes | None], list[bytes | None], list[int], list[tuple[tuple[str, bytes | None], ...]] | None, list[int] | None]:
+    """Read `count` records of a record batch (message format v2) from position `at` of its uncompressed records on.
+
+    Returns the position behind them, keys, values, timestamps (ms: `base_time` plus what each says, or `base_time` itself with `append_time`),
+    headers (None when no record has any) and, if asked for, offsets. Raises ValueError for bytes that are no such records.
+    """
+
+def skip_records(data: Buffer, at: int, count: int, /) -> int:
+    """Return the position behind the next `count` records. Raises ValueError for bytes that are no records."""
+
+def write_records(
+    keys: list[bytes | None],
+    values: list[bytes | None],
+    timestamps: list[int],
+    headers: list[tuple[tuple[str, bytes | None], ...]] | None,
+    start: int,
+    limit: int,
+    header: int,
+    /,
+) -> tuple[bytearray, int, int, int]:
+    """Write records from index `start` on as those of one record batch, behind `header` zero bytes.
+
+    As many are written as fit into `limit` bytes, and one at least. Returns the bytes, how many records that are, and the first and the highest
+    timestamp. Raises TypeError for what is neither bytes nor None.
+    """
+
+def crc32c(data: Buffer, by_hand: bool = ..., /) -> int:
+    """Return the CRC-32C of bytes; `by_hand` does without the processor's instruction, as is done where there is none."""
+
+def partitions(keys: list[bytes], count: int, /) -> list[int]:
+    """Return the partition of each key among `count`, as Kafka's default partitioner has it. Raises TypeError for what is not bytes."""
+
+def scatter(numbers: list[int], count: int, columns: list[list[Any]], /) -> list[list[list[Any] | None]]:
+    """Return for each column the list of what it has for each number below `count`, in order; None for numbers that do not occur."""
+
+def convert(function: Callable[..., Any], column: list[Any], /) -> list[Any]:
+    """Return what a function makes of each object; None stays None. Raises what the function raises."""
+
+def encode_texts(column: list[Any], /) -> list[Any]:
+    """Return the UTF-8 of each str; None stays None. Raises TypeError, UnicodeEncodeError."""
+
+def decode_texts(column: list[Any], /) -> list[Any]:
+    """Return the str of each UTF-8; None stays None. Raises TypeError, UnicodeDecodeError."""
+
+def encode_longs(column: list[Any], /) -> list[Any]:
+    """Return each int in 8 bytes, big-endian; None stays None. Raises TypeError, OverflowError."""
+
+def decode_longs(column: list[Any], /) -> list[Any]:
+    """Return the int of each 8 bytes, big-endian; None stays None. Raises TypeError, ValueError."""
+
+def check_bytes(column: list[Any], /) -> list[Any]:
+    """Return the column itself. Raises TypeError when there is anything but bytes and None in it."""
