@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ks_actors import Batch, _partitioner
+from ks_actors import _native as native
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import _body, _builder
 from ks_actors.log.kafka._builder import Encoder
@@ -74,7 +75,7 @@ def _nanoseconds(work: Callable[[], object]) -> float:
 def _without_kernel(work: Callable[[], object]) -> float:
     modules: tuple[Any, ...] = (_partitioner, _body, _builder, _sink, _columns)
     forms = list(_columns._FORMS)  # noqa: SLF001 - what is measured
-    kernel = _body._kernel  # noqa: SLF001 - likewise
+    kernel = native.kernel
     try:
         for module in modules:
             module._kernel = None  # noqa: SLF001 - likewise
