@@ -59,3 +59,22 @@ def decode_longs(column: list[Any], /) -> list[Any]:
 
 def check_bytes(column: list[Any], /) -> list[Any]:
     """Return the column itself. Raises TypeError when there is anything but bytes and None in it."""
+
+def count_up(
+    view: dict[Any, Any],
+    dirty: dict[Any, Any],
+    keys: list[Any],
+    values: list[Any],
+    timestamps: list[int],
+    start: int,
+    changes: list[tuple[int, int | None]],
+    times: list[int],
+    with_old: bool,
+    /,
+) -> tuple[int, int]:
+    """Count records from index `start` on in `view`, the entries (count, latest timestamp) by key, until one is not plain.
+
+    A plain one has a value, and a key (str, bytes or int) that is in `view`. Its entry before the first change is noted in `dirty`; (count, count
+    before | None) is added to `changes`, the timestamp of the new entry to `times`. Returns the index of the record that it stopped at, and the
+    length of all keys that are new in `dirty`.
+    """

@@ -14,6 +14,9 @@ PyObject *kernel_skip_records(PyObject *self, PyObject *const *args, Py_ssize_t 
 /* building.c */
 PyObject *kernel_write_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
+/* counting.c */
+PyObject *kernel_count_up(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
 /* checksum.c */
 PyObject *kernel_crc32c(PyObject *self, PyObject *const *args, Py_ssize_t count);
 void kernel_prepare_checksums(void);
