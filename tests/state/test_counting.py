@@ -63,7 +63,7 @@ def test_the_kernel_counts_as_get_and_put_do(tmp_path_factory: pytest.TempPathFa
     plainly, by_kernel = Plainly(tasks[0]["s"]), ByKernel(tasks[1]["s"])
     for batch, then in script:
         assert by_kernel.count(batch, with_old=with_old) == plainly.count(batch, with_old=with_old)
-        sizes = {task.stores.uncommitted_bytes() for task in tasks}
+        sizes = {task.stores.uncommitted_bytes for task in tasks}
         assert len(sizes) == 1
         for task in tasks:
             if then == "commit":
