@@ -13,7 +13,13 @@ from ks_actors.state._engine import RocksEngine, SharedResources, after
 from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore
 from ks_actors.state._manifest import Manifest, facts_row, offset_row, read_facts, read_offset
 from ks_actors.state._transaction import RECORD_BYTES, SLICE
-from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
+from ks_actors.state._window_store import (
+    DuplicatesTimestampedWindowStore,
+    DuplicatesWindowStore,
+    SingleTimestampedWindowStore,
+    SingleWindowStore,
+    window_class,
+)
 from ks_actors.topology._stores import StoreKind
 
 if TYPE_CHECKING:
@@ -24,15 +30,18 @@ if TYPE_CHECKING:
     from ks_actors.state._engine import Engine
     from ks_actors.topology._stores import StoreSpec
 
-AnyStore: TypeAlias = KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any] | WindowStore[Any, Any] | TimestampedWindowStore[Any, Any]
+AnyStore: TypeAlias = (
+    KeyValueStore[Any, Any]
+    | TimestampedKeyValueStore[Any, Any]
+    | SingleWindowStore[Any, Any]
+    | SingleTimestampedWindowStore[Any, Any]
+    | DuplicatesWindowStore[Any, Any]
+    | DuplicatesTimestampedWindowStore[Any, Any]
+)
 
 TABLES: Final[dict[StoreKind, type[KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any]]]] = {
     StoreKind.KEY_VALUE: KeyValueStore,
     StoreKind.TIMESTAMPED_KEY_VALUE: TimestampedKeyValueStore,
-}
-WINDOWS: Final[dict[StoreKind, type[WindowStore[Any, Any] | TimestampedWindowStore[Any, Any]]]] = {
-    StoreKind.WINDOW: WindowStore,
-    StoreKind.TIMESTAMPED_WINDOW: TimestampedWindowStore,
 }
 TIMESTAMPED: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
 DATABASE: Final = "rocksdb"
@@ -148,7 +157,7 @@ class TaskStores:
         table = TABLES.get(spec.kind)
         if table is not None:
             return table(codec, engine, prefix, self._record_time, logged=spec.logging)
-        return WINDOWS[spec.kind](codec, engine, prefix, self._record_time, spec, self._expired)
+        return window_class(spec, timestamped=codec.timestamped)(codec, engine, prefix, self._record_time, spec, self._expired)
 
     def _partition(self, store: str) -> tuple[str, int]:
         number = self.task.rpartition("_")[2]
