@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right, insort
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NO_PLACES: Final[tuple[int, ...]] = ()
 
@@ -20,7 +23,7 @@ class Raw(bytes):
 class Segment:
     """Rows of one stretch of time.
 
-    Rows are only ever added at the end, and taken from the end again by a rollback. So what is committed, frozen, and on disk is a number of rows each:
+    Rows are only ever added at the end, and taken from the end again by a rollback. So what is committed, frozen, and on disk is a number each:
 
         0 ≤ written ≤ committed ≤ frozen ≤ rows        what is to be written next reaches up to `goal`
 
@@ -57,7 +60,7 @@ class Segment:
             self.gather(key, place)
         return place
 
-    def add_all(self, keys: list[Any], starts: list[int], sequences: range, values: list[Any]) -> None:
+    def add_all(self, keys: list[Any], starts: list[int], sequences: Iterable[int], values: list[Any]) -> None:
         """Add rows with their starts as times, and values all."""
         base = len(self.values)
         places = range(base, base + len(keys))

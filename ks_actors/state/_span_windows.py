@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ks_actors.state._segment import Segment
 from ks_actors.state._spans import Spans
 from ks_actors.state._tracks import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
 
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
     from ks_actors.state._codec import Codec, Entry
     from ks_actors.state._engine import Engine
+    from ks_actors.state._segment import Segment
     from ks_actors.topology._stores import StoreSpec
 
 K = TypeVar("K")

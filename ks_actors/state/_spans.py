@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import repeat
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
@@ -11,7 +10,7 @@ from weakref import WeakSet
 from ks_actors import serdes
 from ks_actors._batch import Batch
 from ks_actors._errors import IllegalTransition
-from ks_actors.state._codec import TIME_BYTES, Codec, pack_time
+from ks_actors.state._codec import Codec, pack_time
 from ks_actors.state._segment import Raw, Segment
 from ks_actors.state._tracks import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
 from ks_actors.state._transaction import LOGGED_BYTES, ROWS, SLICE, Closed
@@ -39,11 +38,12 @@ def span_of(retention_ms: int) -> int:
 class Spans:
     """Rows by time, key, and the order in which they came.
 
-    A put never changes what is there: it adds a row to the segment of its time. So a transaction is what lies behind some places, a rollback cuts off,
-    and there is nothing to note at a put. A segment leaves memory as a whole when the last of it has expired, and what expires before it was written
-    is never written. The engine has segments of its own, as long as Kafka Streams has them.
+    A put never changes what is there: it adds a row to the segment of its time. So a transaction is what lies behind a place in each, a rollback
+    cuts that off, and there is nothing to note at a put. A segment leaves memory as a whole when the last of it has expired, and what expires
+    before it was written is never written. The engine has segments of its own, as long as Kafka Streams has them.
 
-    Segments below `_low` may have rows on disk only. They are read by key, and kept in `_cold` until they expire. What is public here is for TaskStores.
+    Segments below `_low` may have rows on disk only. They are read by key, and kept in `_cold` until they expire. What is public here is for
+    TaskStores.
     """
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._key_value import ValueAndTimestamp
-from ks_actors.state._span_windows import SpanWindows
+from ks_actors.state._span_runs import SpanRuns
 from ks_actors.state._windows import Windows
 
 if TYPE_CHECKING:
@@ -154,12 +154,12 @@ class SingleTimestampedWindowStore(Windows[K], TimestampedWindowStore[K, V], Gen
 
 
 @final
-class DuplicatesWindowStore(SpanWindows[K], WindowStore[K, V], Generic[K, V]):
+class DuplicatesWindowStore(SpanRuns[K], WindowStore[K, V], Generic[K, V]):
     """All values that were put, per key and window."""
 
 
 @final
-class DuplicatesTimestampedWindowStore(SpanWindows[K], TimestampedWindowStore[K, V], Generic[K, V]):
+class DuplicatesTimestampedWindowStore(SpanRuns[K], TimestampedWindowStore[K, V], Generic[K, V]):
     """All values that were put with their timestamps, per key and window."""
 
 
