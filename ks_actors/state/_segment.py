@@ -10,6 +10,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 NO_PLACES: Final[tuple[int, ...]] = ()
+SHARED: Final = 1 << 17
+_shared: Final[list[int]] = []
+
+
+def _numbers(first: int, end: int) -> list[int]:
+    """Return numbers as objects that all segments share, as far as they are not too large: each is larger than the place that it stands in."""
+    if end > SHARED:
+        return list(range(first, end))
+    if end > len(_shared):
+        _shared.extend(range(len(_shared), end))
+    return _shared[first:end]
 
 
 @final
@@ -63,14 +74,14 @@ class Segment:
     def add_all(self, keys: list[Any], starts: list[int], sequences: Iterable[int], values: list[Any]) -> None:
         """Add rows with their starts as times, and values all."""
         base = len(self.values)
-        places = range(base, base + len(keys))
+        places = _numbers(base, base + len(keys))
         self.keys += keys
         self.starts.extend(starts)
         self.sequences.extend(sequences)
         self.values += values
         self.times.extend(starts)
         found = list(map(self.index.setdefault, keys, places))
-        if found != list(places):
+        if found != places:
             for place, was in enumerate(found, base):
                 if was != place:
                     self.gather(keys[place - base], place)
@@ -78,6 +89,7 @@ class Segment:
     def gather(self, key: Any, place: int) -> None:
         """Note one more row of a key that has some."""
         starts, places = self.starts, self.index[key]
+        self.keys[place] = self.keys[places if type(places) is int else places[0]]  # type: ignore[index]  # one object is enough
         if type(places) is int:
             self.index[key] = [places, place] if starts[places] <= starts[place] else [place, places]
             return

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from ks_actors.state._iterators import StoreIterator
     from ks_actors.topology._stores import StoreSpec
 
-ROW_BYTES: Final = 200
-"""Heap that a row takes besides the lengths of key and value: objects' heads, columns, index."""
+ROW_BYTES: Final = 600
+"""Heap that an uncommitted row takes besides its value: objects' heads, columns, index; and a row that expires when this one is committed."""
+
+BACKLOG: Final = 2_000
+"""Rows that have expired and are in memory, from which on somebody should let go of them."""
 
 LONG_MS: Final = 3_600_000
 LONGEST_MS: Final = 86_400_000
@@ -251,6 +254,11 @@ class Spans:
     def unsettled(self) -> int:
         """Return how many rows have expired and are still in memory."""
         return self._gone_rows
+
+    @property
+    def overdue(self) -> bool:
+        """Whether somebody should `settle` some."""
+        return self._gone_rows >= BACKLOG
 
     def settle(self, count: int) -> bool:
         """Let go of about `count` rows that have expired; return whether that was all."""

@@ -45,8 +45,6 @@ TABLES: Final[dict[StoreKind, type[KeyValueStore[Any, Any] | TimestampedKeyValue
 }
 TIMESTAMPED: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
 DATABASE: Final = "rocksdb"
-BACKLOG: Final = 50_000
-"""Kept changes that have not been looked at, from which on somebody should."""
 
 
 @final
@@ -297,7 +295,7 @@ class TaskStores:
             )
             if self._write:
                 return True
-        memory_only = any(store.unsettled() >= (1 if idle else BACKLOG) for store in stores)
+        memory_only = any(store.unsettled() if idle else store.overdue for store in stores)
         self._write = not memory_only
         return memory_only
 
