@@ -203,6 +203,18 @@ class RecordQueue:
         self.partition_time = highest
         return chunk, start, stop
 
+    def upcoming(self, limit: int) -> tuple[Batch, int, int]:
+        """Return the chunk of the next records, and where in it they are, at most `limit`. Only after `plain` has said that the queue is."""
+        return self._chunk, self._at, min(len(self._chunk), self._at + limit)
+
+    def skip(self, stop: int) -> Batch:
+        """Take the upcoming records to before a place in the chunk; there is one at least."""
+        batch = self._chunk.slice(self._at, stop)
+        self.buffered -= stop - self._at
+        self._at = stop
+        self.partition_time = max(self.partition_time, latest(batch.timestamps))
+        return batch
+
     @property
     def plain(self) -> int | None:
         """The timestamp of the next record when there is one that is decoded, and nothing to decide about others; else None."""
