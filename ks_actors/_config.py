@@ -106,6 +106,11 @@ class StreamsConfig:
     """How many bytes of records wait in memory, over all partitions, before fetching pauses; -1 for no limit. Default: 512 MiB."""
     statestore_uncommitted_max_bytes: int
     """How many bytes the stores hold uncommitted before a commit is forced; -1 for no limit. Default: 64 MiB."""
+    statestore_cache_max_bytes: int
+    """How many bytes of table updates are held back, so that of several to a row only the last one goes downstream, at each commit at the latest.
+
+    `cache_max_bytes_buffering` is another name for it. Default: 0, every update goes downstream at once (Kafka's: 10 MiB).
+    """
     default_key_serde: Serde[Any] | None
     """The serde of keys where the topology names none. Default: none, every serde has to be named."""
     default_value_serde: Serde[Any] | None

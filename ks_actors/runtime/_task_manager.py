@@ -150,11 +150,11 @@ class TaskManager(Actor[TaskManagerMessage]):
         for task in self._tasks.values():
             if task.id in self._leased or task.id in self._broken or task.broken:
                 continue
-            draining = self._draining is not None and task.asynchronous
+            draining = self._draining is not None and task.drains
             if task.id in self._suspended and not draining:
                 continue
             if draining:
-                fit = task.has_results
+                fit = task.can_drain
             else:
                 due = task.next_punctuation
                 fit = not (self._pressed or self._paused) and ((due is not None and due <= now) or task.ready(now))
@@ -172,7 +172,7 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _awake(self, task: Task) -> bool:
         """Return whether a task may be given new work."""
-        busy = task.id in self._leased or (self._draining is not None and task.asynchronous)
+        busy = task.id in self._leased or (self._draining is not None and task.drains)
         return not (busy or task.broken or task.id in self._broken or task.id in self._suspended)
 
     def _wake(self) -> None:
@@ -300,8 +300,8 @@ class TaskManager(Actor[TaskManagerMessage]):
     # --- commit and rollback --------------------------------------------------------------------------------------------------
 
     def _finish_draining(self, reply: Reply[None]) -> None:
-        whole = [task for task in self._tasks.values() if task.asynchronous and not task.broken]
-        if not any(task.in_flight or task.id in self._leased for task in whole):
+        whole = [task for task in self._tasks.values() if task.drains and not task.broken]
+        if all(task.drained and task.id not in self._leased for task in whole):
             self._drained = True
             reply.tell(None)
         elif broken := [task.id for task in self._tasks.values() if task.broken]:

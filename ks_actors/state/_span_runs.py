@@ -68,9 +68,10 @@ class SpanRuns(SpanWindows[K], Generic[K]):
         return segment
 
     def meet(self, indexes: list[Any], times: list[int], before: int, after: int, limits: list[int] | None) -> list[Met]:
-        """Return what starts from `before` before to `after` after each time, but not before 0, under its key: for each in time order, but not in the order of times.
+        """Return what starts from `before` before to `after` after each time, but not before 0, under its key.
 
-        `limits` tell for each time what has expired; None where nothing that near has.
+        It is in time order for each time, and not in the order of times. `limits` tell for each time what has expired; None where nothing that near
+        has.
         """
         met: list[Met] = []
         add = met.append
