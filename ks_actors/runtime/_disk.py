@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from typing import TYPE_CHECKING, final
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.state import SharedResources
 
 _DELETED = ".deleted"
+_log = logging.getLogger("ks_actors")
 
 
 @final
@@ -39,7 +41,7 @@ class Disk:
             # A clock may be behind the files' times: then they count from now on.
             since = min(now, directory.stat().st_mtime_ns // 1_000_000)
             if 0 <= max_age_ms < now - since:
-                shutil.rmtree(directory)
+                self.delete((directory,))
                 continue
             self._unused_since[task] = since
             offsets = stored_offsets(directory, shared)
@@ -79,11 +81,17 @@ class Disk:
         for task in tasks:
             directory = self._path / str(task)
             if directory.exists():
-                found.append(directory.rename(directory.with_name(f"{task}{_DELETED}")))
+                aside = directory.with_name(f"{task}{_DELETED}")
+                if aside.exists():  # an earlier one that could not be deleted
+                    continue
+                found.append(directory.rename(aside))
             self.used(task)
         return found
 
     def delete(self, directories: Iterable[Path]) -> None:
-        """Delete what was set aside."""
+        """Delete what was set aside; what cannot be deleted stays, for the next start to try again."""
         for directory in directories:
-            shutil.rmtree(directory)
+            try:
+                shutil.rmtree(directory)
+            except OSError as error:
+                _log.warning("the directory of a task that is not here any more cannot be deleted: %s", error)

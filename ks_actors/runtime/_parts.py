@@ -72,6 +72,7 @@ class Parts:
         self._started: list[Ref[Any]] = []
         self._context: Context[Any] | None = None
         self._keeper: StateManager | None = None
+        self._reader: Restorer | None = None
         self.removed: dict[Ref[Any], str] = {}
         self.manager: Ref[m.TaskManagerMessage]
         self.collector: Ref[m.CollectorMessage]
@@ -171,7 +172,7 @@ class Parts:
         self._metrics.standbys = lambda: len(state.standby_stores())
         self._state = await self._spawn(context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager")
         fetcher = self._log.fetcher(client_id=f"{config.client_id}-restore", isolation=IsolationLevel.READ_COMMITTED)
-        restorer = Restorer(self._log, fetcher, self._state, poll_ms=config.poll_ms)
+        restorer = self._reader = Restorer(self._log, fetcher, self._state, poll_ms=config.poll_ms)
         self._restorer = await self._spawn(context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer")
 
     async def _start_globals(self, context: Context[Any]) -> None:
