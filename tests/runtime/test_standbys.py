@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import TaskId, serdes
+from ks_actors import Processor, Record, TaskId, serdes, stores
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows
 from ks_actors.runtime import InstanceState, UncaughtResponse, _collector
 from ks_actors.testing import run_app
@@ -250,6 +250,43 @@ def test_standbys_have_what_is_committed_and_nothing_else(monkeypatch: pytest.Mo
         test, counting("in_memory"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS, commit_interval_ms=5_000,
         transaction_timeout_ms=600_000,
     )  # fmt: skip
+
+
+class Parting(Processor[str, str, str, str]):
+    """Remember the last value of each key, and, on closing, what nobody commits."""
+
+    stores = (stores.key_value("counts", serdes.STRING, serdes.STRING),)
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        self.store = context.get_state_store("counts")
+
+    def process(self, record: Record[str, str]) -> None:
+        self.store.put(record.key, record.value)
+
+    def close(self) -> None:
+        self.store.put("closed", "not committed")
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_what_is_not_committed_does_not_stay_in_a_standby(guarantee: str) -> None:
+    """A processor that is closed may put something: nobody commits that any more, so the standby that its task becomes does not have it."""
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).process(Parting)
+
+    async def test(harness: AppHarness) -> None:
+        for number in range(40):
+            await harness.produce("in", f"k{number}", "v")
+        await harness.caught_up()
+        async with other(harness):
+            await harness.caught_up()
+            await settled(harness.kit)
+            copies = [dict(each.store("counts").all()) for each in keeper(harness).standby_stores().values()]
+            assert len(copies) == 2
+            assert all(copies)
+            assert not any("closed" in each for each in copies)
+
+    run_app(test, builder.build(), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee)
 
 
 # --- under load -------------------------------------------------------------------------------------------------------------------
