@@ -210,8 +210,8 @@ class StateManager(Actor[StateManagerMessage]):
     def _read_on(self, task: TaskId) -> None:
         """Have the changelogs of a task read that is open: to their ends, or on and on."""
         held = self._held.get(task)
-        if held is None:
-            return
+        if held is None or not held.opened.is_set():
+            return  # closed meanwhile, and maybe opened again
         self._stores[task] = held.stores
         held.is_open = True
         held.ticket += 1
