@@ -1,4 +1,4 @@
-"""Two copies of a task's stores that take turns: one is written to, the other follows its changelog; then the other way round, without being closed."""
+"""Two copies of a task's stores take turns: one is written to, the other follows its changelog; then the other way round, without being closed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Pair:
 
     def flush(self, task: Task, steps: int) -> None:
         """Write some of it."""
-        if task.stores.wants_flush(True):  # noqa: FBT003 - as it is called
+        if task.stores.wants_flush(True):
             for number, _ in enumerate(task.stores.flush_steps()):
                 if number == steps:
                     break
