@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors.runtime._blocking import needs_thread
 from ks_actors.runtime._node import NodeWork, guarded, one_by_one
+from ks_actors.runtime._pairs import find_pair
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.processors._operator import Process, ProcessBatch
     from ks_actors.runtime._async import AsyncNode
     from ks_actors.runtime._node import TaskServices
+    from ks_actors.runtime._pairs import Pair
     from ks_actors.runtime._sink import Sink
     from ks_actors.topology import Topology
 
@@ -36,12 +38,16 @@ class Entrance(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A part of a topology as functions: the entrances by source node, what to close, the asynchronous nodes, and whether some of it blocks."""
+    """A part of a topology as functions: the entrances by source node, what to close, the asynchronous nodes, and whether some of it blocks.
+
+    `pair` is what takes batches of both streams of a join, by its left and right source.
+    """
 
     entrances: Mapping[str, Entrance]
     closers: tuple[Callable[[], None], ...]
     asynchronous: tuple[AsyncNode, ...]
     blocking: bool
+    pair: Pair | None = None
 
 
 class Compiler:
@@ -64,6 +70,7 @@ class Compiler:
         self._closers: list[Callable[[], None]] = []
         self._asynchronous: list[AsyncNode] = []
         self._reach: dict[str, frozenset[str]] = {}
+        self._works: dict[str, NodeWork] = {}
 
     def compile(self) -> Plan:
         """Return the functions."""
@@ -74,7 +81,8 @@ class Compiler:
                 whole = not any(self._one_at_a_time(reached) for reached in self._reached(name))
                 entrances[name] = Entrance(work.forward, work.forward_batch if whole else None)
         # Nodes that no source leads to do not exist; the topology refuses them.
-        return Plan(entrances, tuple(reversed(self._closers)), tuple(self._asynchronous), any(map(needs_thread, self._nodes.values())))
+        pair = find_pair(self._nodes, self._works) if all(entrance.batch is not None for entrance in entrances.values()) else None
+        return Plan(entrances, tuple(reversed(self._closers)), tuple(self._asynchronous), any(map(needs_thread, self._nodes.values())), pair)
 
     def _make(self, name: str) -> tuple[Process, ProcessBatch]:
         made = self._made.get(name)
@@ -105,7 +113,7 @@ class Compiler:
 
     def _work(self, node: SourceNode | ProcessorNode) -> NodeWork:
         stores = node.stores if isinstance(node, ProcessorNode) else ()
-        work = NodeWork(self._services, node.name, stores)
+        work = self._works[node.name] = NodeWork(self._services, node.name, stores)
         made = {child: self._make(child) for child in node.children}
         work.lead_to(
             {child: process for child, (process, _) in made.items()},

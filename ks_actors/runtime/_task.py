@@ -12,16 +12,17 @@ from ks_actors.runtime._current import Current
 from ks_actors.runtime._faults import Faults
 from ks_actors.runtime._group import PartitionGroup
 from ks_actors.runtime._node import TaskServices
-from ks_actors.runtime._offsets import encode_position
+from ks_actors.runtime._offsets import encode_position, merged_progress
 from ks_actors.runtime._output import OutputBuffer
 from ks_actors.runtime._punctuation import PunctuationQueue, Schedule
 from ks_actors.runtime._queue import RecordQueue, latest
 from ks_actors.runtime._sink import Sink
 from ks_actors.runtime._source import TopicSource
 from ks_actors.runtime._states import TASK_TRANSITIONS, TaskState
+from ks_actors.runtime._weave import PairedTurns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from ks_actors._batch import Batch
     from ks_actors._task_id import TaskId
@@ -78,13 +79,14 @@ class Task:
         self._wall_punctuation = PunctuationQueue()
         self._run: int = _FIRST_RUN
         self._plan: Plan | None = None
+        self._paired: PairedTurns | None = None
         queues = [
             RecordQueue(partition, self._source(partition.topic), positions[partition].offset, positions[partition].time)
             for partition in sorted(positions)
         ]
         self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
         self._current.stream_time = max((position.time for position in positions.values()), default=-1)
-        self._progress: dict[str, int] = _merged(positions.values())
+        self._progress: dict[str, int] = merged_progress(positions.values())
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
@@ -110,7 +112,7 @@ class Task:
         self._output.drop()
         for partition, position in positions.items():
             self.group.queues[partition].clear(position.offset, position.time)
-        self._progress = _merged(positions.values())
+        self._progress = merged_progress(positions.values())
         self._current.stream_time = max((queue.partition_time for queue in self.group.queues.values()), default=-1)
         self.commit_needed = self.commit_requested = self.broken = False
         self._plan = self._compile()
@@ -245,6 +247,9 @@ class Task:
 
         The streams of a join have a record or two in a row: what is to be done per turn counts as much as what is done per record.
         """
+        if self._paired is not None and (done := self._paired.take(limit)):
+            self.processed += done
+            return done
         group, done = self.group, 0
         assert self._plan is not None
         while done < limit and (turn := group.turn()) is not None:
@@ -350,7 +355,9 @@ class Task:
             operator = cast("AsyncOperator", node.operator)
             return AsyncNode(work, operator, options, current=self._current, wake=self._wake)
 
-        return Compiler(setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous).compile()
+        plan = Compiler(setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous).compile()
+        self._paired = None if plan.pair is None else PairedTurns(plan.pair, plan, self.group, self._current)
+        return plan
 
     def _close_plan(self) -> None:
         plan, self._plan = self._plan, None
@@ -387,12 +394,3 @@ class Task:
 
     def _request_commit(self) -> None:
         self.commit_requested = True
-
-
-def _merged(positions: Iterable[Position]) -> dict[str, int]:
-    """Return the progress that was committed: all partitions of a task have the same, unless some were committed without."""
-    progress: dict[str, int] = {}
-    for position in positions:
-        for name, value in position.progress.items():
-            progress[name] = max(value, progress.get(name, value))
-    return progress
