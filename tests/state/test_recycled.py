@@ -141,6 +141,48 @@ def test_windows_take_turns(place: str, steps: list[tuple[Any, ...]]) -> None:
     play(window(retention_ms=RETENTION_MS), place, steps)
 
 
+DUPLICATE_STEPS = st.lists(
+    st.one_of(*[st.tuples(st.just("put"), st.sampled_from(KEYS), st.integers(0, 400), st.integers(0, 99).map(str))] * 3, *OTHER_STEPS), max_size=60
+)
+
+
+class Rows(Pair):
+    """The same for a store that keeps all that is put."""
+
+    def add(self, key: str, start: int, value: str) -> None:
+        self.active.now += 1
+        self.active.store.put(key, value, start)
+        self.pending[len(self.committed) + len(self.pending)] = (key, start, value)
+
+    def check(self) -> None:
+        self.standby.restore()
+        for task, model in ((self.active, {**self.committed, **self.pending}), (self.standby, self.committed)):
+            alive_rows = sorted(row for row in model.values() if row[1] > task.store._limit)
+            assert sorted((key, start, value) for (key, start), value in task.store.all()) == alive_rows
+            found = [(key, start, value) for key in KEYS for start, value in task.store.fetch(key, 0, 1000)]
+            assert sorted(found) == alive_rows
+
+
+@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("place", PLACES)
+@given(steps=DUPLICATE_STEPS)
+def test_stores_with_duplicates_take_turns(place: str, steps: list[tuple[Any, ...]]) -> None:
+    """What joins buffer: each row is there once, in both copies, whoever put it."""
+    with tempfile.TemporaryDirectory() as directory:
+        pair = Rows(window(retention_ms=RETENTION_MS, retain_duplicates=True), Path(directory), place)
+        try:
+            for what, *rest in [*steps, ("check",), ("commit",), ("swap",), ("check",)]:
+                if what == "put":
+                    if rest[1] > pair.active.store._limit:
+                        pair.add(*rest)
+                elif what == "flush":
+                    pair.flush(pair.active if rest[0] else pair.standby, rest[1])
+                else:
+                    getattr(pair, what)()
+        finally:
+            pair.close()
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_many_changes_that_nobody_has_looked_at_do_not_pass_for_newer(place: str, tmp_path: Path) -> None:
     """A commit of more than is looked at at once, and newer values from the changelog before the rest is."""
