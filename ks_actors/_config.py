@@ -91,8 +91,14 @@ class StreamsConfig:
     """How records are compressed that are written to Kafka. Default: `none`. All but `gzip` need the package cramjam."""
     state_dir: Path
     """Where stores are kept, in a directory by the application's id. Default: `ks-actors` in the system's directory for temporary files."""
+    state_cleanup_delay_ms: int
+    """How long the directory of a task is kept that has gone to another instance. Default: 600,000."""
+    state_cleanup_dir_max_age_ms: int
+    """Directories of tasks that have not changed for longer are deleted on start. Default: -1, none are."""
     num_stream_threads: int
     """How many workers process tasks; `num_workers` is another name for it. Default: 1."""
+    num_standby_replicas: int
+    """How many other instances keep the state of each task up to date. Default: 0."""
     processing_guarantee: ProcessingGuarantee
     """`at_least_once` (the default) or `exactly_once_v2`."""
     commit_interval_ms: int

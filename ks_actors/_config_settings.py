@@ -57,8 +57,11 @@ class Options(TypedDict, total=False):
     replication_factor: int
     producer_compression_type: str
     state_dir: str | Path
+    state_cleanup_delay_ms: int
+    state_cleanup_dir_max_age_ms: int
     num_stream_threads: int
     num_workers: int
+    num_standby_replicas: int
     processing_guarantee: ProcessingGuarantee | str
     commit_interval_ms: int
     max_task_idle_ms: int
@@ -145,7 +148,10 @@ SETTINGS: dict[str, Setting] = {
     "replication_factor": Setting(whole_number(1, unlimited=True), _is(-1)),
     "producer_compression_type": Setting(one_of(**{name: name for name in _COMPRESSIONS}), _is("none")),
     "state_dir": Setting(directory, lambda _: Path(tempfile.gettempdir()) / "ks-actors"),
+    "state_cleanup_delay_ms": Setting(whole_number(1), _is(600_000)),
+    "state_cleanup_dir_max_age_ms": Setting(whole_number(0, unlimited=True), _is(-1)),
     "num_stream_threads": Setting(whole_number(1), _is(1)),
+    "num_standby_replicas": Setting(whole_number(0), _is(0)),
     "processing_guarantee": Setting(one_of(**{each.value: each for each in ProcessingGuarantee}), _is(ProcessingGuarantee.AT_LEAST_ONCE)),
     "commit_interval_ms": Setting(whole_number(0), lambda values: 100 if _exactly_once(values) else 30_000),
     "max_task_idle_ms": Setting(whole_number(-1), _is(0)),
