@@ -46,8 +46,9 @@ _FEW = 4
 class Task:
     """Process the records of one set of partitions, on whoever's turn it is: nothing here waits, and only one may be at it at a time.
 
-    `positions` tells for each partition the offset to begin at, and the partition's time (ms, -1 when it is not known). A record goes from its queue through the compiled functions into the output buffer; stores are changed on the way. What becomes final of all
-    that, and when, is the committer's business: `positions` and the stores' tokens at one moment belong together.
+    `positions` tells for each partition the offset to begin at, and the partition's time (ms, -1 when it is not known). A record goes from its queue
+    through the compiled functions into the output buffer; stores are changed on the way. What becomes final of all that, and when, is the committer's
+    business: `positions` and the stores' tokens at one moment belong together.
     """
 
     def __init__(
