@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ks_actors._batch import Batch, Headers
-    from ks_actors.processors._cache import Cache
+    from ks_actors.processors._cache import Cache, HeldRows
     from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
+
+    Folded = dict[Any, tuple[Any, int]]
+
+_NEVER = -(1 << 63)
+_NO_ENTRY: tuple[Any, int] = (None, _NEVER)
 
 
 def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
@@ -35,40 +40,47 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
         hold(key, (count, before), latest, headers)
 
     singly = one_at_a_time(context, cache, process)
-    if cache.index is not None:
+    if not cache.plain:
         return Bound(process, singly)
-    news, olds = cache.news, cache.olds
+    put_entries = store.put_entries
 
     def process_batch(batch: Batch) -> None:
-        keys = batch.keys
         counts: dict[Any, int] = {}
         try:
-            _count_elements(counts, keys)
-        except TypeError:  # a key that cannot be one
-            counts = {None: 0}
-        if None in counts or not all(map(is_not, batch.values, repeat(None))):
+            _count_elements(counts, batch.keys)
+            found = list(map(get, counts))
+        except Exception:  # noqa: BLE001 - a key that cannot be one: which, is seen record by record
+            found = []
+        if not found or None in counts or not all(map(is_not, batch.values, repeat(None))):
             singly(batch)
             return
-        for (key, number), timestamp in zip(counts.items(), latest_times(keys, batch.timestamps), strict=True):
-            try:
-                entry = get(key)
-                if entry is None:
-                    before, new = None, (number, timestamp)
-                else:
-                    before, seen = entry
-                    new = (before + number, timestamp if seen < timestamp else seen)  # noqa: FURB136 - `max` takes five times as long
-                put(key, new)
-            except Exception as error:  # noqa: BLE001 - the handler decides
-                for index in places(keys, key):
-                    failed(context, batch, index, error)
-                continue
-            if key not in news:
-                olds[key] = before
-            news[key] = new
-        cache.note_headers(batch, nulls=False)
+        rows = cache.rows()
+        hold_counted(rows, counts, found, latest_times(batch.keys, batch.timestamps), put_entries)
+        if batch.headers is not None or rows.headers:
+            rows.note_headers(batch.keys, batch.headers or repeat(()))
         cache.settle()
 
     return Bound(process, process_batch)
+
+
+def hold_counted(
+    rows: HeldRows,
+    counts: dict[Any, int],
+    found: Sequence[tuple[int, int] | None],
+    times: Iterable[int],
+    put_entries: Callable[[Folded, dict[Any, Any]], None],
+) -> Folded:
+    """Add to the entries that were found of each key how often it has come, and its latest time; return the new entries."""
+    olds = rows.olds
+    # `max` takes five times as long.
+    entries: Folded = {
+        key: (number, time) if entry is None else (entry[0] + number, time if entry[1] < time else entry[1])  # noqa: FURB136
+        for (key, number), entry, time in zip(counts.items(), found, times, strict=True)
+    }
+    fresh = {key: None if entry is None else entry[0] for key, entry in zip(counts, found, strict=True) if key not in olds}
+    put_entries(entries, fresh)
+    olds.update(fresh)
+    return entries
 
 
 def cached_aggregate(context: NodeContext, name: str, cache: Cache, aggregator: Callable[..., Any], initializer: Callable[[], Any] | None) -> Bound:
@@ -91,9 +103,8 @@ def cached_aggregate(context: NodeContext, name: str, cache: Cache, aggregator: 
         put(key, None if new is None else (new, latest))
         hold(key, (new, before), latest, headers)
 
-    singly = one_at_a_time(context, cache, process)
-    if cache.index is not None:
-        return Bound(process, singly)
+    if not cache.plain:
+        return Bound(process, one_at_a_time(context, cache, process))
     return Bound(process, _aggregate_batch_form(context, store, cache, aggregator, initializer))
 
 
@@ -104,7 +115,7 @@ def _aggregate_batch_form(
     kept = cache.before if cache.copies else None
 
     def process_batch(batch: Batch) -> None:
-        folded: dict[Any, tuple[Any, int]] = {}
+        folded: Folded = {}
         firsts: dict[Any, Any] = {}
         dropped = 0
         for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
@@ -128,38 +139,31 @@ def _aggregate_batch_form(
                 failed(context, batch, index, error)
         if dropped:
             context.dropped(dropped)
-        write(context, store.put_entry, cache, batch, folded, firsts, nulls=False)
+        _hold_folded(store, cache, folded, firsts, batch if dropped == 0 else batch.select([value is not None for value in batch.values]))
 
     return process_batch
 
 
-_NEVER = -(1 << 63) - 1
-_NO_ENTRY: tuple[Any, int] = (None, _NEVER)
-
-
-def write(
-    context: NodeContext,
-    put: Callable[[Any, Any], None],
-    cache: Cache,
-    batch: Batch,
-    folded: dict[Any, tuple[Any, int]],
-    firsts: dict[Any, Any],
-    *,
-    nulls: bool,
-) -> None:
+def _hold_folded(store: Any, cache: Cache, folded: Folded, firsts: dict[Any, Any], batch: Batch) -> None:
     """Put the new entries of rows into their store, and have them held; `firsts` are their values before."""
-    news, olds = cache.news, cache.olds
-    for key, new in folded.items():
-        try:
-            put(key, None if new[0] is None else new)
-        except Exception as error:  # noqa: BLE001 - the handler decides
-            for index in places(batch.keys, key):
-                failed(context, batch, index, error)
-            continue
-        if key not in news:
-            olds[key] = firsts[key]
-        news[key] = new
-    cache.note_headers(batch, nulls=nulls)
+    rows = cache.rows()
+    olds, news = rows.olds, rows.news
+    fresh = {key: firsts[key] for key in folded if key not in olds}
+    deleted = {key for key, (new, _) in folded.items() if new is None}
+    if deleted or news:
+        put = store.put_entry
+        for key, entry in folded.items():
+            if key in deleted:
+                put(key, None)
+                news[key] = entry
+            else:
+                put(key, entry)
+                news.pop(key, None)
+    else:
+        store.put_entries(folded, fresh)
+    olds.update(fresh)
+    if batch.headers is not None or rows.headers:
+        rows.note_headers(batch.keys, batch.headers or repeat(()))
     cache.settle()
 
 
@@ -176,27 +180,19 @@ def cached_rows(context: NodeContext, store: Any, cache: Cache) -> Bound:
         hold(key, (value, None if entry is None else entry[0]), timestamp, headers)
 
     singly = one_at_a_time(context, cache, process)
-    if cache.index is not None:
+    if not cache.plain:
         return Bound(process, singly)
-    news = cache.news
 
     def process_batch(batch: Batch) -> None:
         try:
-            rows = dict(zip(batch.keys, zip(batch.values, batch.timestamps, strict=True), strict=True))
-        except TypeError:  # a key that cannot be one
-            rows = {None: _NO_ENTRY}
-        if None in rows:
+            latest = dict(zip(batch.keys, zip(batch.values, batch.timestamps, strict=True), strict=True))
+            firsts = {key: (get(key) or _NO_ENTRY)[0] for key in latest if key not in cache.rows().olds} if None not in latest else None
+        except Exception:  # noqa: BLE001 - a key that cannot be one: which, is seen record by record
+            firsts = None
+        if firsts is None:
             singly(batch)
-            return
-        firsts = {}
-        for key in rows:
-            if key not in news:
-                try:
-                    entry = get(key)
-                except Exception:  # noqa: BLE001 - the put will fail likewise, and is what the handler is asked about
-                    entry = None
-                firsts[key] = None if entry is None else entry[0]
-        write(context, put, cache, batch, rows, firsts, nulls=True)
+        else:
+            _hold_folded(store, cache, latest, firsts, batch)
 
     return Bound(process, process_batch)
 
@@ -225,8 +221,3 @@ def latest_times(keys: Sequence[Any], timestamps: list[int]) -> Iterable[int]:
         if timestamp > found.get(key, _NEVER):
             found[key] = timestamp
     return found.values()
-
-
-def places(keys: Sequence[Any], wanted: Any) -> list[int]:
-    """Return where a key is."""
-    return [index for index, key in enumerate(keys) if key == wanted]

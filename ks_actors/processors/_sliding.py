@@ -186,7 +186,7 @@ class _Sliding:
     def _before(self, cache: Cache, key: Any, start: int) -> Any:
         """Return what a window has in the store, which is not what a new one begins with."""
         entry = self._store.get_entry(key, start)
-        return None if entry is None else cache.before(Windowed(key, Window(start, start + self._length)), entry[0])
+        return None if entry is None else cache.before(key, entry[0], Window(start, start + self._length))
 
 
 class _Record:

@@ -119,7 +119,7 @@ class UnlimitedAggregate(Inline):
                 return
             windowed = Windowed(key, window)
             entry = get(key, start)
-            old = None if entry is None else kept(windowed, entry[0])
+            old = None if entry is None else kept(key, entry[0], window)
             _, new = fold(key, value, entry)
             latest = timestamp if entry is None else max(timestamp, entry[1])
             put(key, start, None if new is None else (new, latest))

@@ -9,25 +9,29 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._batch import Batch
+from ks_actors._windowed import Windowed
+from ks_actors.processors._cache import HeldRows
 from ks_actors.processors._holes import ATOMS
 from ks_actors.state._weight import average, size
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ks_actors._batch import Headers
+    from ks_actors._windowed import Window
     from ks_actors.processors._operator import Process, ProcessBatch
     from ks_actors.runtime._current import Current
-    from ks_actors.runtime._queue import RecordQueue
     from ks_actors.topology import StoreSpec
 
-_ROW = 96  # what a row takes in the dicts here, beside its key and value
+_ROW = 96  # what a row takes beside its key and value
 _SAMPLED = 16  # every so many times that room is looked for a row is weighed
 _UNSEEN = 64  # so many new rows may come one by one before room is looked for
 _SPARE = 16  # a part like this is sent on beyond what is too much, so that it is not one row at a time
 
-_new, _timestamp = itemgetter(0), itemgetter(1)
+_GONE = (None, 0)
+_value, _timestamp = itemgetter(0), itemgetter(1)
+_new = tuple.__new__  # what a named tuple's own constructor calls
 
 
 class CacheBudget:
@@ -50,45 +54,51 @@ class CacheBudget:
 class HeldUpdates:
     """The updates of one store of one task that have not gone downstream yet: at most one per row, the latest (see `processors._cache.Cache`).
 
-    They go by the order in which their rows came here since they were last sent, all of them when the task is committed, and the oldest when there
-    is no room. With a row goes the value that was last sent downstream, and the timestamp and headers of its last update; an update from nothing to
-    nothing does not go. Behind it `forward` gets them one by one, with topic, partition and offset of the last record, where `exact`, which
-    says that somebody there looks at the record's context; else `forward_batch` gets them in batches, and there is no current record.
+    They go window by window, by the order in which windows and rows came here since they were last sent: all of them when the task is committed, and
+    the oldest when there is no room. With a row goes the value that was last sent, and the timestamp and headers of its last update; an update from
+    nothing to nothing does not go. Behind it `forward` gets them one by one, with topic, partition and offset of the last record, where `exact`,
+    which says that somebody there looks at the record's context; else `forward_batch` gets them in batches, and there is no current record.
     """
 
     def __init__(
         self,
+        spec: StoreSpec,
+        store: Any,
         budget: CacheBudget,
         current: Current,
         forward: Process,
         forward_batch: ProcessBatch,
         *,
         exact: bool,
-        index: Callable[[Any], Any] | None,
-        by_start: bool,
-        mutable: bool,
     ) -> None:
-        self.index: Callable[[Any], Any] | None = index
-        self.by_start: bool = by_start
-        self.news: dict[Any, tuple[Any, int]] = {}
-        self.olds: dict[Any, Any] = {}
-        self.keys: dict[Any, Any] = {}
+        self.plain: bool = spec.key.faithful
         self.send_old: bool = False
-        self._mutable = mutable
-        self.headers: dict[Any, Headers] = {}
-        self._places: dict[Any, tuple[RecordQueue | None, int]] = {}
+        self._windowed: bool = spec.kind is StoreKind.TIMESTAMPED_WINDOW
+        self._index: Callable[[Any], Any] = spec.key.serializer(spec.name, is_key=True)
+        self._mutable: bool = not spec.value.immutable
+        self._store = store
         self._budget = budget
         self._current = current
         self._forward = forward
         self._forward_batch = forward_batch
         self._exact = exact
+        self._groups: dict[Window | None, HeldRows] = {}
+        self._touched: dict[HeldRows, int] = {}
+        self._count: int = 0
         self._weight: int = 0
         self._typical: int = 0
         self._settled: int = 0
+        self._fresh: int = 0
         self._next: int = 0
 
     def __len__(self) -> int:
-        return len(self.news)
+        self._absorb()
+        return self._count
+
+    @property
+    def with_headers(self) -> bool:
+        """Whether a row has headers."""
+        return any(rows.headers for rows in self._groups.values())
 
     @property
     def copies(self) -> bool:
@@ -97,80 +107,95 @@ class HeldUpdates:
 
     # --- taking ---------------------------------------------------------------------------------------------------------------
 
-    def before(self, key: Any, value: Any) -> Any:
+    def before(self, key: Any, value: Any, window: Window | None = None) -> Any:
         """Return a row's value before an update, such as it stays when the row's object is changed in place."""
         if not self.copies or value is None or type(value) in ATOMS:
             return value
-        row = key if self.index is None else self.index(key)
-        return value if row in self.news else deepcopy(value)
+        rows = self._groups.get(window)
+        held = rows is not None and (key if self.plain else self._index(key)) in rows.olds
+        return value if held else deepcopy(value)
 
     def hold(self, key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
         """Take an update."""
-        row = key if self.index is None else self.index(key)
-        new, old = change
-        news = self.news
-        if row not in news:
-            self.olds[row] = old
-            if self.index is not None:
-                self.keys[row] = key
-        news[row] = (new, timestamp)
-        if headers:
-            self.headers[row] = headers
-        elif self.headers:
-            self.headers.pop(row, None)
-        if self._exact:
-            self._places[row] = (self._current.queue, self._current.offset)
-        if len(news) > self._next:
+        rows = self._take(key, change, timestamp)
+        if headers or rows.headers or self._exact:
+            row = self._row(key)
+            if headers:
+                rows.headers[row] = headers
+            else:
+                rows.headers.pop(row, None)
+            if self._exact:
+                rows.places[row] = (self._current.queue, self._current.offset)
+        if self._fresh > self._next:
             self.settle()
 
     def hold_batch(self, batch: Batch) -> None:
         """Take many."""
-        news, olds, keys, index = self.news, self.olds, self.keys, self.index
-        for key, (new, old), timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-            row = key if index is None else index(key)
-            if row not in news:
-                olds[row] = old
-                if index is not None:
-                    keys[row] = key
-            news[row] = (new, timestamp)
-        self.note_headers(batch)
+        for key, change, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            rows = self._take(key, change, timestamp)
+        if batch.headers is not None or self.with_headers:
+            headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
+            for key, header in zip(batch.keys, headers, strict=False):
+                rows = self.rows(key[1] if self._windowed else None)
+                rows.note_headers((self._row(key),), (header,))
         self.settle()
 
-    def note_headers(self, batch: Batch, *, nulls: bool = True) -> None:
-        """Remember the headers of the records of a batch whose rows are held; without `nulls` those without value are none of them."""
-        known = self.headers
-        if batch.headers is None and not known:
-            return
-        news, index = self.news, self.index
-        headers = repeat(()) if batch.headers is None else batch.headers
-        for key, value, header in zip(batch.keys, batch.values, headers, strict=False):
-            if key is None or (value is None and not nulls):
-                continue
-            row = key if index is None else index(key)
-            if header and row in news:
-                known[row] = header
-            else:
-                known.pop(row, None)
+    def _row(self, key: Any) -> Any:
+        if self._windowed:
+            key = key[0]
+        return key if self.plain else self._index(key)
+
+    def _take(self, key: Any, change: tuple[Any, Any], timestamp: int) -> HeldRows:
+        new, old = change
+        rows = self.rows(key[1] if self._windowed else None)
+        row = self._row(key)
+        if row not in rows.olds:
+            self._fresh += 1
+            rows.olds[row] = old
+            if not self.plain:
+                rows.keys[row] = key[0] if self._windowed else key
+        if new is None or self._windowed:
+            rows.news[row] = (new, timestamp)
+        elif rows.news:
+            rows.news.pop(row, None)
+        return rows
+
+    def rows(self, window: Window | None = None) -> HeldRows:
+        """Return the rows, or those of a window."""
+        rows = self._groups.get(window)
+        if rows is None:
+            rows = self._groups[window] = HeldRows(window)
+        if rows not in self._touched:
+            self._touched[rows] = len(rows.olds)
+        return rows
 
     def settle(self) -> None:
-        """Send on what is too much: the oldest updates."""
-        count = len(self.news)
-        if not self._settled % _SAMPLED and count:
-            self._sample()
-        self._settled += 1
-        over = self._count(count)
+        """Count what was added, and send on what is too much: the oldest updates."""
+        if self._touched:
+            if not self._settled % _SAMPLED:
+                self._sample(next(reversed(self._touched)))
+            self._settled += 1
+            self._absorb()
+        over = self._weigh()
         if over > 0:
-            self.flush(over // max(1, self._typical) + 1 + count // _SPARE)
-            over = self._count(len(self.news))
-        self._next = len(self.news) + min(_UNSEEN, max(0, -over // max(1, self._typical)))
+            self.flush(over // max(1, self._typical) + 1 + self._count // _SPARE)
+            over = self._weigh()
+        self._fresh, self._next = 0, min(_UNSEEN, max(0, -over // max(1, self._typical)))
 
-    def _sample(self) -> None:
-        row = next(reversed(self.news))
-        value, old = self.news[row][0], self.olds[row] if self.send_old else None
-        self._typical = average(self._typical, _ROW + size(row) + size(value) + size(old))
+    def _absorb(self) -> None:
+        for rows, before in self._touched.items():
+            self._count += len(rows.olds) - before
+        self._touched.clear()
 
-    def _count(self, count: int) -> int:
-        weight = count * self._typical
+    def _sample(self, rows: HeldRows) -> None:
+        if not rows.olds:
+            return
+        row = next(reversed(rows.olds))
+        entry = self._entries(rows, (row,))[0]
+        self._typical = average(self._typical, _ROW + size(row) + size(entry[0]) + (size(rows.olds[row]) if self.send_old else 0))
+
+    def _weigh(self) -> int:
+        weight = self._count * self._typical
         self._weight, before = weight, self._weight
         return self._budget.add(weight - before)
 
@@ -178,27 +203,57 @@ class HeldUpdates:
 
     def flush(self, limit: int) -> None:
         """Send the oldest updates, at most so many."""
-        news, olds = self.news, self.olds
-        if limit < len(news):
-            rows = list(islice(news, limit))
-            entries = list(map(news.pop, rows))
-            before = list(map(olds.pop, rows))
-        else:
-            rows, entries, before = list(news), list(news.values()), list(olds.values())
-            news.clear()
-            olds.clear()
-        self._count(len(news))
-        self._send(rows, entries, before)
+        self._absorb()
+        keys: list[Any] = []
+        entries: list[tuple[Any, int]] = []
+        olds: list[Any] = []
+        headers: list[Headers] = []
+        places: list[Any] = []
+        groups = self._groups
+        while groups and len(keys) < limit:
+            rows = next(iter(groups.values()))
+            taken = list(islice(rows.olds, limit - len(keys)))
+            entries += self._entries(rows, taken)
+            keys += self._keys(rows, taken)
+            if rows.headers:
+                headers += repeat((), len(olds) - len(headers))
+                headers += map(rows.headers.pop, taken, repeat(()))
+            if self._exact:
+                places += map(rows.places.pop, taken)
+            if len(taken) < len(rows.olds):
+                olds += map(rows.olds.pop, taken)
+                for row in taken if rows.news else ():
+                    rows.news.pop(row, None)
+            else:
+                olds += rows.olds.values()
+                del groups[rows.window]
+        self._count -= len(keys)
+        self._weigh()
+        if headers:
+            headers += repeat((), len(keys) - len(headers))
+        self._send(keys, entries, olds, headers or None, places)
 
-    def _send(self, rows: list[Any], entries: list[tuple[Any, int]], before: list[Any]) -> None:
-        headers = list(map(self.headers.pop, rows, repeat(()))) if self.headers else None
-        keys = rows if self.index is None else list(map(self.keys.pop, rows))
-        places = list(map(self._places.pop, rows)) if self._exact else ()
-        values = list(map(_new, entries))
-        changes = list(zip(values, before if self.send_old else repeat(None), strict=False))
+    def _entries(self, rows: HeldRows, taken: Iterable[Any]) -> list[tuple[Any, int]]:
+        """Return the latest entry of each row."""
+        news = rows.news
+        if self._windowed:
+            return list(map(news.__getitem__, taken))
+        get = self._store.get_entry
+        keys = taken if self.plain else map(rows.keys.__getitem__, taken)
+        entries = [news.get(row) or get(key) for row, key in zip(taken, keys, strict=True)] if news else list(map(get, keys))
+        # A user's processor may have deleted what is held here.
+        return entries if all(entries) else [entry or _GONE for entry in entries]
+
+    def _keys(self, rows: HeldRows, taken: list[Any]) -> Iterable[Any]:
+        keys: Iterable[Any] = taken if self.plain else map(rows.keys.pop, taken)
+        return map(_new, repeat(Windowed), zip(keys, repeat(rows.window), strict=False)) if self._windowed else keys
+
+    def _send(self, keys: list[Any], entries: list[tuple[Any, int]], olds: list[Any], headers: list[Headers] | None, places: list[Any]) -> None:
+        values = list(map(_value, entries))
+        changes = list(zip(values, olds if self.send_old else repeat(None), strict=False))
         batch = Batch(keys, changes, list(map(_timestamp, entries)), headers)
         if not all(map(is_not, values, repeat(None))):
-            lasting = [new is not None or old is not None for new, old in zip(values, before, strict=True)]
+            lasting = [new is not None or old is not None for new, old in zip(values, olds, strict=True)]
             batch, places = batch.select(lasting), list(compress(places, lasting))
         if not len(batch):
             return
@@ -213,9 +268,9 @@ class HeldUpdates:
         finally:
             current.queue, current.chunk, current.offset, current.timestamp, current.headers = was
 
-    def _one_by_one(self, batch: Batch, places: Any) -> None:
+    def _one_by_one(self, batch: Batch, places: list[Any]) -> None:
         current, forward = self._current, self._forward
-        headers = repeat(()) if batch.headers is None else batch.headers
+        headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
         for key, change, timestamp, header, (queue, offset) in zip(batch.keys, batch.values, batch.timestamps, headers, places, strict=False):
             # The bytes of the record are gone: they would keep all that was fetched with it.
             current.queue, current.chunk, current.offset, current.timestamp, current.headers = queue, None, offset, timestamp, header
@@ -223,9 +278,10 @@ class HeldUpdates:
 
     def drop(self) -> None:
         """Forget everything."""
-        for held in (self.news, self.olds, self.keys, self.headers, self._places):
-            held.clear()
-        self._count(0)
+        self._groups.clear()
+        self._touched.clear()
+        self._count = 0
+        self._weigh()
 
 
 class Caches:
@@ -237,36 +293,17 @@ class Caches:
         self._current = current
         self._made: dict[str, HeldUpdates] = {}
 
-    def of(self, store: str, forward: Process, forward_batch: ProcessBatch, *, exact: bool, send_old: bool) -> HeldUpdates | None:
+    def of(self, name: str, store: Any, forward: Process, forward_batch: ProcessBatch, *, exact: bool, send_old: bool) -> HeldUpdates | None:
         """Return the cache of a store; None when it has none. Operators that share a store lead to the same node, and have one cache."""
-        spec = self._specs.get(store)
-        if spec is None or not spec.caching:
+        spec = self._specs.get(name)
+        if spec is None:
             return None
-        made = self._made.get(store)
+        made = self._made.get(name)
         if made is None:
-            made = self._made[store] = HeldUpdates(
-                self._budget,
-                self._current,
-                forward,
-                forward_batch,
-                exact=exact,
-                index=_index(spec),
-                by_start=spec.key.faithful and spec.kind is StoreKind.TIMESTAMPED_WINDOW,
-                mutable=not spec.value.immutable,
-            )
+            made = self._made[name] = HeldUpdates(spec, store, self._budget, self._current, forward, forward_batch, exact=exact)
         made.send_old = made.send_old or send_old
         return made
 
     def in_order(self) -> tuple[HeldUpdates, ...]:
         """Return all, upstream first: nodes are made from the sinks up."""
         return tuple(reversed(self._made.values()))
-
-
-def _index(spec: StoreSpec) -> Callable[[Any], Any] | None:
-    """Return what rows are told apart by: keys may be equal where their bytes are not."""
-    faithful, encode = spec.key.faithful, spec.key.serializer(spec.name, is_key=True)
-    if spec.kind is StoreKind.TIMESTAMPED_WINDOW:
-        if faithful:
-            return lambda windowed: (windowed[0], windowed[1][0])
-        return lambda windowed: (encode(windowed[0]), windowed[1][0])
-    return None if faithful else encode

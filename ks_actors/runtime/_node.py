@@ -98,7 +98,7 @@ class NodeWork:
     def cache(self, store: str, *, send_old: bool) -> HeldUpdates | None:
         """Return what takes the updates of a store, if it is to be cached."""
         caches = self._services.caches
-        return None if caches is None else caches.of(store, self.forward, self.forward_batch, exact=self._exact, send_old=send_old)
+        return None if caches is None else caches.of(store, self.store(store), self.forward, self.forward_batch, exact=self._exact, send_old=send_old)
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
         """Call back periodically."""

@@ -216,7 +216,6 @@ def test_a_wrong_value_is_refused(name: str, value: Any, message: str) -> None:
         ("zzz", r"zzz \(keyword\): is unknown$"),
         ("max_warmup_replicas", r"max_warmup_replicas \(keyword\): not supported by this version$"),
         ("num_warmup", r"num_warmup \(keyword\): is unknown"),
-        ("statestore_cache_max_bytes", r"not supported by this version; updates are not cached, each goes downstream"),
         ("producer_linger_ms", r"producer_linger_ms \(keyword\): not supported by this version$"),
     ],
 )
