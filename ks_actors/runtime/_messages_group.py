@@ -25,9 +25,10 @@ class Start(Message, frozen=True, tag="START"):
 
 
 class StopInstance(Message, frozen=True, tag="STOP"):
-    """Commit, close everything; answered when that is done."""
+    """Commit, close everything; answered when that is done. A static member leaves its group only with `leave`."""
 
     reply: Reply[None]
+    leave: bool = False
 
 
 class PauseAll(Message, frozen=True, tag="PAUSE"):
@@ -164,9 +165,10 @@ class Rejoin(Message, frozen=True, tag="REJOIN"):
 
 
 class LeaveGroup(Message, frozen=True, tag="LEAVE"):
-    """Stop fetching and leave the group."""
+    """Stop fetching and leave the group; a static member keeps its place there, unless it is `for_good`."""
 
     reply: Reply[None]
+    for_good: bool
 
 
 class Settled(Message, frozen=True, tag="SETTLED"):

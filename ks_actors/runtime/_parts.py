@@ -12,6 +12,7 @@ from ks_actors._config import ProcessingGuarantee
 from ks_actors._errors import LogError
 from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
+from ks_actors.log._port import NewMember
 from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._blocking import needs_thread
@@ -226,15 +227,18 @@ class Parts:
         subtopologies = setup.subtopology_topics()
         membership = await log.join(
             config.application_id,
-            # Its directory is locked, so whoever is in the group by this process id has died.
-            client_id=f"{config.client_id}-{process_id}",
-            takes_over=True,
-            stuck=self._metrics.stuck_seconds,
-            topics=setup.source_topics,
-            user_data=group.user_data(()),
-            assignor=TaskAssignor(subtopologies, setup.copartition_groups()),
-            session_timeout_ms=config.session_timeout_ms,
-            rebalance_timeout_ms=config.max_poll_interval_ms,
+            NewMember(
+                client_id=f"{config.client_id}-{process_id}",
+                instance_id=config.group_instance_id,
+                # Its directory is locked, so whoever is in the group by this process id has died. A static member is not to leave by that.
+                takes_over=config.group_instance_id is None,
+                stuck=self._metrics.stuck_seconds,
+                topics=setup.source_topics,
+                user_data=group.user_data(()),
+                assignor=TaskAssignor(subtopologies, setup.copartition_groups()),
+                session_timeout_ms=config.session_timeout_ms,
+                rebalance_timeout_ms=config.max_poll_interval_ms,
+            ),
         )
         poller = Poller(
             log,
@@ -300,11 +304,14 @@ class Parts:
 
     # --- end ------------------------------------------------------------------------------------------------------------------
 
-    async def close(self, *, clean: bool) -> None:
-        """End everything: committed first, when clean. Raises the first error; the rest is closed all the same."""
+    async def close(self, *, clean: bool, leave: bool) -> None:
+        """End everything: committed first, when clean; a static member keeps its place, unless it is to `leave`.
+
+        Raises the first error; the rest is closed all the same.
+        """
         errors: list[Exception] = []
         if self._poller is not None:
-            await self._end_processing(self._poller, errors, clean=clean)
+            await self._end_processing(self._poller, errors, clean=clean, leave=leave)
         context = self._context
         if context is not None:
             for ref in (*context.children,):
@@ -315,7 +322,7 @@ class Parts:
         if errors:
             raise errors[0]
 
-    async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool) -> None:
+    async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool, leave: bool) -> None:
         patience = self.patience
         self.manager.tell(m.PauseProcessing(paused=True))
         if clean:
@@ -324,7 +331,7 @@ class Parts:
             self._drop_workers()
         await _try(self.manager.ask(m.CloseTasks, None).within(patience), errors)
         await _try(self._state.ask(m.CloseStores, None, clean=clean).within(patience), errors)
-        await _try(poller.ask(m.LeaveGroup).within(patience), errors)
+        await _try(poller.ask(m.LeaveGroup, for_good=leave).within(patience), errors)
 
     def _drop_workers(self) -> None:
         """End what still works, and what commits: nothing of it is wanted any more."""

@@ -8,10 +8,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from actors import Actor, AskTimeout, Mailbox, Signal, Started, Stopping
-from ks_actors._errors import KsActorsError, LogClosed, MissingSourceTopics, OffsetOutOfRange, StreamsError, TaskTimeout, UnknownTopicOrPartition
+from ks_actors._errors import (
+    FencedInstanceId,
+    KsActorsError,
+    LogClosed,
+    MissingSourceTopics,
+    OffsetOutOfRange,
+    StreamsError,
+    TaskTimeout,
+    UnknownTopicOrPartition,
+)
 from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
 from ks_actors.runtime import _messages as m
-from ks_actors.runtime._beginnings import begin_positions
+from ks_actors.runtime._beginnings import begin_positions, reset_position
 from ks_actors.runtime._messages import PollerMessage
 from ks_actors.runtime._rests import Rests
 
@@ -28,6 +37,7 @@ POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Buf
 _ENDS = -1
 # Records of a partition per fetch: nobody else is to wait long while they are handed on.
 _AT_ONCE = 2_000
+_FENCED = "another process has come with the same group_instance_id, and has this one's place in the group: each needs an id of its own"
 _log = logging.getLogger("ks_actors")
 T = TypeVar("T")
 
@@ -77,6 +87,8 @@ class Poller(Actor[PollerMessage]):
         # What the group says is dealt with one after the other, and before that what is to be given up.
         self._events: deque[MembershipEvent] = deque()
         self._rejoin: Exception | None = None
+        # Set when somebody else has the place in the group: nothing is to be done for it any more.
+        self._fenced: FencedInstanceId | None = None
         self._rests = Rests()
         self._waiting: bool = False
         self._following: bool = False
@@ -87,7 +99,7 @@ class Poller(Actor[PollerMessage]):
             self._go_on()
         elif isinstance(signal, Stopping):
             await self._fetcher.close()
-            await self._membership.leave()
+            await self._membership.close()
 
     async def receive(self, message: PollerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
         """Fetch, and follow the group."""
@@ -135,7 +147,7 @@ class Poller(Actor[PollerMessage]):
             case m.Rested():
                 pass  # the timer has held up fetching
             case m.LeaveGroup():
-                await self._leave(message.reply)
+                await self._leave(message)
             case _:
                 assert_never(message)
         self._fetch()
@@ -200,29 +212,16 @@ class Poller(Actor[PollerMessage]):
         if isinstance(error, OffsetOutOfRange):
             if error.partition not in self._positions or self._fetcher.position(error.partition) != error.position:
                 return  # that is over: it reads from somewhere else by now, or not at all
-            begin = await self._first(error.partition, error)
-            if begin is not None:
-                self._fetcher.seek(error.partition, begin)
+            try:
+                self._fetcher.seek(error.partition, await reset_position(error, self._log, self._reset))
+            except StreamsError as failure:
+                self._give_up(failure)
         elif isinstance(error, UnknownTopicOrPartition):
             missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")
             missing.__cause__ = error
             self._give_up(missing)
         else:
             self._give_up(error)
-
-    async def _first(self, partition: TopicPartition, error: OffsetOutOfRange) -> int | None:
-        """Return where to go on when the position is not in the log, as the topic's reset policy says."""
-        policy = self._reset(partition.topic)
-        if policy == "none":
-            failure = StreamsError(
-                f"{error}; auto_offset_reset is none, so it is for you to decide where to go on", topic=partition.topic, partition=partition.partition
-            )
-            self._give_up(failure)
-            return None
-        _log.warning("%s; going on from the %s record", error, policy)
-        if policy == "earliest":
-            return (await self._log.begin_offsets((partition,)))[partition]
-        return (await self._log.end_offsets((partition,), IsolationLevel.READ_COMMITTED))[partition]
 
     def _give_up(self, error: Exception) -> None:
         self._positions.clear()
@@ -241,7 +240,7 @@ class Poller(Actor[PollerMessage]):
 
     def _go_on(self) -> None:
         """Deal with the next thing, when the last one is settled."""
-        if self._following or self._leaving is not None:
+        if self._following or self._leaving is not None or self._fenced is not None:
             return
         if self._rejoin is not None:
             cause, self._rejoin = self._rejoin, None
@@ -260,6 +259,9 @@ class Poller(Actor[PollerMessage]):
         """Enter the group anew, after a rest when nothing came of it the last time. What the group says meanwhile is dealt with."""
         if given_up.fruitful:
             self._rests.succeeded()
+        if self._fenced is not None:
+            self._give_up(self._fenced)
+            return
         if "rest" not in self.ctx.timers:
             self.ctx.timers.once("rest", self._rests.next(self.ctx.time()), m.EnterAnew())
         self._following = False
@@ -271,7 +273,7 @@ class Poller(Actor[PollerMessage]):
         else:
             self._following = False
         if self._leaving is None:
-            self._instance.tell(m.Fatal(failed.error, rolled_back=False))
+            self._instance.tell(m.Fatal(self._fenced or failed.error, rolled_back=False))
             if not isinstance(failed.error, LogClosed):
                 self._go_on()
 
@@ -285,6 +287,9 @@ class Poller(Actor[PollerMessage]):
                 self._committer.tell(m.HoldCommits(held=False))
                 self._take_over(event)
             case Lost():
+                if event.fenced:
+                    self._fenced = FencedInstanceId(_FENCED)
+                    self.ctx.timers.cancel("rest")
                 self._do(self._lose_all(StreamsError("the membership of the group is lost")), m.GivenUp)
             case _:
                 assert_never(event)
@@ -366,12 +371,12 @@ class Poller(Actor[PollerMessage]):
     def _tell_instance(self) -> None:
         self._instance.tell(m.TasksChanged(len(self._tasks) - len(self._pending), len(self._pending)))
 
-    async def _leave(self, reply: Reply[None]) -> None:
-        self._leaving = reply
+    async def _leave(self, message: m.LeaveGroup) -> None:
+        self._leaving = message.reply
         self._positions.clear()
         self._fetcher.assign({})
-        await self._membership.leave()
-        reply.tell(None)
+        await (self._membership.leave() if message.for_good else self._membership.close())
+        message.reply.tell(None)
 
 
 def _arrived(message: m.Arrived) -> PollerMessage:
