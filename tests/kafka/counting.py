@@ -49,11 +49,17 @@ class Counting:
             self.fed[key] += count
         await producer.close()
 
-    def topology(self) -> Topology:
-        return count_topology(self.source, self.sink)
-
-    def app(self, who: str, states: list[InstanceState] | None = None, *, log: KafkaLog | None = None, **settings: Any) -> App:
-        """Return an app with state of its own, which notes the states that it goes through."""
+    def app(
+        self,
+        who: str,
+        states: list[InstanceState] | None = None,
+        *,
+        log: KafkaLog | None = None,
+        own_log: bool = False,
+        topology: Topology | None = None,
+        **settings: Any,
+    ) -> App:
+        """Return an app with state of its own, which notes the states that it goes through; with `own_log` it finds Kafka by its settings."""
         config = StreamsConfig.of(
             {
                 "application_id": self.name, "client_id": who, "state_dir": str(self._directory / who), "processing_guarantee": self.guarantee,
@@ -61,7 +67,8 @@ class Counting:
             }
         )  # fmt: skip
         noted = [] if states is None else states
-        return App(self.topology(), config, log=log or self.log, on_state=lambda new, _: noted.append(new))
+        given = None if own_log else log or self.log
+        return App(topology or count_topology(self.source, self.sink), config, log=given, on_state=lambda new, _: noted.append(new))
 
     async def updates(self) -> list[Update]:
         """Return what is committed of the output."""
