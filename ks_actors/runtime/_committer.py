@@ -11,6 +11,7 @@ from ks_actors._errors import (
     Fenced,
     IllegalGeneration,
     MissingSourceTopics,
+    NotRunning,
     StateError,
     TaskMigrated,
     TaskTimeout,
@@ -116,6 +117,9 @@ class Committer(Actor[CommitterMessage]):
                     worker.tell(m.Resume(self._epoch))
             case m.Rollback():
                 await self._roll_back_for(message)
+            case m.EndCommits():
+                self._void = NotRunning("the app closes: nothing is committed any more")
+                message.reply.tell(None)
             case m.Purged():
                 self._purger.under_way = False
                 if message.error is not None:

@@ -77,6 +77,8 @@ class Instance(Actor[InstanceMessage]):
                 await self._start(message.reply)
             case m.StopInstance():
                 await self._stop(message)
+            case m.Stopped():
+                self._answer_stop(message.reply)
             case m.PauseAll():
                 self._parts.manager.tell(m.PauseProcessing(paused=True))
                 message.reply.tell(None)
@@ -154,10 +156,13 @@ class Instance(Actor[InstanceMessage]):
                 self.error = error
             self._dismiss_all()
             self._to(InstanceState.NOT_RUNNING)
+        self.ctx.self_ref.tell(m.Stopped(stop.reply))
+
+    def _answer_stop(self, reply: Reply[None]) -> None:
         if self.error is not None and self.state is InstanceState.NOT_RUNNING:
-            stop.reply.fail(self.error)
+            reply.fail(self.error)
         else:
-            stop.reply.tell(None)
+            reply.tell(None)
 
     async def _end_in_error(self, error: Exception) -> None:
         if not self._running():

@@ -31,6 +31,12 @@ class StopInstance(Message, frozen=True, tag="STOP"):
     leave: bool = False
 
 
+class Stopped(Message, frozen=True, tag="STOPPED"):
+    """Everything is closed: whoever waits for that is answered, behind all that was still on its way (internal)."""
+
+    reply: Reply[None]
+
+
 class PauseAll(Message, frozen=True, tag="PAUSE"):
     """Process no more records until RESUME_ALL; membership and state are kept."""
 
@@ -78,7 +84,7 @@ class Decided(Message, frozen=True, tag="DECIDED"):
     rolled_back: bool
 
 
-InstanceMessage: TypeAlias = Start | StopInstance | PauseAll | ResumeAll | AddWorker | RemoveWorker | TasksChanged | Fatal | Decided
+InstanceMessage: TypeAlias = Start | StopInstance | Stopped | PauseAll | ResumeAll | AddWorker | RemoveWorker | TasksChanged | Fatal | Decided
 
 # --- to the Poller --------------------------------------------------------------------------------------------------------------
 
@@ -164,6 +170,12 @@ class Rejoin(Message, frozen=True, tag="REJOIN"):
     cause: Exception
 
 
+class StopFollowing(Message, frozen=True, tag="STOP_FOLLOWING"):
+    """Fetch no more, and do no more of what the group wants: the app closes. The membership stays until LEAVE."""
+
+    reply: Reply[None]
+
+
 class LeaveGroup(Message, frozen=True, tag="LEAVE"):
     """Stop fetching and leave the group; a static member keeps its place there, unless it is `for_good`."""
 
@@ -204,6 +216,7 @@ PollerMessage: TypeAlias = (
     | CommitOffsets
     | AskGroup
     | Rejoin
+    | StopFollowing
     | LeaveGroup
     | Settled
     | GivenUp

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors import Spec
 from ks_actors._config import ProcessingGuarantee
-from ks_actors._errors import LogError
+from ks_actors._errors import IllegalGeneration, LogError, TaskMigrated
 from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
 from ks_actors.log._port import NewMember
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ks_actors.state import TaskStores
 
 _FIRST_EPOCH = 1
+_AFTER_FAILURE = 1.0
 _log = logging.getLogger("ks_actors")
 
 
@@ -325,8 +326,16 @@ class Parts:
     async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool, leave: bool) -> None:
         patience = self.patience
         self.manager.tell(m.PauseProcessing(paused=True))
+        failed: list[Exception] = []
         if clean:
-            await _try(self.committer.ask(m.Commit, "the app closes").within(patience), errors)
+            await _try(self.committer.ask(m.Commit, "the app closes").within(patience), failed)
+        # What is somebody else's by now that one will do: there is nothing wrong with this app.
+        errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration)]
+        # From here on nobody asks for anything of which those who would have to do it may have ended.
+        await _try(poller.ask(m.StopFollowing).within(patience), errors)
+        if clean:
+            # A commit that has failed may have left something behind that does not come to its end.
+            await _try(self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience), errors)
         if not clean or errors:
             self._drop_workers()
         await _try(self.manager.ask(m.CloseTasks, None).within(patience), errors)

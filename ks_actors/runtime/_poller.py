@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from functools import partial
@@ -83,7 +84,9 @@ class Poller(Actor[PollerMessage]):
         self._positions: dict[TopicPartition, int] = {}
         self._stopped: set[TopicPartition] = set()
         self._fetching: bool = False
-        self._leaving: Reply[None] | None = None
+        self._closing: bool = False
+        # What is being done for the group.
+        self._work: asyncio.Future[Any] | None = None
         # What the group says is dealt with one after the other, and before that what is to be given up.
         self._events: deque[MembershipEvent] = deque()
         self._rejoin: Exception | None = None
@@ -125,9 +128,7 @@ class Poller(Actor[PollerMessage]):
             case m.AskGroup():
                 message.reply.tell(self._membership.group)
             case m.MembershipChanged():
-                self._waiting = False
-                self._events.append(message.event)
-                self._go_on()
+                self._hear(message.event)
             case m.Settled():
                 self._following = False
                 self._go_on()
@@ -137,7 +138,7 @@ class Poller(Actor[PollerMessage]):
                 self._membership.rejoin(self._group.user_data(frozenset(), self._membership.group.generation))
             case m.FetchFailed():
                 self._fetching = self._fetching and message.epoch == _ENDS
-                if self._leaving is None:
+                if not self._closing:
                     await self._fetch_failed(message.error)
             case m.MembershipFailed():
                 self._membership_failed(message)
@@ -146,6 +147,8 @@ class Poller(Actor[PollerMessage]):
                 self._go_on()
             case m.Rested():
                 pass  # the timer has held up fetching
+            case m.StopFollowing():
+                self._stop_following(message.reply)
             case m.LeaveGroup():
                 await self._leave(message)
             case _:
@@ -155,10 +158,10 @@ class Poller(Actor[PollerMessage]):
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def _fetch(self) -> None:
-        if self._fetching or self._leaving is not None or "fetch" in self.ctx.timers or not (self._positions.keys() - self._stopped):
+        if self._fetching or self._closing or "fetch" in self.ctx.timers or not (self._positions.keys() - self._stopped):
             return
         self._fetching = True
-        self.ctx.pipe(self._fetch_once(), _arrived, partial(_fetch_failed, epoch=self._epoch))
+        self.ctx.pipe(self._fetch_once(), _as_it_is, partial(m.FetchFailed, epoch=self._epoch))
 
     async def _fetch_once(self) -> m.Arrived:
         fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=_AT_ONCE)
@@ -198,7 +201,7 @@ class Poller(Actor[PollerMessage]):
             if partition in self._positions and (task := self._group.task_of(partition)) is not None and len(self._tasks.get(task, ())) > 1
         ]
         if wanted:
-            self.ctx.pipe(self._look_at_ends(wanted, self._epoch), _ends_known, partial(_fetch_failed, epoch=_ENDS))
+            self.ctx.pipe(self._look_at_ends(wanted, self._epoch), _as_it_is, partial(m.FetchFailed, epoch=_ENDS))
 
     async def _look_at_ends(self, partitions: Sequence[TopicPartition], epoch: int) -> m.EndsKnown:
         return m.EndsKnown(await self._log.end_offsets(partitions, self._isolation), epoch)
@@ -240,7 +243,7 @@ class Poller(Actor[PollerMessage]):
 
     def _go_on(self) -> None:
         """Deal with the next thing, when the last one is settled."""
-        if self._following or self._leaving is not None or self._fenced is not None:
+        if self._following or self._closing or self._fenced is not None:
             return
         if self._rejoin is not None:
             cause, self._rejoin = self._rejoin, None
@@ -249,11 +252,17 @@ class Poller(Actor[PollerMessage]):
             self._follow(self._events.popleft())
         elif not self._waiting:
             self._waiting = True
-            self.ctx.pipe(self._membership.event(), m.MembershipChanged, _no_event)
+            self.ctx.pipe(self._membership.event(), m.MembershipChanged, partial(m.MembershipFailed, waiting=True))
+
+    def _hear(self, event: MembershipEvent) -> None:
+        self._waiting = False
+        self._events.append(event)
+        self._go_on()
 
     def _do(self, work: Coroutine[Any, Any, T], then: Callable[[T], PollerMessage]) -> None:
         self._following = True
-        self.ctx.pipe(work, then, _not_done)
+        self._work = asyncio.ensure_future(work)
+        self.ctx.pipe(self._work, then, partial(m.MembershipFailed, waiting=False))
 
     def _rest(self, given_up: m.GivenUp) -> None:
         """Enter the group anew, after a rest when nothing came of it the last time. What the group says meanwhile is dealt with."""
@@ -272,7 +281,7 @@ class Poller(Actor[PollerMessage]):
             self._waiting = False
         else:
             self._following = False
-        if self._leaving is None:
+        if not self._closing:
             self._instance.tell(m.Fatal(self._fenced or failed.error, rolled_back=False))
             if not isinstance(failed.error, LogClosed):
                 self._go_on()
@@ -371,29 +380,18 @@ class Poller(Actor[PollerMessage]):
     def _tell_instance(self) -> None:
         self._instance.tell(m.TasksChanged(len(self._tasks) - len(self._pending), len(self._pending)))
 
+    def _stop_following(self, reply: Reply[None]) -> None:
+        self._closing = True
+        if self._work is not None:
+            self._work.cancel()
+        reply.tell(None)
+
     async def _leave(self, message: m.LeaveGroup) -> None:
-        self._leaving = message.reply
         self._positions.clear()
         self._fetcher.assign({})
         await (self._membership.leave() if message.for_good else self._membership.close())
         message.reply.tell(None)
 
 
-def _arrived(message: m.Arrived) -> PollerMessage:
+def _as_it_is(message: m.Arrived | m.EndsKnown) -> PollerMessage:
     return message
-
-
-def _ends_known(message: m.EndsKnown) -> PollerMessage:
-    return message
-
-
-def _fetch_failed(error: Exception, epoch: int) -> PollerMessage:
-    return m.FetchFailed(error, epoch)
-
-
-def _no_event(error: Exception) -> PollerMessage:
-    return m.MembershipFailed(error, waiting=True)
-
-
-def _not_done(error: Exception) -> PollerMessage:
-    return m.MembershipFailed(error, waiting=False)

@@ -63,6 +63,7 @@ class Restorer(Actor[RestorerMessage]):
                     return
             case m.StopRestoring():
                 self._stop(message.tasks)
+                message.reply.tell(None)
             case _:
                 assert_never(message)
         self._fetch()

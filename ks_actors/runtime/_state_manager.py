@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from actors import Actor, Mailbox, Signal, Started
+from actors import Actor, ActorStopped, Mailbox, Signal, Started
 from ks_actors._errors import StreamsError, TaskCorrupted
 from ks_actors.log._types import Outgoing, TopicPartition
 from ks_actors.runtime import _messages as m
@@ -305,7 +306,8 @@ class StateManager(Actor[StateManagerMessage]):
 
     async def _close(self, message: m.CloseStores) -> None:
         wanted = self._all() if message.tasks is None else message.tasks
-        self._restorer().tell(m.StopRestoring(None if message.tasks is None else message.tasks))
+        with suppress(ActorStopped):  # then it restores nothing any more
+            await self._restorer().ask(m.StopRestoring, message.tasks)
         if self._stepping in wanted:
             self._steps = self._stepping = None
         errors = await self._close_all(wanted, self.ctx.blocking, clean=message.clean)

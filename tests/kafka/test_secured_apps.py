@@ -92,7 +92,7 @@ async def test_apps_share_tasks_behind_tls_and_passwords(secure_broker: Broker, 
             await here.counted()
             async with asyncio.timeout(PATIENCE_S):
                 while not len(stays._metrics.tasks) == len(goes._metrics.tasks) == 1:
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0)
             await asyncio.to_thread(secure_broker.restart, kill=True)
             await here.feed()
             await here.counted()

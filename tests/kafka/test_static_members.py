@@ -28,7 +28,7 @@ def tasks(app: App) -> set[str]:
 async def shared(*apps: App) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while any(len(tasks(app)) != 1 for app in apps):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
 
 @pytest.mark.timeout(120)
