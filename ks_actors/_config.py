@@ -89,6 +89,9 @@ class StreamsConfig:
     """How many replicas changelogs and repartition topics have in Kafka. Default: -1, what the brokers say."""
     producer_compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
     """How records are compressed that are written to Kafka. Default: `none`. All but `gzip` need the package cramjam."""
+    group_instance_id: str | None
+    """A name for this instance that no other one of the app has: it is a static member of the group, and one that is restarted within
+    `session_timeout_ms` has its tasks again without a rebalance. Default: none."""
     state_dir: Path
     """Where stores are kept, in a directory by the application's id. Default: `ks-actors` in the system's directory for temporary files."""
     state_cleanup_delay_ms: int

@@ -31,7 +31,6 @@ NOT_YET: dict[str, str] = {
             "enable_auto_commit",
             "enable_metrics_push",
             "ensure_explicit_internal_resource_naming",
-            "group_instance_id",
             "group_protocol",
             "heartbeat_interval_ms",
             "isolation_level",

@@ -67,6 +67,7 @@ def test_what_is_not_said_has_a_default() -> None:
         "connections_max_idle_ms": 540_000,
         "replication_factor": -1,
         "producer_compression_type": "none",
+        "group_instance_id": None,
         "state_dir": Path(tempfile.gettempdir()) / "ks-actors",
         "state_cleanup_delay_ms": 600_000,
         "state_cleanup_dir_max_age_ms": -1,
