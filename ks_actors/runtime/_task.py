@@ -14,7 +14,7 @@ from ks_actors.runtime._draining import Draining
 from ks_actors.runtime._faults import Faults
 from ks_actors.runtime._group import PartitionGroup
 from ks_actors.runtime._node import TaskServices
-from ks_actors.runtime._offsets import encode_position
+from ks_actors.runtime._offsets import encode_position, merged_progress
 from ks_actors.runtime._output import OutputBuffer
 from ks_actors.runtime._punctuation import PunctuationQueue, Schedule
 from ks_actors.runtime._queue import RecordQueue, latest
@@ -23,7 +23,7 @@ from ks_actors.runtime._source import TopicSource
 from ks_actors.runtime._states import TASK_TRANSITIONS, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from ks_actors._batch import Batch
     from ks_actors._task_id import TaskId
@@ -87,7 +87,7 @@ class Task:
         ]
         self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
         self._current.stream_time = max((position.time for position in positions.values()), default=-1)
-        self._progress: dict[str, int] = _merged(positions.values())
+        self._progress: dict[str, int] = merged_progress(positions.values())
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Task:
         self._output.drop()
         for partition, position in positions.items():
             self.group.queues[partition].clear(position.offset, position.time)
-        self._progress = _merged(positions.values())
+        self._progress = merged_progress(positions.values())
         self._current.stream_time = max((queue.partition_time for queue in self.group.queues.values()), default=-1)
         self.commit_needed = self.commit_requested = self.broken = False
         self._plan = self._compile()
@@ -393,12 +393,3 @@ class Task:
 
     def _request_commit(self) -> None:
         self.commit_requested = True
-
-
-def _merged(positions: Iterable[Position]) -> dict[str, int]:
-    """Return the progress that was committed: all partitions of a task have the same, unless some were committed without."""
-    progress: dict[str, int] = {}
-    for position in positions:
-        for name, value in position.progress.items():
-            progress[name] = max(value, progress.get(name, value))
-    return progress
