@@ -10,7 +10,7 @@ from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._buffers import InputBudget
-from ks_actors.runtime._committing import TasksBroken
+from ks_actors.runtime._committing import TasksBroken, reason_to_commit
 from ks_actors.runtime._messages import TaskManagerMessage
 from ks_actors.runtime._offsets import Position, decode_position
 from ks_actors.runtime._task import Task
@@ -198,12 +198,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     def _ask_for_commit(self, task: Task) -> None:
         if self._asked_commit:
             return
-        limit = self._setup.config.statestore_uncommitted_max_bytes
-        reason = None
-        if task.commit_requested:
-            reason = f"task {task.id} requested it"
-        elif limit >= 0 and sum(task.stores.uncommitted_bytes for task in self._tasks.values() if task.stores is not None) >= limit:
-            reason = "statestore_uncommitted_max_bytes is reached"
+        reason = reason_to_commit(task, self._tasks.values(), self._setup.config.statestore_uncommitted_max_bytes)
         if reason is not None:
             self._asked_commit = True
             self._committer().tell(m.Commit(None, reason))
@@ -383,12 +378,18 @@ class TaskManager(Actor[TaskManagerMessage]):
     # --- workers --------------------------------------------------------------------------------------------------------------
 
     def _retire(self, worker: Ref[m.WorkerMessage]) -> None:
-        if worker in self._idle:
-            self._idle.remove(worker)
-            self._retiring.discard(worker)
-            worker.tell(m.CloseWorker())
-        else:
-            self._retiring.add(worker)
+        self._retiring.add(worker)
+        if worker not in self._idle:
+            return
+        self._idle.remove(worker)
+        # Without a worker a commit could not send what caches hold: the last one does it before it goes.
+        fit = (task for task in self._tasks.values() if task.held and task.can_drain and not (task.broken or task.id in self._broken))
+        if not self._idle and not self._leased and (left := next(fit, None)) is not None:
+            self._leased[left.id] = worker
+            worker.tell(m.Lease(left, draining=True))
+            return
+        self._retiring.discard(worker)
+        worker.tell(m.CloseWorker())
 
     def _lose(self, worker: Ref[m.WorkerMessage]) -> None:
         self._retiring.discard(worker)

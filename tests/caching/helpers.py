@@ -59,8 +59,11 @@ def _windowed(table: Table[Any, Any], size: int = 10) -> Made:
 
 def _of_json_keys(builder: StreamsBuilder) -> GroupedStream[Any, str]:
     # 1 and True are equal, and not written alike.
-    stream = builder.stream("in", WORDS).select_key(lambda key, value: None if key is None else {"a": 1, "b": True}.get(key, key))
-    return stream.group_by_key(Grouped(JSON, serdes.STRING, name="json"))
+    return builder.stream("in", WORDS).select_key(_renamed).group_by_key(Grouped(JSON, serdes.STRING, name="json"))
+
+
+def _renamed(key: Any, _: str) -> Any:
+    return {"a": 1, "b": True}.get(key, key)
 
 
 def _cogrouped(builder: StreamsBuilder) -> Made:
