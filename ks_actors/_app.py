@@ -158,14 +158,17 @@ class App:
             except Exception:  # noqa: BLE001 - a user's code, about something that has happened anyway
                 _log.exception("the state listener raised, about %s", new.name)
 
-    async def close(self) -> None:
-        """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when not started, or closed."""
+    async def close(self, *, leave_group: bool = False) -> None:
+        """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when not started, or closed.
+
+        With a `group_instance_id` the app keeps its place in the group, and its tasks, for `session_timeout_ms`, unless `leave_group` says to leave.
+        """
         stack, self._stack = self._stack, None
         if stack is None:
             return
         async with stack:
             if self._ref is not None and self.state is not InstanceState.ERROR:
-                await self._ref.ask(m.StopInstance).within(inf)
+                await self._ref.ask(m.StopInstance, leave=leave_group).within(inf)
         if self.error is not None:
             raise self.error
 

@@ -39,6 +39,7 @@ class JoinPair:
 
     What is in the stores is looked up for all records first, then those meet that come in the same batches, and then they are put. Results are
     forwarded together, with ranks as offsets. What is rare is left to be done record by record: `process` returns False then, and has done nothing.
+    Records are not to be further apart than `run_ms`.
     """
 
     def __init__(self, left: StreamJoinSide, left_context: NodeContext, right: StreamJoinSide, right_context: NodeContext) -> None:
@@ -49,6 +50,7 @@ class JoinPair:
         self._keyed: bool = left.keyed
         self._before: int = left.before_ms
         self._after: int = left.after_ms
+        self.run_ms: int = min(store.run_ms for store in self._stores.values())
 
     def process(self, left: Woven, right: Woven) -> bool:
         """Join; return whether that was done."""

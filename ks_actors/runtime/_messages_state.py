@@ -185,8 +185,9 @@ class Follow(Message, frozen=True, tag="FOLLOW"):
 
 
 class StopRestoring(Message, frozen=True, tag="CLOSE"):
-    """Read the changelogs of these tasks no more (None: of none)."""
+    """Read the changelogs of these tasks no more (None: of none); answered when nothing more will be said of them."""
 
+    reply: Reply[None]
     tasks: frozenset[TaskId] | None
 
 
@@ -322,4 +323,10 @@ class HoldCommits(Message, frozen=True, tag="HOLD"):
     held: bool
 
 
-CommitterMessage: TypeAlias = Commit | CommitTimer | WorkersChanged | Rollback | Purged | HoldCommits
+class EndCommits(Message, frozen=True, tag="END_COMMITS"):
+    """Commit nothing and roll nothing back any more: the app closes. Answered when nothing of that is under way."""
+
+    reply: Reply[None]
+
+
+CommitterMessage: TypeAlias = Commit | CommitTimer | WorkersChanged | Rollback | Purged | HoldCommits | EndCommits

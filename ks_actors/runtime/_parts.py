@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from actors import Spec
 from ks_actors._config import ProcessingGuarantee
-from ks_actors._errors import LogError
+from ks_actors._errors import IllegalGeneration, LogError, TaskMigrated
 from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
+from ks_actors.log._port import NewMember
 from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._blocking import needs_thread
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ks_actors.state import TaskStores
 
 _FIRST_EPOCH = 1
+_AFTER_FAILURE = 1.0
 _log = logging.getLogger("ks_actors")
 
 
@@ -235,15 +237,18 @@ class Parts:
         stateful = [number for number, specs in self._specs.items() if any(spec.logging for spec in specs)]
         membership = await log.join(
             config.application_id,
-            # Its directory is locked, so whoever is in the group by this process id has died.
-            client_id=f"{config.client_id}-{process_id}",
-            takes_over=True,
-            stuck=self._metrics.stuck_seconds,
-            topics=setup.source_topics,
-            user_data=group.user_data((), offsets=self._disk.offsets),
-            assignor=TaskAssignor(subtopologies, setup.copartition_groups(), replicas=config.num_standby_replicas, stateful=stateful),
-            session_timeout_ms=config.session_timeout_ms,
-            rebalance_timeout_ms=config.max_poll_interval_ms,
+            NewMember(
+                client_id=f"{config.client_id}-{process_id}",
+                instance_id=config.group_instance_id,
+                # Its directory is locked, so whoever is in the group by this process id has died. A static member is not to leave by that.
+                takes_over=config.group_instance_id is None,
+                stuck=self._metrics.stuck_seconds,
+                topics=setup.source_topics,
+                user_data=group.user_data((), offsets=self._disk.offsets),
+                assignor=TaskAssignor(subtopologies, setup.copartition_groups(), replicas=config.num_standby_replicas, stateful=stateful),
+                session_timeout_ms=config.session_timeout_ms,
+                rebalance_timeout_ms=config.max_poll_interval_ms,
+            ),
         )
         poller = Poller(
             log,
@@ -309,11 +314,14 @@ class Parts:
 
     # --- end ------------------------------------------------------------------------------------------------------------------
 
-    async def close(self, *, clean: bool) -> None:
-        """End everything: committed first, when clean. Raises the first error; the rest is closed all the same."""
+    async def close(self, *, clean: bool, leave: bool) -> None:
+        """End everything: committed first, when clean; a static member keeps its place, unless it is to `leave`.
+
+        Raises the first error; the rest is closed all the same.
+        """
         errors: list[Exception] = []
         if self._poller is not None:
-            await self._end_processing(self._poller, errors, clean=clean)
+            await self._end_processing(self._poller, errors, clean=clean, leave=leave)
         context = self._context
         if context is not None:
             for ref in (*context.children,):
@@ -324,16 +332,24 @@ class Parts:
         if errors:
             raise errors[0]
 
-    async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool) -> None:
+    async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool, leave: bool) -> None:
         patience = self.patience
         self.manager.tell(m.PauseProcessing(paused=True))
+        failed: list[Exception] = []
         if clean:
-            await _try(self.committer.ask(m.Commit, "the app closes").within(patience), errors)
+            await _try(self.committer.ask(m.Commit, "the app closes").within(patience), failed)
+        # What is somebody else's by now that one will do: there is nothing wrong with this app.
+        errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration)]
+        # From here on nobody asks for anything of which those who would have to do it may have ended.
+        await _try(poller.ask(m.StopFollowing).within(patience), errors)
+        if clean:
+            # A commit that has failed may have left something behind that does not come to its end.
+            await _try(self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience), errors)
         if not clean or errors:
             self._drop_workers()
         await _try(self.manager.ask(m.CloseTasks, None).within(patience), errors)
         await _try(self._state.ask(m.CloseStores, None, clean=clean).within(patience), errors)
-        await _try(poller.ask(m.LeaveGroup).within(patience), errors)
+        await _try(poller.ask(m.LeaveGroup, for_good=leave).within(patience), errors)
 
     def _drop_workers(self) -> None:
         """End what still works, and what commits: nothing of it is wanted any more."""

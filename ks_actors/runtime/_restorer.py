@@ -83,6 +83,7 @@ class Restorer(Actor[RestorerMessage]):
                 for task in list(self._orders) if message.tasks is None else message.tasks:
                     self._forget(task)
                 self._assign()
+                message.reply.tell(None)
             case _:
                 assert_never(message)
         self._fetch()

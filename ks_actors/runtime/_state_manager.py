@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from actors import Actor, Mailbox, Signal, Started
+from actors import Actor, ActorStopped, Mailbox, Signal, Started
 from ks_actors._errors import StreamsError, TaskCorrupted
 from ks_actors.log._types import TopicPartition
 from ks_actors.runtime import _messages as m
@@ -199,7 +200,7 @@ class StateManager(Actor[StateManagerMessage]):
             return
         _log.warning("the state of task %s is wiped and restored: %s", message.task, message.reason)
         del self._held[message.task]
-        self._forget(frozenset({message.task}))
+        await self._forget(frozenset({message.task}))
         self._stores.pop(message.task, None)
         await self.ctx.blocking(partial(held.stores.close, clean=False))
         await self._wipe(held)
@@ -348,16 +349,17 @@ class StateManager(Actor[StateManagerMessage]):
             for task, held in self._held.items()
             if (message.tasks is None or task in message.tasks) and (message.standbys or not held.standing_by)
         ]
-        self._forget(frozenset(wanted))
+        await self._forget(frozenset(wanted))
         errors = await self._close_all(wanted, self.ctx.blocking, clean=message.clean)
         if errors:
             message.reply.fail(errors[0])
         else:
             message.reply.tell(None)
 
-    def _forget(self, tasks: frozenset[TaskId]) -> None:
+    async def _forget(self, tasks: frozenset[TaskId]) -> None:
         """Read and write nothing more for these."""
-        self._restorer().tell(m.StopRestoring(tasks))
+        with suppress(ActorStopped):  # then it restores nothing any more
+            await self._restorer().ask(m.StopRestoring, tasks)
         self._flusher.leave(tasks)
         self._by_changelog = {changelog: owner for changelog, owner in self._by_changelog.items() if owner[0] not in tasks}
 

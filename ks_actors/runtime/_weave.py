@@ -17,15 +17,20 @@ if TYPE_CHECKING:
 
 
 class Weave:
-    """What was taken from two queues: `order` has the places of the records, those of the second queue behind all of the first."""
+    """What was taken from two queues: `order` has the places of the records, those of the second queue behind all of the first.
+
+    They are at most so many, and not further apart than `longest_ms` where times ascend.
+    """
 
     __slots__ = ("batches", "chunks", "order", "queues")
 
-    def __init__(self, queues: tuple[RecordQueue, RecordQueue], limit: int) -> None:
+    def __init__(self, queues: tuple[RecordQueue, RecordQueue], limit: int, longest_ms: int) -> None:
         first, start, stop = queues[0].upcoming(limit)
         second, other_start, other_stop = queues[1].upcoming(limit)
-        order, count = _merged(first.timestamps[start:stop], second.timestamps[other_start:other_stop])
+        times, other_times = first.timestamps[start:stop], second.timestamps[other_start:other_stop]
+        order, count = _merged(times, other_times)
         del order[limit:]
+        _cut(order, times[:count] + other_times, longest_ms)
         taken = sum(place < count for place in order)
         self.order: list[int] = order if taken == count else [place if place < count else place - count + taken for place in order]
         self.queues: tuple[RecordQueue, RecordQueue] = queues
@@ -65,6 +70,13 @@ def _merged(first: list[int], second: list[int]) -> tuple[list[int], int]:
     return sorted(range(len(both)), key=both.__getitem__), len(first)
 
 
+def _cut(order: list[int], times: list[int], longest_ms: int) -> None:
+    """Leave out what is too far away from the first, where times ascend."""
+    last = times[order[0]] + longest_ms
+    if times[order[-1]] > last:
+        del order[max(1, bisect_right(order, last, key=times.__getitem__)) :]
+
+
 def _merged_by_heads(first: list[int], second: list[int]) -> tuple[list[int], int]:
     at = other = 0
     of_first: list[bool] = []
@@ -94,7 +106,7 @@ class PairedTurns:
         queues = self._queues
         if queues is None or queues[0].plain is None or queues[1].plain is None:
             return 0
-        weave = Weave(queues, limit)
+        weave = Weave(queues, limit, self._pair.join.run_ms)
         current = self._current
         current.queue, current.chunk, current.offset, current.headers = queues[0], weave.chunks[0], 0, ()
         before = current.stream_time

@@ -22,6 +22,11 @@ Met = tuple[int, int, Any]
 class SpanRuns(SpanWindows[K], Generic[K]):
     """A window store with duplicates, for operators that work on batches. `indexes` are what stands for keys in its dicts."""
 
+    @property
+    def run_ms(self) -> int:
+        """How far apart the starts of rows that are put together may be: none of them expires by another one."""
+        return max(0, self._retention - 1)
+
     def indexes(self, keys: list[K]) -> list[Any]:
         """Return the indexes of keys; raises whatever the serde of the keys does."""
         return keys if self._faithful else list(map(self._codec.key, keys))
@@ -68,9 +73,10 @@ class SpanRuns(SpanWindows[K], Generic[K]):
         return segment
 
     def meet(self, indexes: list[Any], times: list[int], before: int, after: int, limits: list[int] | None) -> list[Met]:
-        """Return what starts from `before` before to `after` after each time, but not before 0, under its key: for each in time order, but not in the order of times.
+        """Return what starts from `before` before to `after` after each time, but not before 0, under its key.
 
-        `limits` tell for each time what has expired; None where nothing that near has.
+        What each meets is in time order; the times themselves are in no order. `limits` tell for each time what has expired; None where nothing that
+        near has.
         """
         met: list[Met] = []
         add = met.append
@@ -91,5 +97,7 @@ class SpanRuns(SpanWindows[K], Generic[K]):
                     start = starts[place]
                     if limits is None or start > limits[at]:
                         value = values[place]
-                        add((at, start, value if simple and type(value) is not Raw else self._entry_at(segment, place)[0]))
+                        if not simple or type(value) is Raw:
+                            value = self._entry_at(segment, place)[0]
+                        add((at, start, value))
         return met

@@ -194,11 +194,11 @@ class AppHarness:
         self._app = app = App(self._topology, self.config, log=connection, system=self.kit, **self._options)
         await app.start()
 
-    async def close(self) -> None:
+    async def close(self, *, leave_group: bool = False) -> None:
         """Close the app as `App.close` does; does nothing when there is none."""
         app, self._app = self._app, None
         if app is not None:
-            await app.close()
+            await app.close(leave_group=leave_group)
 
     async def ended(self, timeout_ms: int = 600_000) -> Exception | None:
         """Wait until the app ends by itself, close it, and return the error that it ended by, which then is not raised at the end of the block.

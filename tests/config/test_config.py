@@ -67,6 +67,7 @@ def test_what_is_not_said_has_a_default() -> None:
         "connections_max_idle_ms": 540_000,
         "replication_factor": -1,
         "producer_compression_type": "none",
+        "group_instance_id": None,
         "state_dir": Path(tempfile.gettempdir()) / "ks-actors",
         "state_cleanup_delay_ms": 600_000,
         "state_cleanup_dir_max_age_ms": -1,
@@ -77,6 +78,7 @@ def test_what_is_not_said_has_a_default() -> None:
         "max_task_idle_ms": 0,
         "buffered_records_per_partition": 20_000,
         "input_buffer_max_bytes": 536_870_912,
+        "statestore_cache_max_bytes": 0,
         "statestore_uncommitted_max_bytes": 67_108_864,
         "default_key_serde": None,
         "default_value_serde": None,
@@ -215,7 +217,6 @@ def test_a_wrong_value_is_refused(name: str, value: Any, message: str) -> None:
         ("zzz", r"zzz \(keyword\): is unknown$"),
         ("max_warmup_replicas", r"max_warmup_replicas \(keyword\): not supported by this version$"),
         ("num_warmup", r"num_warmup \(keyword\): is unknown"),
-        ("statestore_cache_max_bytes", r"not supported by this version; updates are not cached, each goes downstream"),
         ("producer_linger_ms", r"producer_linger_ms \(keyword\): not supported by this version$"),
     ],
 )

@@ -470,7 +470,7 @@ def test_tasks_that_are_to_run_are_read_first() -> None:
         # A standby that is to run goes on from where it is, whatever the order says; one that is no standby any more is not read.
         reader.tell(m.Follow(TaskId(0, 2), {third: None}, 3))
         await write(third, 1)
-        reader.tell(m.StopRestoring(frozenset({TaskId(0, 2)})))
+        await reader.ask(m.StopRestoring, frozenset({TaskId(0, 2)}))
         await kit.quiesce()
         await write(third, 1)
         reader.tell(m.Restore(TaskId(0, 1), {copy: 0}, 4))
