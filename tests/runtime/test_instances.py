@@ -34,10 +34,10 @@ def test_instances_share_the_tasks() -> None:
         everything = {"0_0", "0_1", "0_2", "0_3"}
         assert tasks(harness) == everything
         async with harness.another(client_id="second") as second:
-            await harness.caught_up()
+            await harness.kit.clock.advance(1)
             assert len(tasks(harness)) == len(tasks(second)) == 2
             assert tasks(harness) | tasks(second) == everything
-        await harness.caught_up()
+        await harness.kit.clock.advance(1)
         assert tasks(harness) == everything
 
     run_app(test, counting(), topics={"in": 4, "out": 1})
