@@ -81,6 +81,8 @@ class Poller(Actor[PollerMessage]):
         self._epoch: int = 0
         self._tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
         self._standbys: frozenset[TaskId] = frozenset()
+        # What the group was told last to be here: it gives nothing of that to others.
+        self._claimed: frozenset[TaskId] = frozenset()
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
         self._stopped: set[TopicPartition] = set()
@@ -97,6 +99,7 @@ class Poller(Actor[PollerMessage]):
         self._rests = Rests()
         self._waiting: bool = False
         self._following: bool = False
+        self._ask_again: bool = False
 
     async def signal(self, signal: Signal) -> None:
         """Wait for the group from the start; leave it at the end."""
@@ -313,6 +316,7 @@ class Poller(Actor[PollerMessage]):
         return self._membership.group.generation
 
     def _user_data(self, generation: int) -> bytes:
+        self._claimed = frozenset(self._tasks)
         return self._group.user_data(frozenset(self._tasks), generation, self._handover.offsets)
 
     def _take_over(self, event: Assigned) -> None:
@@ -325,6 +329,8 @@ class Poller(Actor[PollerMessage]):
         gone = frozenset(self._tasks) - frozenset(assigned)
         standbys = self._group.standbys(event.assignment)
         migrated = self._standbys - standbys - frozenset(assigned)
+        # Lost since the group was told: they are kept for nobody.
+        self._ask_again = bool(self._claimed - frozenset(self._tasks) - frozenset(assigned))
         self._standbys = standbys
         new = {task: partitions for task, partitions in assigned.items() if task not in self._tasks}
         self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in gone}
@@ -343,7 +349,7 @@ class Poller(Actor[PollerMessage]):
             await self._handover.give_up(gone, self._standbys, event.group.generation - 1)
         if migrated:
             await self._handover.close(migrated)
-        if gone:
+        if gone or self._ask_again:
             self._membership.rejoin(self._user_data(event.group.generation))
         if new:
             wanted = [partition for partitions in new.values() for partition in partitions]
