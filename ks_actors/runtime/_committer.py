@@ -216,7 +216,11 @@ class Committer(Actor[CommitterMessage]):
 
     def _undrained(self) -> TaskTimeout:
         busy = {str(task.id): ", ".join(task.busy_nodes()) for task in self._metrics.tasks.values() if task.in_flight}
+        held = {str(task.id): task.held for task in self._metrics.tasks.values() if task.held}
         told = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items()) or "a task"
+        if held and not busy:
+            told = "; ".join(f"task {task} holds {count}" for task, count in held.items())
+            return TaskTimeout(f"caches still held updates back {self._drain:g} s after a commit had begun: {told}")
         return TaskTimeout(f"asynchronous processors still had records in flight {self._drain:g} s after a commit had begun: {told}")
 
     def _purge(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -20,6 +20,7 @@ from ks_actors.runtime._collector import COLLECTOR_MAILBOX, Collector
 from ks_actors.runtime._committer import COMMITTER_MAILBOX, Committer
 from ks_actors.runtime._current import Current
 from ks_actors.runtime._directory import StateDirectory
+from ks_actors.runtime._disk import Disk
 from ks_actors.runtime._global_tables import GLOBAL_MAILBOX, AwaitFilled, GlobalTables
 from ks_actors.runtime._making import GLOBAL, make_stores
 from ks_actors.runtime._membership import GroupView
@@ -27,7 +28,7 @@ from ks_actors.runtime._poller import POLLER_MAILBOX, Poller
 from ks_actors.runtime._production import Production
 from ks_actors.runtime._purge import Purger
 from ks_actors.runtime._restorer import RESTORER_MAILBOX, Restorer
-from ks_actors.runtime._state_manager import STATE_MANAGER_MAILBOX, RestoreListener, StateManager
+from ks_actors.runtime._state_manager import STATE_MANAGER_MAILBOX, StateManager
 from ks_actors.runtime._task_manager import TASK_MANAGER_MAILBOX, TaskManager
 from ks_actors.runtime._topics import prepare_topics
 from ks_actors.state import SharedResources
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.log import Log, TransactionalProducer
     from ks_actors.runtime._metrics import Metrics
+    from ks_actors.runtime._progress import Progress
     from ks_actors.runtime._setup import Setup
     from ks_actors.state import TaskStores
 
@@ -57,21 +59,23 @@ class Parts:
         log: Log,
         metrics: Metrics,
         *,
-        restore_listener: RestoreListener,
+        progress: Progress,
         priority: Callable[[TaskId], int] | None,
     ) -> None:
         self._setup = setup
         self._config = setup.config
         self._log = log
         self._metrics = metrics
-        self._restore_listener = restore_listener
+        self._progress = progress
         self._priority = priority
         self._directory = StateDirectory(setup.config.state_dir / setup.application_id)
+        self._disk = Disk(self._directory.path, setup.wall_time)
         self._shared: SharedResources | None = None
         self._specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in setup.topology.subtopologies()}
         self._started: list[Ref[Any]] = []
         self._context: Context[Any] | None = None
         self._keeper: StateManager | None = None
+        self._reader: Restorer | None = None
         self.removed: dict[Ref[Any], str] = {}
         self.manager: Ref[m.TaskManagerMessage]
         self.collector: Ref[m.CollectorMessage]
@@ -99,6 +103,7 @@ class Parts:
             await context.blocking(warm_up)
         process_id = await context.blocking(self._directory.open)
         self._shared = SharedResources()
+        await context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms))
         await self._start_collector(context, process_id)
         await self._start_state(context)
         if self._setup.topology.global_topics:
@@ -161,13 +166,16 @@ class Parts:
             manager=self.manager,
             collector=self.collector,
             instance=context.self_ref,
-            listener=self._restore_listener,
+            progress=self._progress,
+            disk=self._disk,
+            cleanup_seconds=config.state_cleanup_delay_ms / 1000,
             work_time=setup.work_time,
             pausing=lambda: self._metrics.pausing,
         )
+        self._metrics.standbys = lambda: len(state.standby_stores())
         self._state = await self._spawn(context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager")
         fetcher = self._log.fetcher(client_id=f"{config.client_id}-restore", isolation=IsolationLevel.READ_COMMITTED)
-        restorer = Restorer(self._log, fetcher, self._state, poll_ms=config.poll_ms)
+        restorer = self._reader = Restorer(self._log, fetcher, self._state, poll_ms=config.poll_ms)
         self._restorer = await self._spawn(context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer")
 
     async def _start_globals(self, context: Context[Any]) -> None:
@@ -227,6 +235,7 @@ class Parts:
         setup, config, log = self._setup, self._config, self._log
         group = GroupView(process_id, config.max_poll_interval_ms)
         subtopologies = setup.subtopology_topics()
+        stateful = [number for number, specs in self._specs.items() if any(spec.logging for spec in specs)]
         membership = await log.join(
             config.application_id,
             NewMember(
@@ -236,8 +245,8 @@ class Parts:
                 takes_over=config.group_instance_id is None,
                 stuck=self._metrics.stuck_seconds,
                 topics=setup.source_topics,
-                user_data=group.user_data(()),
-                assignor=TaskAssignor(subtopologies, setup.copartition_groups()),
+                user_data=group.user_data((), offsets=self._disk.offsets),
+                assignor=TaskAssignor(subtopologies, setup.copartition_groups(), replicas=config.num_standby_replicas, stateful=stateful),
                 session_timeout_ms=config.session_timeout_ms,
                 rebalance_timeout_ms=config.max_poll_interval_ms,
             ),

@@ -8,7 +8,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from actors import Actor, AskTimeout, Mailbox, Signal, Started, Stopping
+from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import (
     FencedInstanceId,
     KsActorsError,
@@ -16,12 +16,12 @@ from ks_actors._errors import (
     MissingSourceTopics,
     OffsetOutOfRange,
     StreamsError,
-    TaskTimeout,
     UnknownTopicOrPartition,
 )
 from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._beginnings import begin_positions, reset_position
+from ks_actors.runtime._handover import Handover
 from ks_actors.runtime._membership import OffsetCommits
 from ks_actors.runtime._messages import PollerMessage
 from ks_actors.runtime._rests import Rests
@@ -82,6 +82,7 @@ class Poller(Actor[PollerMessage]):
         self._committer = committer
         self._epoch: int = 0
         self._tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
+        self._standbys: frozenset[TaskId] = frozenset()
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
         self._stopped: set[TopicPartition] = set()
@@ -92,6 +93,7 @@ class Poller(Actor[PollerMessage]):
         # What the group says is dealt with one after the other, and before that what is to be given up.
         self._events: deque[MembershipEvent] = deque()
         self._rejoin: Exception | None = None
+        self._handover = Handover(manager=manager, state=state, committer=committer, seconds=group.rebalance_seconds)
         # Set when somebody else has the place in the group: nothing is to be done for it any more.
         self._fenced: FencedInstanceId | None = None
         self._rests = Rests()
@@ -137,7 +139,7 @@ class Poller(Actor[PollerMessage]):
             case m.GivenUp():
                 self._rest(message)
             case m.EnterAnew():
-                self._membership.rejoin(self._group.user_data(frozenset(), self._membership.group.generation))
+                self._membership.rejoin(self._user_data(self._membership.group.generation))
             case m.FetchFailed():
                 self._fetching = self._fetching and message.epoch == _ENDS
                 if not self._closing:
@@ -304,14 +306,13 @@ class Poller(Actor[PollerMessage]):
     async def _let_rebalance(self) -> int:
         if self._tasks:
             self._instance.tell(m.TasksChanged(0, len(self._tasks)))
-        try:
-            # The group may wait for others for long: commits go on meanwhile. One that comes when it has moved on is done again.
-            await self._committer.ask(m.Commit, "the group rebalances", rebalancing=True).within(self._group.rebalance_seconds)
-        except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
-            _log.warning("the commit before a rebalance failed: %s", error)
+        await self._handover.before_rebalance()
         self._commits.let_go()
-        self._membership.revoked(self._group.user_data(frozenset(self._tasks), self._membership.group.generation))
+        self._membership.revoked(self._user_data(self._membership.group.generation))
         return self._membership.group.generation
+
+    def _user_data(self, generation: int) -> bytes:
+        return self._group.user_data(frozenset(self._tasks), generation, self._handover.offsets)
 
     def _take_over(self, event: Assigned) -> None:
         try:
@@ -321,36 +322,36 @@ class Poller(Actor[PollerMessage]):
             self._go_on()
             return
         gone = frozenset(self._tasks) - frozenset(assigned)
+        standbys = self._group.standbys(event.assignment)
+        migrated = self._standbys - standbys - frozenset(assigned)
+        self._standbys = standbys
         new = {task: partitions for task, partitions in assigned.items() if task not in self._tasks}
         self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in gone}
         self._tasks.update(new)
         self._pending = (self._pending - gone) | set(new)
         self._tell_instance()
-        self._do(self._change(gone, new, event), m.Settled)
+        self._do(self._change(gone, migrated, new, event), m.Settled)
 
-    async def _change(self, gone: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned) -> int:
-        """Give up what is gone, begin what is new."""
+    async def _change(
+        self, gone: frozenset[TaskId], migrated: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned
+    ) -> int:
+        """Give up what is gone, begin what is new: tasks first, then standbys."""
         await self._bury(self._group.take_gone(event.assignment))
         if gone:
             self._forget(gone)
-            # From here on they write nothing more: it would be committed without them.
-            await self._manager.ask(m.SuspendTasks, gone, event.group.generation - 1).within(self._group.rebalance_seconds)
-            try:
-                await self._committer.ask(m.Commit, "tasks move to another member", hold=True).within(self._group.rebalance_seconds)
-            except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
-                _log.warning("the commit of tasks that move to another member failed: %s", error)
-            try:
-                await self._manager.ask(m.CloseTasks, gone).within(self._group.rebalance_seconds)
-                await self._state.ask(m.CloseStores, gone, clean=True).within(self._group.rebalance_seconds)
-            finally:
-                self._committer.tell(m.HoldCommits(held=False))
-            self._membership.rejoin(self._group.user_data(frozenset(self._tasks), event.group.generation))
+            await self._handover.give_up(gone, self._standbys, event.group.generation - 1)
+        if migrated:
+            await self._handover.close(migrated)
+        if gone:
+            self._membership.rejoin(self._user_data(event.group.generation))
         if new:
             wanted = [partition for partitions in new.values() for partition in partitions]
             positions = await begin_positions(wanted, self._membership, self._log, self._reset)
             for task, partitions in new.items():
                 if task in self._tasks:
                     self._state.tell(m.OpenTask(task, {partition: positions[partition] for partition in partitions}, event.group.generation))
+        for task in sorted(self._standbys):
+            self._state.tell(m.OpenStandby(task))
         return event.group.generation
 
     async def _lose_all(self, cause: Exception) -> bool:
@@ -362,14 +363,7 @@ class Poller(Actor[PollerMessage]):
         self._tasks = {}
         self._pending = set()
         self._instance.tell(m.TasksChanged(0, 1))
-        try:
-            await self._manager.ask(m.SuspendTasks, None, self._membership.group.generation).within(self._group.rebalance_seconds)
-        except AskTimeout as late:
-            raise TaskTimeout(f"a processor does not return, {self._group.rebalance_seconds:g} s after its task was lost: {cause}") from late
-        fruitful = await self._committer.ask(m.Rollback, None, cause, give_up=True).within(self._group.rebalance_seconds)
-        await self._manager.ask(m.CloseTasks, None).within(self._group.rebalance_seconds)
-        await self._state.ask(m.CloseStores, None, clean=False).within(self._group.rebalance_seconds)
-        return fruitful
+        return await self._handover.lose_all(cause, self._membership.group.generation)
 
     def _forget(self, tasks: frozenset[TaskId]) -> None:
         for partition in [partition for partition in self._positions if self._group.task_of(partition) in tasks]:

@@ -10,7 +10,7 @@ from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._buffers import InputBudget
-from ks_actors.runtime._committing import TasksBroken
+from ks_actors.runtime._committing import TasksBroken, reason_to_commit
 from ks_actors.runtime._messages import TaskManagerMessage
 from ks_actors.runtime._offsets import Position, decode_position
 from ks_actors.runtime._task import Task
@@ -151,11 +151,11 @@ class TaskManager(Actor[TaskManagerMessage]):
         for task in self._tasks.values():
             if task.id in self._leased or task.id in self._broken or task.broken:
                 continue
-            draining = self._draining is not None and task.asynchronous
+            draining = self._draining is not None and task.drains
             if task.id in self._suspended and not draining:
                 continue
             if draining:
-                fit = task.has_results
+                fit = task.can_drain
             else:
                 due = task.next_punctuation
                 fit = not (self._pressed or self._paused) and ((due is not None and due <= now) or task.ready(now))
@@ -173,7 +173,7 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _awake(self, task: Task) -> bool:
         """Return whether a task may be given new work."""
-        busy = task.id in self._leased or (self._draining is not None and task.asynchronous)
+        busy = task.id in self._leased or (self._draining is not None and task.drains)
         return not (busy or task.broken or task.id in self._broken or task.id in self._suspended)
 
     def _wake(self) -> None:
@@ -198,12 +198,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     def _ask_for_commit(self, task: Task) -> None:
         if self._asked_commit:
             return
-        limit = self._setup.config.statestore_uncommitted_max_bytes
-        reason = None
-        if task.commit_requested:
-            reason = f"task {task.id} requested it"
-        elif limit >= 0 and sum(task.stores.uncommitted_bytes for task in self._tasks.values() if task.stores is not None) >= limit:
-            reason = "statestore_uncommitted_max_bytes is reached"
+        reason = reason_to_commit(task, self._tasks.values(), self._setup.config.statestore_uncommitted_max_bytes)
         if reason is not None:
             self._asked_commit = True
             self._committer().tell(m.Commit(None, reason))
@@ -300,8 +295,8 @@ class TaskManager(Actor[TaskManagerMessage]):
     # --- commit and rollback --------------------------------------------------------------------------------------------------
 
     def _finish_draining(self, reply: Reply[None]) -> None:
-        whole = [task for task in self._tasks.values() if task.asynchronous and not task.broken]
-        if not any(task.in_flight or task.id in self._leased for task in whole):
+        whole = [task for task in self._tasks.values() if task.drains and not task.broken]
+        if all(task.drained and task.id not in self._leased for task in whole):
             self._drained = True
             reply.tell(None)
         elif broken := [task.id for task in self._tasks.values() if task.broken]:
@@ -383,17 +378,22 @@ class TaskManager(Actor[TaskManagerMessage]):
     # --- workers --------------------------------------------------------------------------------------------------------------
 
     def _retire(self, worker: Ref[m.WorkerMessage]) -> None:
-        if worker in self._idle:
-            self._idle.remove(worker)
-            self._retiring.discard(worker)
-            worker.tell(m.CloseWorker())
-        else:
-            self._retiring.add(worker)
+        self._retiring.add(worker)
+        if worker not in self._idle:
+            return
+        self._idle.remove(worker)
+        # Without a worker a commit could not send what caches hold: the last one does it before it goes.
+        fit = (task for task in self._tasks.values() if task.held and task.can_drain and not (task.broken or task.id in self._broken))
+        if not self._idle and not self._leased and (left := next(fit, None)) is not None:
+            self._leased[left.id] = worker
+            worker.tell(m.Lease(left, draining=True))
+            return
+        self._retiring.discard(worker)
+        worker.tell(m.CloseWorker())
 
     def _lose(self, worker: Ref[m.WorkerMessage]) -> None:
         self._retiring.discard(worker)
-        if worker in self._idle:
-            self._idle.remove(worker)
+        self._idle = deque(other for other in self._idle if other != worker)
         for task_id in [task_id for task_id, holder in self._leased.items() if holder == worker]:
             del self._leased[task_id]
             self._broken.add(task_id)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.log.embedded._faults import Operation
     from ks_actors.log.embedded._member import EmbeddedMembership
-    from ks_actors.runtime import RestoreListener, UncaughtHandler
+    from ks_actors.runtime import RestoreListener, StandbyUpdateListener, UncaughtHandler
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
 
@@ -83,6 +83,7 @@ class AppHarness:
         wall_clock_ms: int = 0,
         on_state: Callable[[InstanceState, InstanceState], None] | None = None,
         restore_listener: RestoreListener | None = None,
+        standby_listener: StandbyUpdateListener | None = None,
         uncaught_handler: UncaughtHandler = shut_down,
         task_priority: Callable[[TaskId], int] | None = None,
         **config: Unpack[Keywords],
@@ -92,6 +93,7 @@ class AppHarness:
         self._options: dict[str, Any] = {
             "on_state": on_state,
             "restore_listener": restore_listener,
+            "standby_listener": standby_listener,
             "uncaught_handler": uncaught_handler,
             "task_priority": task_priority,
         }
