@@ -22,6 +22,7 @@ from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicP
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._beginnings import begin_positions, reset_position
 from ks_actors.runtime._handover import Handover
+from ks_actors.runtime._membership import OffsetCommits
 from ks_actors.runtime._messages import PollerMessage
 from ks_actors.runtime._rests import Rests
 
@@ -70,6 +71,7 @@ class Poller(Actor[PollerMessage]):
         self._fetcher = fetcher
         self._membership = membership
         self._group = group
+        self._commits = OffsetCommits(membership)
         self._poll_ms: int = poll_ms
         self._isolation = isolation
         self._reset = reset
@@ -129,7 +131,7 @@ class Poller(Actor[PollerMessage]):
             case m.SeekAll():
                 self._seek(message)
             case m.CommitOffsets():
-                await self._commit(message)
+                await self._commits.commit(message)
             case m.AskGroup():
                 message.reply.tell(self._membership.group)
             case m.MembershipChanged():
@@ -236,14 +238,6 @@ class Poller(Actor[PollerMessage]):
         self._fetcher.assign({})
         self._instance.tell(m.Fatal(error, rolled_back=False))
 
-    async def _commit(self, message: m.CommitOffsets) -> None:
-        try:
-            await self._membership.commit(message.offsets)
-        except Exception as error:  # noqa: BLE001 - the committer decides what it means
-            message.reply.fail(error)
-        else:
-            message.reply.tell(None)
-
     # --- the group ------------------------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
@@ -273,6 +267,8 @@ class Poller(Actor[PollerMessage]):
         """Enter the group anew, after a rest when nothing came of it the last time. What the group says meanwhile is dealt with."""
         if given_up.fruitful:
             self._rests.succeeded()
+        # A commit that has failed meanwhile was of what is given up: to enter the group once is enough.
+        self._rejoin = None
         if self._fenced is not None:
             self._give_up(self._fenced)
             return
@@ -298,6 +294,8 @@ class Poller(Actor[PollerMessage]):
             case Assigned():
                 # Somebody else has made the group assign: that is as good.
                 self.ctx.timers.cancel("rest")
+                for late in self._commits.next_generation():
+                    self.ctx.self_ref.tell(late)
                 self._committer.tell(m.HoldCommits(held=False))
                 self._take_over(event)
             case Lost():
@@ -312,6 +310,7 @@ class Poller(Actor[PollerMessage]):
         if self._tasks:
             self._instance.tell(m.TasksChanged(0, len(self._tasks)))
         await self._handover.before_rebalance()
+        self._commits.let_go()
         self._membership.revoked(self._user_data(self._membership.group.generation))
         return self._membership.group.generation
 
@@ -364,6 +363,7 @@ class Poller(Actor[PollerMessage]):
     async def _lose_all(self, cause: Exception) -> bool:
         """Drop all tasks as they are; somebody else has them, or will get them."""
         _log.warning("all tasks are given up without a commit: %s", cause)
+        self._commits.give_up()
         gone = frozenset(self._tasks)
         self._forget(gone)
         self._tasks = {}
@@ -382,6 +382,7 @@ class Poller(Actor[PollerMessage]):
 
     def _stop_following(self, reply: Reply[None]) -> None:
         self._closing = True
+        self._commits.give_up()
         if self._work is not None:
             self._work.cancel()
         reply.tell(None)

@@ -11,7 +11,7 @@ import pytest
 from ks_actors import LogError, TaskMigrated
 from ks_actors.runtime import InstanceState, UncaughtResponse, _collector
 from ks_actors.testing import run_app
-from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts, counting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,3 +221,24 @@ def test_instances_are_named_by_themselves(tmp_path: Path) -> None:
             check_counts(await harness.read("out"), load.sent, EOS)
 
     run_app(test, counting("rocksdb"), topics={"in": 4, "out": 1}, processing_guarantee=EOS, client_id="main", state_dir=tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nothing_is_done_twice_when_instances_come_and_go_in_order(seed: int) -> None:
+    """At least once, too: what is committed while the group moves on is committed in its next generation, not done again."""
+    random = Random(seed)
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, random)
+        rolled_back = 0.0
+        for number in range(6):
+            async with harness.another(client_id=f"other-{number}") as other:
+                for _ in range(random.randrange(1, 40)):
+                    await load.send(random.randrange(5))
+                    await asyncio.sleep(random.choice([0.0, 0.001, 0.005]))
+                rolled_back += other.app.metrics()["rolled-back-total"]
+        await harness.caught_up()
+        assert rolled_back + harness.app.metrics()["rolled-back-total"] == 0
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(test, counting("in_memory"), seed=seed, topics={"in": 4, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=1)
