@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors.runtime._blocking import needs_thread
 from ks_actors.runtime._node import NodeWork, guarded, one_by_one
+from ks_actors.runtime._pairs import find_pair
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._async import AsyncNode
     from ks_actors.runtime._cache import HeldUpdates
     from ks_actors.runtime._node import TaskServices
+    from ks_actors.runtime._pairs import Pair
     from ks_actors.runtime._sink import Sink
     from ks_actors.topology import Topology
 
@@ -39,7 +41,8 @@ class Entrance(NamedTuple):
 class Plan(NamedTuple):
     """A part of a topology as functions: the entrances by source node, what to close, the asynchronous nodes, and whether some of it blocks.
 
-    `caches` hold updates back; they are to be flushed in this order.
+    `caches` hold updates back; they are to be flushed in this order. `pair` is what takes batches of both streams of a join, by its left and right
+    source.
     """
 
     entrances: Mapping[str, Entrance]
@@ -47,6 +50,7 @@ class Plan(NamedTuple):
     asynchronous: tuple[AsyncNode, ...]
     blocking: bool
     caches: tuple[HeldUpdates, ...]
+    pair: Pair | None
 
 
 class Compiler:
@@ -69,6 +73,7 @@ class Compiler:
         self._closers: list[Callable[[], None]] = []
         self._asynchronous: list[AsyncNode] = []
         self._reach: dict[str, frozenset[str]] = {}
+        self._works: dict[str, NodeWork] = {}
 
     def compile(self) -> Plan:
         """Return the functions."""
@@ -78,10 +83,11 @@ class Compiler:
                 work = self._work(node)
                 entrances[name] = Entrance(work.forward, None if self._exact(name) else work.forward_batch)
         # Nodes that no source leads to do not exist; the topology refuses them.
+        pair = find_pair(self._nodes, self._works) if all(entrance.batch is not None for entrance in entrances.values()) else None
         blocking = any(map(needs_thread, self._nodes.values()))
         caches = self._services.caches
         held = () if caches is None else caches.in_order()
-        return Plan(entrances, tuple(reversed(self._closers)), tuple(self._asynchronous), blocking, held)
+        return Plan(entrances, tuple(reversed(self._closers)), tuple(self._asynchronous), blocking, held, pair)
 
     def _make(self, name: str) -> tuple[Process, ProcessBatch]:
         made = self._made.get(name)
@@ -112,7 +118,7 @@ class Compiler:
 
     def _work(self, node: SourceNode | ProcessorNode) -> NodeWork:
         stores = node.stores if isinstance(node, ProcessorNode) else ()
-        work = NodeWork(self._services, node.name, stores)
+        work = self._works[node.name] = NodeWork(self._services, node.name, stores)
         made = {child: self._make(child) for child in node.children}
         work.lead_to(
             {child: process for child, (process, _) in made.items()},

@@ -17,10 +17,11 @@ from ks_actors.runtime._node import TaskServices
 from ks_actors.runtime._offsets import encode_position, merged_progress
 from ks_actors.runtime._output import OutputBuffer
 from ks_actors.runtime._punctuation import PunctuationQueue, Schedule
-from ks_actors.runtime._queue import RecordQueue, latest
+from ks_actors.runtime._queue import RecordQueue
 from ks_actors.runtime._sink import Sink
 from ks_actors.runtime._source import TopicSource
 from ks_actors.runtime._states import TASK_TRANSITIONS, TaskState
+from ks_actors.runtime._weave import PairedTurns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,10 +46,9 @@ _FEW = 4
 class Task:
     """Process the records of one set of partitions, on whoever's turn it is: nothing here waits, and only one may be at it at a time.
 
-    `positions` tells for each partition the offset to begin at, and the partition's time (ms, -1 when it is not known).
-
-    A record goes from its queue through the compiled functions into the output buffer; stores are changed on the way. What becomes final of all
-    that, and when, is the committer's business: `positions` and the stores' tokens at one moment belong together.
+    `positions` tells for each partition the offset to begin at, and the partition's time (ms, -1 when it is not known). A record goes from its queue
+    through the compiled functions into the output buffer; stores are changed on the way. What becomes final of all that, and when, is the committer's
+    business: `positions` and the stores' tokens at one moment belong together.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Task:
         self._wall_punctuation = PunctuationQueue()
         self._run: int = _FIRST_RUN
         self._plan: Plan | None = None
+        self._paired: PairedTurns | None = None
         self._draining = Draining((), ())
         queues = [
             RecordQueue(partition, self._source(partition.topic), positions[partition].offset, positions[partition].time)
@@ -259,6 +260,9 @@ class Task:
 
         The streams of a join have a record or two in a row: what is to be done per turn counts as much as what is done per record.
         """
+        if self._paired is not None and (done := self._paired.take(limit)):
+            self.processed += done
+            return done
         group, done = self.group, 0
         assert self._plan is not None
         while done < limit and (turn := group.turn()) is not None:
@@ -283,7 +287,7 @@ class Task:
         current.queue, current.chunk = queue, queue.chunk
         if entrance.batch is not None:
             current.offset = batch.offsets[0]
-            current.stream_time = max(current.stream_time, latest(batch.timestamps))
+            current.stream_time = max(current.stream_time, queue.partition_time)
             entrance.batch(batch)
         else:
             self._one_at_a_time(batch, range(len(batch)), entrance.process)
@@ -354,6 +358,7 @@ class Task:
             return AsyncNode(work, operator, options, current=self._current, wake=self._wake)
 
         plan = Compiler(setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous).compile()
+        self._paired = None if plan.pair is None else PairedTurns(plan.pair, plan, self.group, self._current)
         self._draining = Draining(plan.asynchronous, plan.caches)
         return plan
 

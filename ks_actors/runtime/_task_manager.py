@@ -16,7 +16,7 @@ from ks_actors.runtime._offsets import Position, decode_position
 from ks_actors.runtime._task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping
 
     from actors import Ref, Reply
     from ks_actors._task_id import TaskId
@@ -78,8 +78,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         """Close what nobody has closed: after a failure."""
         if isinstance(signal, Stopping):
             for task_id in list(self._tasks):
-                error = self._close(task_id)
-                if error is not None:
+                if (error := self._close(task_id)) is not None:
                     _log.warning("closing task %s failed: %s", task_id, error)
 
     def receive(self, message: TaskManagerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
@@ -111,6 +110,8 @@ class TaskManager(Actor[TaskManagerMessage]):
                 return
             case m.Rewind():
                 self._begin_rewind(message)
+            case m.RestOver():
+                self._broken.discard(message.task)
             case m.CommittedTasks():
                 self._note_committed(message.positions)
             case m.OutputPressure():
@@ -188,8 +189,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         task = self._tasks[done.task]
         for fetched in self._held.pop(done.task, ()):
             task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
-        low = self._budget.consumed(task)
-        if low:
+        if low := self._budget.consumed(task):
             self._poller().tell(m.BufferLow(low))
         self._metrics.processed(done.records)
         self._ask_for_commit(task)
@@ -249,8 +249,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._poller().tell(m.TaskReady(task.id, {partition: position.offset for partition, position in message.positions.items()}))
 
     def _suspend(self, message: m.SuspendTasks) -> None:
-        tasks: Iterable[TaskId | None] = (None,) if message.tasks is None else message.tasks
-        for task_id in tasks:
+        for task_id in (None,) if message.tasks is None else message.tasks:
             self._void_generation[task_id] = message.generation
         self._suspended.update(self._tasks if message.tasks is None else message.tasks & self._tasks.keys())
         self._suspending.append(message)
@@ -279,6 +278,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     def _close(self, task_id: TaskId) -> Exception | None:
         task = self._tasks.pop(task_id)
         self._broken.discard(task_id)
+        self.ctx.timers.cancel(f"rest {task_id}")
         self._suspended.discard(task_id)
         self._held.pop(task_id, None)
         self._metrics.forget(task_id)
@@ -323,8 +323,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._asked_commit = False
         message.reply.tell(m.Frozen(positions, tokens, tasks))
 
-    def _note_committed(self, positions: Iterable[TopicPartition] | object) -> None:
-        assert isinstance(positions, dict)
+    def _note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         for partition, committed in positions.items():
             if partition in self._owner:
                 self._committed[partition] = decode_position(committed)
@@ -362,7 +361,11 @@ class TaskManager(Actor[TaskManagerMessage]):
                 task.rewind(positions)
             except Exception as error:  # noqa: BLE001 - a user's close or init; told to whoever asked
                 errors.append(error)
-            self._broken.discard(task.id)
+            if message.rest and message.failed in {None, task.id}:
+                self._broken.add(task.id)
+                self.ctx.timers.once(f"rest {task.id}", message.rest, m.RestOver(task.id))
+            elif f"rest {task.id}" not in self.ctx.timers:
+                self._broken.discard(task.id)
             for partition, position in positions.items():
                 again[partition] = position.offset
                 self._stale_below[partition] = message.epoch
@@ -392,8 +395,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._retiring.discard(worker)
         if worker in self._idle:
             self._idle.remove(worker)
-        for task_id, holder in list(self._leased.items()):
-            if holder is worker or holder == worker:
-                del self._leased[task_id]
-                self._broken.add(task_id)
+        for task_id in [task_id for task_id, holder in self._leased.items() if holder == worker]:
+            del self._leased[task_id]
+            self._broken.add(task_id)
         self._settle()

@@ -50,6 +50,9 @@ LOGGED_BYTES: Final = 32
 GROUP: Final = 50_000
 """Keys that are collected in one set: to grow a larger one takes longer than a millisecond."""
 
+BACKLOG: Final = 50_000
+"""Kept changes that have not been looked at, from which on somebody should."""
+
 _never: Final = object()
 _first: Final = itemgetter(0)
 _second: Final = itemgetter(1)
@@ -228,6 +231,11 @@ class Transactional(ABC, Generic[Handle]):
     def unsettled(self) -> int:
         """Return how many changes were kept and not looked at since."""
         return sum(len(changes) + len(deleted) for changes, deleted, _ in self._kept)
+
+    @property
+    def overdue(self) -> bool:
+        """Whether so many changes were kept and not looked at that somebody should."""
+        return self.unsettled() >= BACKLOG
 
     def settle(self, count: int) -> bool:
         """Look at about `count` changes that were kept: they are to be written, or done with; return whether that was all."""

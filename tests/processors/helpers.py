@@ -18,7 +18,9 @@ Entry = tuple[Any, int]
 
 
 class DictStore:
-    """A timestamped key-value store; every read and write is in `calls`."""
+    """A timestamped key-value store."""
+
+    count_up = None
 
     def __init__(self) -> None:
         self.entries: dict[Any, Entry] = {}
