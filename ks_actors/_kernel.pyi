@@ -60,6 +60,33 @@ def decode_longs(column: list[Any], /) -> list[Any]:
 def check_bytes(column: list[Any], /) -> list[Any]:
     """Return the column itself. Raises TypeError when there is anything but bytes and None in it."""
 
+def count_windows(
+    store: tuple[dict[Any, dict[int, Any]], dict[Any, Any], dict[int, Any], object, Callable[[Any], object]],
+    keys: list[Any],
+    timestamps: list[int],
+    start: int,
+    out: tuple[list[Any], list[tuple[int, int | None]], list[int], bool],
+    numbers: tuple[int, int, int, int, int, int],
+    /,
+) -> tuple[int, int, int, int, int]:
+    """Count records from index `start` on in windows that lie side by side, until one is not plain.
+
+    `store` is what each key has by start: entries (count, latest timestamp); where the entry of a window before its first change is noted, by key
+    and start; the windows that there are by start; what is noted of one that is new; and what is called with a key that is new. `out` takes for
+    each record the window, (count, count before | None), and the timestamp of the new entry; then whether the count before is wanted. `numbers` are
+    stream time and grace, how long windows are, the latest start put and the retention, and from which start on all is in memory.
+
+    A plain record has a key (str, bytes or int), and falls into one of the `windows`, which is open, has not expired, and has nothing but an entry.
+    Returns the index of the record that it stopped at, stream time, the latest start, how many windows are new, and the length of all keys that
+    were noted.
+    """
+
+def window_keys(keys: list[Any], starts: list[int], sequences: list[int] | None, /) -> list[bytes]:
+    """Return the bytes of each key (str or bytes), with start (int64) and sequence number (int32, 0 by default) behind them, big-endian.
+
+    Raises TypeError for other keys, UnicodeEncodeError for text that is none.
+    """
+
 def count_up(
     view: dict[Any, Any],
     dirty: dict[Any, Any],

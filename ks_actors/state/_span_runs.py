@@ -75,7 +75,8 @@ class SpanRuns(SpanWindows[K], Generic[K]):
     def meet(self, indexes: list[Any], times: list[int], before: int, after: int, limits: list[int] | None) -> list[Met]:
         """Return what starts from `before` before to `after` after each time, but not before 0, under its key.
 
-        What each meets is in time order; the times themselves are in no order. `limits` tell for each time what has expired; None where nothing that near has.
+        What each meets is in time order; the times themselves are in no order. `limits` tell for each time what has expired, None where nothing has that
+        is so near.
         """
         met: list[Met] = []
         add = met.append

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
@@ -10,6 +11,7 @@ from weakref import WeakSet
 from ks_actors import serdes
 from ks_actors._batch import Batch
 from ks_actors._errors import IllegalTransition
+from ks_actors._native import kernel as _kernel
 from ks_actors.state._codec import Codec, pack_time
 from ks_actors.state._segment import Raw, Segment
 from ks_actors.state._tracks import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
@@ -166,6 +168,9 @@ class Spans:
 
     def _log_keys(self, segment: Segment, first: int, last: int) -> list[bytes]:
         keys = segment.keys[first:last]
+        if _kernel is not None and self._codec.plain_keys:
+            with suppress(TypeError):  # of a subclass of str, or bytes
+                return _kernel.window_keys(keys, segment.starts[first:last].tolist(), segment.sequences[first:last].tolist())  # type: ignore[no-any-return]
         encoded = map(self._codec.key, keys) if self._codec.faithful else keys
         return list(map(add, encoded, map(SUFFIX.pack, segment.starts[first:last], segment.sequences[first:last])))
 

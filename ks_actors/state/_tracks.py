@@ -5,9 +5,11 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections import deque
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from ks_actors._native import kernel as _kernel
 from ks_actors.state._codec import Codec, pack_time
 from ks_actors.state._transaction import MISSING, SLICE, Closed, Transactional
 
@@ -62,6 +64,7 @@ class Tracks(Transactional[tuple[Any, int]]):
         self._swept: int = -1
         self._due: int = 0
         self._cleared: int = 0
+        self._kernel_keys: bool = _kernel is not None and codec.plain_keys and not spec.retain_duplicates
 
     def _start(self, slot: int) -> int:
         return slot >> SEQUENCE_BITS if self._duplicates else slot
@@ -130,6 +133,10 @@ class Tracks(Transactional[tuple[Any, int]]):
             return list(map(self._frozen_value, handles))
 
     def _log_keys(self, handles: list[tuple[Any, int]]) -> list[bytes]:
+        if self._kernel_keys:
+            indexes, slots = map(list, zip(*handles, strict=True))
+            with suppress(TypeError):  # of a subclass of str, or bytes
+                return _kernel.window_keys(indexes, slots, None)  # type: ignore[no-any-return]
         pack, encode = SUFFIX.pack, self._codec.index_bytes
         if self._duplicates:
             return [encode(index) + pack(slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) for index, slot in handles]

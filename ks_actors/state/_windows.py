@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ks_actors._native import kernel as _kernel
 from ks_actors.state._tracks import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX, Tracks
 from ks_actors.state._transaction import MISSING
 from ks_actors.state._weight import TEXTS, average, weigh
@@ -148,6 +149,39 @@ class Windows(Tracks, Generic[K]):
             return
         if not self._segmented or start // self.segment_ms < max(0, self._limit) // self.segment_ms:
             self._expired(1)
+
+    @property
+    def counts(self) -> bool:
+        """Whether `count_up` can do anything: with a kernel, and keys and values that are told apart and counted by it."""
+        return _kernel is not None and self._faithful and self._simple and not self._sized
+
+    def count_up(
+        self,
+        windows: dict[int, Any],
+        keys: list[Any],
+        timestamps: list[int],
+        first: int,
+        out: tuple[list[Any], list[Any], list[int], bool],
+        clock: tuple[int, int, int],
+    ) -> tuple[int, int]:
+        """Do to plain records what a `get_entry` and a `put_entry` each would do; return where that came to an end, and stream time.
+
+        Windows lie side by side; `clock` is stream time, grace, and how long they are. See `count_windows` in `_kernel.pyi`.
+        """
+        if self._starts is not None or type(self._tracks) is not dict:  # a closed store says so when it is asked record by record
+            return first, clock[0]
+        tracks = len(self._tracks)
+        store = (self._tracks, self._dirty, windows, MISSING, self._ring.append)
+        numbers = (*clock, self._observed, self._retention, self._low)
+        stop, now, observed, added, size = _kernel.count_windows(store, keys, timestamps, first, out, numbers)
+        if observed > self._observed:
+            self._observed, self._limit = observed, observed - self._retention
+        self._resident += added
+        if self._sized_keys:
+            self._size += size
+        if self._due:
+            self.sweep(2 * (len(self._tracks) - tracks))  # whatever grows pays for what is to go
+        return stop, now
 
     # Spans of time of one key.
 
