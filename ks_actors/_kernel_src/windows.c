@@ -3,13 +3,13 @@
 #include "kernel.h"
 
 typedef struct {
-    PyObject *tracks, *dirty, *windows, *missing, *enter; /* what the store has */
+    PyObject *tracks, *dirty, *windows, *missing, *buckets; /* what the store has */
     PyObject *found, *changes, *times;                    /* what comes out */
     int with_old;
-    long long now, grace, size, observed, retention, low;
+    long long now, grace, size, observed, retention, low, span;
     Py_ssize_t added, key_bytes;
     int64_t start; /* the window that the last record was in, with its number and its object: the next one is likely to be in it, too */
-    PyObject *number, *window;
+    PyObject *number, *window, *bucket;
 } Counting;
 
 static inline int is_plain(PyObject *key) { return PyUnicode_CheckExact(key) || PyBytes_CheckExact(key) || PyLong_CheckExact(key); }
@@ -25,6 +25,20 @@ static inline int64_t number_of(PyObject *object) {
     return overflow ? INT64_MIN : number;
 }
 
+/* Return a new reference to the list of keys for a start, a new one when there is none. */
+static PyObject *bucket_of(Counting *counting, int64_t start) {
+    PyObject *number = PyLong_FromLongLong(start / counting->span), *fresh = number == NULL ? NULL : PyList_New(0);
+    PyObject *bucket = fresh == NULL ? NULL : PyDict_SetDefault(counting->buckets, number, fresh);
+    if (bucket != NULL && !PyList_CheckExact(bucket)) {
+        PyErr_SetString(PyExc_TypeError, "count_windows takes lists by stretches of time");
+        bucket = NULL;
+    }
+    Py_XINCREF(bucket);
+    Py_XDECREF(fresh);
+    Py_XDECREF(number);
+    return bucket;
+}
+
 /* Find the window that begins at `start`; return 1, or 0 when nobody has made it yet, or -1 with an error. */
 static int enter_window(Counting *counting, int64_t start) {
     if (counting->window != NULL && counting->start == start) {
@@ -36,8 +50,16 @@ static int enter_window(Counting *counting, int64_t start) {
         Py_XDECREF(number);
         return PyErr_Occurred() ? -1 : 0;
     }
+    Py_INCREF(window);
+    PyObject *bucket = bucket_of(counting, start);
+    if (bucket == NULL) {
+        Py_DECREF(window);
+        Py_DECREF(number);
+        return -1;
+    }
     Py_XSETREF(counting->number, number);
-    Py_XSETREF(counting->window, Py_NewRef(window));
+    Py_XSETREF(counting->window, window);
+    Py_XSETREF(counting->bucket, bucket);
     counting->start = start;
     return 1;
 }
@@ -54,9 +76,7 @@ static PyObject *track_of(Counting *counting, PyObject *key) {
         return NULL;
     }
     Py_DECREF(track); /* the tracks have it */
-    PyObject *entered = PyObject_CallOneArg(counting->enter, key);
-    Py_XDECREF(entered);
-    return entered == NULL ? NULL : track;
+    return track;
 }
 
 /* Note what a window was before the first change of the transaction. */
@@ -68,6 +88,7 @@ static int note(Counting *counting, PyObject *key, PyObject *entry) {
     if (done && PyDict_GET_SIZE(counting->dirty) != before) {
         counting->key_bytes += length_of_key(key);
         counting->added += entry == NULL;
+        done = entry != NULL || PyList_Append(counting->bucket, key) == 0;
     }
     return done;
 }
@@ -163,22 +184,78 @@ PyObject *kernel_count_windows(PyObject *Py_UNUSED(self), PyObject *const *args,
     PyObject *keys = args[1], *timestamps = args[2];
     Py_ssize_t index = PyLong_AsSsize_t(args[3]);
     if (PyErr_Occurred() ||
-        !PyArg_ParseTuple(args[0], "O!O!O!OO", &PyDict_Type, &counting.tracks, &PyDict_Type, &counting.dirty, &PyDict_Type, &counting.windows,
-                          &counting.missing, &counting.enter) ||
+        !PyArg_ParseTuple(args[0], "O!O!O!OO!", &PyDict_Type, &counting.tracks, &PyDict_Type, &counting.dirty, &PyDict_Type, &counting.windows,
+                          &counting.missing, &PyDict_Type, &counting.buckets) ||
         !PyArg_ParseTuple(args[4], "O!O!O!p", &PyList_Type, &counting.found, &PyList_Type, &counting.changes, &PyList_Type, &counting.times,
                           &counting.with_old) ||
-        !PyArg_ParseTuple(args[5], "LLLLLL", &counting.now, &counting.grace, &counting.size, &counting.observed, &counting.retention, &counting.low) ||
+        !PyArg_ParseTuple(args[5], "LLLLLLL", &counting.now, &counting.grace, &counting.size, &counting.observed, &counting.retention, &counting.low,
+                          &counting.span) ||
         !kernel_is_list("count_windows", keys) || !kernel_is_list("count_windows", timestamps)) {
         return NULL;
     }
-    if (counting.size <= 0) {
+    if (counting.size <= 0 || counting.span <= 0) {
         PyErr_SetString(PyExc_ValueError, "count_windows takes windows that last");
         return NULL;
     }
     index = count_all(&counting, keys, timestamps, index);
     Py_XDECREF(counting.number);
     Py_XDECREF(counting.window);
+    Py_XDECREF(counting.bucket);
     return index < 0 ? NULL : Py_BuildValue("(nLLnn)", index, counting.now, counting.observed, counting.added, counting.key_bytes);
+}
+
+/* Take out of a dict what is at `limit` or before; return how much, or -1 with an error. */
+static Py_ssize_t expire(PyObject *track, int64_t limit) {
+    enum { FEW = 16 };
+    Py_ssize_t removed = 0;
+    for (;;) { /* a dict must not change while it is gone through */
+        PyObject *old[FEW], *start, *value;
+        Py_ssize_t place = 0;
+        int count = 0, failed = 0;
+        while (count < FEW && PyDict_Next(track, &place, &start, &value)) {
+            int64_t number = number_of(start);
+            if (number != INT64_MIN && number <= limit) {
+                old[count++] = Py_NewRef(start);
+            }
+        }
+        for (int index = 0; index < count; index++) {
+            failed = failed || PyDict_DelItem(track, old[index]) < 0;
+            Py_DECREF(old[index]);
+        }
+        removed += count;
+        if (failed || count < FEW) {
+            return failed ? -1 : removed;
+        }
+    }
+}
+
+/* expire_windows(tracks, keys, limit): see _kernel.pyi */
+PyObject *kernel_expire_windows(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("expire_windows", nargs, 3) || !kernel_is_list("expire_windows", args[1])) {
+        return NULL;
+    }
+    if (!PyDict_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "expire_windows takes a dict first");
+        return NULL;
+    }
+    PyObject *tracks = args[0], *keys = args[1];
+    int64_t limit = PyLong_AsLongLong(args[2]);
+    Py_ssize_t removed = 0;
+    if (limit == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(keys); index++) {
+        PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index)), *track = Py_XNewRef(PyDict_GetItemWithError(tracks, key));
+        Py_ssize_t count = track != NULL && PyDict_Check(track) ? expire(track, limit) : 0;
+        int failed = PyErr_Occurred() || (track != NULL && PyDict_GET_SIZE(track) == 0 && PyDict_DelItem(tracks, key) < 0);
+        Py_XDECREF(track);
+        Py_DECREF(key);
+        if (failed) {
+            return NULL;
+        }
+        removed += count;
+    }
+    return PyLong_FromSsize_t(removed);
 }
 
 /* Write `size` bytes of a number, the highest first. */

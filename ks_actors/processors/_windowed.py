@@ -155,7 +155,9 @@ def _tumbling_count_batch_form(context: NodeContext, aggregation: WindowAggregat
     return process_batch
 
 
-def _tumbling_counts(context: NodeContext, aggregation: WindowAggregation, clock: Clock, windows: dict[int, Window]) -> Callable[..., None]:
+def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more than what they do
+    context: NodeContext, aggregation: WindowAggregation, clock: Clock, windows: dict[int, Window]
+) -> Callable[..., None]:
     """Return what counts some records of a batch, and notes what becomes of each."""
     store = context.store(aggregation.store)
     get = store.get_entry
@@ -164,9 +166,7 @@ def _tumbling_counts(context: NodeContext, aggregation: WindowAggregation, clock
     grace = aggregation.grace_ms
     send_old = aggregation.send_old
 
-    def one_by_one(  # noqa: PLR0915 - one flat loop: calls would cost more than what they do
-        batch: Batch, places: range, holes: list[int], found: list[Window], changes: list[Any], timestamps: list[int]
-    ) -> None:
+    def one_by_one(batch: Batch, places: range, holes: list[int], found: list[Window], changes: list[Any], timestamps: list[int]) -> None:
         add_window = found.append
         add_change = changes.append
         add_timestamp = timestamps.append

@@ -83,7 +83,7 @@ class Windows(Tracks, Generic[K]):
             self._tracks[index][slot] = entry
         return entry
 
-    def put_entry(self, key: K, start: int, entry: Entry | None) -> None:  # noqa: C901 - flat: calls would cost more than what they do
+    def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
         """Set what is there of one window; None deletes it. A store with duplicates adds an entry, and ignores None."""
         if start > self._observed and not (entry is None and self._duplicates and self._segmented):
             self._observed = start
@@ -102,9 +102,7 @@ class Windows(Tracks, Generic[K]):
         if handle not in self._dirty:
             old = self._dirty[handle] = track.get(start, MISSING)
             if old is MISSING:
-                self._resident += 1
-                if self._starts is not None:
-                    self._started(index, start)
+                self._added(index, start)
             if self._sized_keys:
                 self._size += len(index)
         elif self._sized:
@@ -170,9 +168,8 @@ class Windows(Tracks, Generic[K]):
         """
         if self._starts is not None or type(self._tracks) is not dict:  # a closed store says so when it is asked record by record
             return first, clock[0]
-        tracks = len(self._tracks)
-        store = (self._tracks, self._dirty, windows, MISSING, self._ring.append)
-        numbers = (*clock, self._observed, self._retention, self._low)
+        store = (self._tracks, self._dirty, windows, MISSING, self._buckets)
+        numbers = (*clock, self._observed, self._retention, self._low, self._span)
         stop, now, observed, added, size = _kernel.count_windows(store, keys, timestamps, first, out, numbers)
         if observed > self._observed:
             self._observed, self._limit = observed, observed - self._retention
@@ -180,7 +177,7 @@ class Windows(Tracks, Generic[K]):
         if self._sized_keys:
             self._size += size
         if self._due:
-            self.sweep(2 * (len(self._tracks) - tracks))  # whatever grows pays for what is to go
+            self.sweep(2 * added)  # whatever grows pays for what is to go
         return stop, now
 
     # Spans of time of one key.
