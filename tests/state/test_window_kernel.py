@@ -82,7 +82,7 @@ def test_windows_are_counted_as_by_get_and_put(seed: int, tmp_path: Path, monkey
                     task.flush()
                 case "look":
                     node.rows.append(list(task["w"].fetch_all(at, time)))  # type: ignore[arg-type]  # to be compared
-                    node.rows.append(task["w"].fetch_entries("k3", at, time))  # type: ignore[arg-type]
+                    node.rows.append(task["w"].fetch_entries("k3", at, time))
                 case "restart":
                     task.commit()
                     task.reopen(clean=at % 2 == 0)
