@@ -14,6 +14,7 @@ from ks_actors._errors import (
     ConfigError,
     DeserializationFailed,
     Fenced,
+    FencedInstanceId,
     IllegalGeneration,
     IllegalTransition,
     InvalidRecord,
@@ -108,7 +109,7 @@ from ks_actors.processors import (
     Retry,
     ValueTransformer,
 )
-from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse, WorkerMetadata, blocking
+from ks_actors.runtime import InstanceState, RestoreListener, StandbyUpdateListener, SuspendReason, UncaughtResponse, WorkerMetadata, blocking
 from ks_actors.serdes import Serde
 from ks_actors.state import KeyValueStore, TimestampedKeyValueStore, TimestampedWindowStore, ValueAndTimestamp, WindowStore
 from ks_actors.topology import (
@@ -139,6 +140,7 @@ __all__ = [
     "FailOnInvalidTimestamp",
     "FailedRecord",
     "Fenced",
+    "FencedInstanceId",
     "FixedKeyProcessor",
     "FixedKeyProcessorContext",
     "FixedKeyRecord",
@@ -188,6 +190,7 @@ __all__ = [
     "Serde",
     "SerializationError",
     "SlidingWindows",
+    "StandbyUpdateListener",
     "StateError",
     "StateFull",
     "StateLocked",
@@ -202,6 +205,7 @@ __all__ = [
     "StreamsConfig",
     "StreamsError",
     "Suppressed",
+    "SuspendReason",
     "Table",
     "TaskCorrupted",
     "TaskId",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+from ks_actors.processors._cached import cached_aggregate, cached_count
 from ks_actors.processors._columns import failed
 from ks_actors.processors._holes import ATOMS, forward_rest
 from ks_actors.processors._inline import Inline
@@ -32,6 +33,9 @@ class StreamCount(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
+        cache = context.cache(self.store, send_old=self.send_old)
+        if cache is not None:
+            return cached_count(context, self.store, cache)
         return Bound(self._record_form(context), self._batch_form(context))
 
     def _record_form(self, context: NodeContext) -> Process:
@@ -136,6 +140,9 @@ class StreamAggregate(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
+        cache = context.cache(self.store, send_old=self.send_old)
+        if cache is not None:
+            return cached_aggregate(context, self.store, cache, self.aggregator, self.initializer)
         return Bound(self._record_form(context), self._batch_form(context))
 
     def _record_form(self, context: NodeContext) -> Process:

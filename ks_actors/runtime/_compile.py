@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ks_actors.processors._operator import Process, ProcessBatch
     from ks_actors.runtime._async import AsyncNode
+    from ks_actors.runtime._cache import HeldUpdates
     from ks_actors.runtime._node import TaskServices
     from ks_actors.runtime._pairs import Pair
     from ks_actors.runtime._sink import Sink
@@ -40,14 +41,16 @@ class Entrance(NamedTuple):
 class Plan(NamedTuple):
     """A part of a topology as functions: the entrances by source node, what to close, the asynchronous nodes, and whether some of it blocks.
 
-    `pair` is what takes batches of both streams of a join, by its left and right source.
+    `caches` hold updates back; they are to be flushed in this order. `pair` is what takes batches of both streams of a join, by its left and right
+    source.
     """
 
     entrances: Mapping[str, Entrance]
     closers: tuple[Callable[[], None], ...]
     asynchronous: tuple[AsyncNode, ...]
     blocking: bool
-    pair: Pair | None = None
+    caches: tuple[HeldUpdates, ...]
+    pair: Pair | None
 
 
 class Compiler:
@@ -78,11 +81,13 @@ class Compiler:
         for name, node in self._nodes.items():
             if isinstance(node, SourceNode):
                 work = self._work(node)
-                whole = not any(self._one_at_a_time(reached) for reached in self._reached(name))
-                entrances[name] = Entrance(work.forward, work.forward_batch if whole else None)
+                entrances[name] = Entrance(work.forward, None if self._exact(name) else work.forward_batch)
         # Nodes that no source leads to do not exist; the topology refuses them.
         pair = find_pair(self._nodes, self._works) if all(entrance.batch is not None for entrance in entrances.values()) else None
-        return Plan(entrances, tuple(reversed(self._closers)), tuple(self._asynchronous), any(map(needs_thread, self._nodes.values())), pair)
+        blocking = any(map(needs_thread, self._nodes.values()))
+        caches = self._services.caches
+        held = () if caches is None else caches.in_order()
+        return Plan(entrances, tuple(reversed(self._closers)), tuple(self._asynchronous), blocking, held, pair)
 
     def _make(self, name: str) -> tuple[Process, ProcessBatch]:
         made = self._made.get(name)
@@ -119,8 +124,13 @@ class Compiler:
             {child: process for child, (process, _) in made.items()},
             {child: batch for child, (_, batch) in made.items()},
             disjoint=self._disjoint(node.children),
+            exact=self._exact(node.name),
         )
         return work
+
+    def _exact(self, name: str) -> bool:
+        """Return whether a path leads to a node that takes records one at a time."""
+        return any(map(self._one_at_a_time, self._reached(name)))
 
     def _one_at_a_time(self, name: str) -> bool:
         node = self._nodes[name]

@@ -36,6 +36,11 @@ class Current:
         self.offset = -1
         self.headers = ()
 
+    def begin_anew(self) -> None:
+        """Be as new: the task has been elsewhere meanwhile."""
+        self.nowhere()
+        self.timestamp = self.stream_time = -1
+
     def metadata(self) -> RecordMetadata | None:
         """Return topic, partition and offset; None at no record."""
         if self.weave is not None:

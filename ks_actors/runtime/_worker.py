@@ -81,15 +81,13 @@ class Worker(Actor[WorkerMessage]):
     async def _work(self, lease: Lease) -> None:
         task = self.at = lease.task
         try:
-            if lease.draining:
-                task.take_results()
-                records = 0
-            elif task.blocking:
+            work = self._drain if lease.draining else self._slice
+            if task.blocking:
                 task.away_since = perf_counter()
-                records = await self.ctx.blocking(self._slice, task)
+                records = await self.ctx.blocking(work, task)
                 task.away_since = None
             else:
-                records = self._slice(task)
+                records = work(task)
         except BaseException:
             task.away_since = None
             task.broken = True
@@ -101,6 +99,10 @@ class Worker(Actor[WorkerMessage]):
             self._collector.tell(Output(output, self._epoch))
         self.at = None
         self._manager.tell(TaskDone(self.ctx.self_ref, task.id, records))
+
+    def _drain(self, task: Task) -> int:
+        task.drain(self._seconds)
+        return 0
 
     def _slice(self, task: Task) -> int:
         now = self._wall_time()

@@ -6,6 +6,7 @@ from ks_actors.state._checkpoint import read_checkpoint, write_checkpoint
 from ks_actors.state._engine import SharedResources
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, ValueAndTimestamp
+from ks_actors.state._stored import stored_offsets
 from ks_actors.state._task_stores import AnyStore, TaskStores, Token
 from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
 
@@ -21,5 +22,6 @@ __all__ = [
     "ValueAndTimestamp",
     "WindowStore",
     "read_checkpoint",
+    "stored_offsets",
     "write_checkpoint",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections import deque
-from operator import itemgetter
+from itertools import compress, repeat
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ks_actors._native import kernel as _kernel
@@ -185,6 +186,24 @@ class Table(Transactional[Any], Generic[K]):
                 self._typical = average(self._typical, weigh(value))
             self._ticks += 1
         self._size += size
+
+    def put_entries(self, entries: dict[Any, Entry], fresh: Iterable[Any]) -> None:
+        """Put many entries, no deletes; all keys but the `fresh` ones among them have been put in this transaction before. For operators."""
+        if not (self._codec.fixed and self._codec.faithful):
+            put = self.put_entry
+            for key, entry in entries.items():
+                put(key, entry)
+            return
+        dirty, view = self._dirty, self._view
+        first = [key for key in fresh if key not in dirty]
+        if first:  # as `_first` does
+            values = list(map(view.get, first, repeat(MISSING)))
+            dirty.update(zip(first, values, strict=True))
+            if self._sized_keys:
+                self._size += sum(map(len, first))
+            for key in compress(first, map(is_, values, repeat(MISSING))):
+                self._enter(key)
+        view.update(entries)
 
     # What a transaction needs.
 

@@ -209,6 +209,24 @@ class TaskStores:
         """Return where a store's changelog is to be read from; None is its beginning."""
         return self._offsets.get(store)
 
+    @property
+    def offset_sum(self) -> int:
+        """How far the stores are: the sum of the offsets that their changelogs are to be read from."""
+        return sum(self._offsets.values())
+
+    @property
+    def stored_offset_sum(self) -> int | None:
+        """How far what is on disk is; None when nothing is ever there. May be asked after `close`."""
+        on_disk = self._directory is not None and any(spec.type != "in_memory" for spec in self._specs)
+        return sum(self._written.values()) if on_disk else None
+
+    def settle_steps(self) -> Iterator[None]:
+        """Look at all that was kept, some of it per step. To be done before `restore` goes on after commits: it would pass for newer."""
+        while any(store.unsettled() for store in self._stores.values()):
+            for store in self._stores.values():
+                store.settle(SLICE)
+            yield
+
     def restore(self, store: str, batch: Batch, next_offset: int) -> None:
         """Take in records of a store's changelog as committed: columns of bytes, None deletes, the last record of a key counts.
 

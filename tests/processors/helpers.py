@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ks_actors._batch import Batch, Headers
+    from ks_actors.processors._cache import Cache
     from ks_actors.processors._operator import Bound, Operator, Process, ProcessBatch, RecordMetadata
 
 Entry = tuple[Any, int]
@@ -133,6 +134,9 @@ class Node:
 
     def store(self, name: str) -> Any:
         return self.stores[name]
+
+    def cache(self, store: str, *, send_old: bool) -> Cache | None:
+        return None
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
         self.scheduled.append((interval_ms, punctuation, start_ms))

@@ -56,7 +56,7 @@ class ByKernel(Plainly):
 
 
 @pytest.mark.parametrize("place", ["in_memory", "rocksdb"])
-@settings(deadline=None)
+@settings(deadline=None)  # a database is opened
 @given(script=steps, with_old=st.booleans())
 def test_the_kernel_counts_as_get_and_put_do(tmp_path_factory: pytest.TempPathFactory, place: str, script: Any, with_old: bool) -> None:
     """What goes out, what is stored, what is noted for the commit and its size, over commits and rollbacks."""
