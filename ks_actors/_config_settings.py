@@ -16,6 +16,7 @@ from ks_actors._config_values import (
     one_of,
     serde,
     text,
+    text_or_none,
     topic_name,
     whole_number,
 )
@@ -148,7 +149,7 @@ SETTINGS: dict[str, Setting] = {
     "connections_max_idle_ms": Setting(whole_number(1), _is(540_000)),
     "replication_factor": Setting(whole_number(1, unlimited=True), _is(-1)),
     "producer_compression_type": Setting(one_of(**{name: name for name in _COMPRESSIONS}), _is("none")),
-    "group_instance_id": Setting(text, _is(None)),
+    "group_instance_id": Setting(text_or_none, _is(None)),
     "state_dir": Setting(directory, lambda _: Path(tempfile.gettempdir()) / "ks-actors"),
     "state_cleanup_delay_ms": Setting(whole_number(1), _is(600_000)),
     "state_cleanup_dir_max_age_ms": Setting(whole_number(0, unlimited=True), _is(-1)),

@@ -97,6 +97,11 @@ def text(value: Any) -> str:
     return value
 
 
+def text_or_none(value: Any) -> str | None:
+    """Take a text that is not empty, or None."""
+    return None if value is None else text(value)
+
+
 def topic_name(value: Any) -> str:
     """Take what may be the name of a topic."""
     name = text(value)
