@@ -159,6 +159,7 @@ class Parts:
             collector=self.collector,
             instance=context.self_ref,
             listener=self._restore_listener,
+            residents=setup.residents,
             work_time=setup.work_time,
             pausing=lambda: self._metrics.pausing,
         )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.log._types import Fetched
     from ks_actors.runtime._current import Current
+    from ks_actors.runtime._residents import Residents
     from ks_actors.state import TaskStores
 
 _IDLE_SECONDS = 10.0
@@ -70,6 +71,7 @@ class StateManager(Actor[StateManagerMessage]):
         collector: Ref[m.CollectorMessage],
         instance: Ref[m.InstanceMessage],
         listener: RestoreListener,
+        residents: Residents,
         work_time: Callable[[], float],
         pausing: Callable[[], bool],
     ) -> None:
@@ -80,6 +82,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._collector = collector
         self._instance = instance
         self._listener = listener
+        self._residents = residents
         self._work_time = work_time
         self._pausing = pausing
         self._opening: dict[TaskId, _Opening] = {}
@@ -175,6 +178,7 @@ class StateManager(Actor[StateManagerMessage]):
         _log.warning("the state of task %s is wiped and restored: %s", message.task, message.reason)
         if self._stepping == message.task:
             self._steps = self._stepping = None
+        self._residents.leave(message.task)
         await self.ctx.blocking(partial(stores.close, clean=False))
         await self._wipe(opening.message, stores)
 
@@ -183,6 +187,7 @@ class StateManager(Actor[StateManagerMessage]):
         if opening is None or opening.stores is None:
             return
         stores = self._stores[task] = opening.stores
+        self._residents.restoring(task, stores)
         changelogs: dict[TopicPartition, int | None] = {}
         for name in stores.logged:
             partition = TopicPartition(self._changelog(name), task.partition)
@@ -266,6 +271,7 @@ class StateManager(Actor[StateManagerMessage]):
                 name: end for name in stores.logged if (end := message.ends.get(TopicPartition(self._changelog(name), task.partition))) is not None
             }
             stores.keep(token, ends)
+            self._residents.committed(task, message.frozen)
         self._begin_flush()
 
     # --- to disk --------------------------------------------------------------------------------------------------------------
@@ -322,6 +328,7 @@ class StateManager(Actor[StateManagerMessage]):
         for task in sorted(tasks):
             opening = self._opening.pop(task, None)
             stores = self._stores.pop(task, None) or (opening.stores if opening is not None else None)
+            self._residents.leave(task)
             if stores is None:
                 continue
             if opening is not None:

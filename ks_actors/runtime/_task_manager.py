@@ -251,7 +251,8 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._stale_below.pop(partition, None)
         self._committed.update(message.positions)
         self._metrics.tasks[task.id] = task
-        self._poller().tell(m.TaskReady(task.id, {partition: position.offset for partition, position in message.positions.items()}))
+        self._setup.residents.active(task, offsets := {partition: position.offset for partition, position in message.positions.items()})
+        self._poller().tell(m.TaskReady(task.id, offsets))
 
     def _suspend(self, message: m.SuspendTasks) -> None:
         tasks: Iterable[TaskId | None] = (None,) if message.tasks is None else message.tasks
@@ -287,6 +288,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._suspended.discard(task_id)
         self._held.pop(task_id, None)
         self._metrics.forget(task_id)
+        self._setup.residents.leave(task_id)
         for partition in task.group.queues:
             del self._owner[partition]
             self._committed.pop(partition, None)

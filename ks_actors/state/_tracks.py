@@ -148,6 +148,13 @@ class Tracks(Transactional[tuple[Any, int]]):
         if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen:
             self._take_out(*handle)
 
+    def below(self, handle: tuple[Any, int]) -> bytes | None:
+        """Return the bytes of the entry that lies below memory, without remembering them."""
+        if self.engine is None or self._start(handle[1]) >= self._low or handle[0] in self._loaded:
+            return None
+        raw = self.engine.get(self._engine_key(handle))
+        return None if raw is None else self._codec.from_engine(raw)
+
     def freeze(self) -> None:
         """Begin a new transaction; the one that was open is being committed."""
         super().freeze()
@@ -204,6 +211,8 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def sweep(self, visits: int) -> None:
         """Look through some keys for windows that have expired, or that are older than the low-water mark and on disk, and take them out."""
+        if self._looked_at():
+            return  # it is for moments that queries look through what is here
         limit = self._committed - self._retention
         oldest = max(limit + 1, self._low if self.engine is not None else 0)
         bound = oldest << SEQUENCE_BITS if self._duplicates else oldest
@@ -221,6 +230,9 @@ class Tracks(Transactional[tuple[Any, int]]):
                 del self._tracks[index]
                 self._orders.pop(index, None)
                 self._loaded.discard(index)
+
+    def _looked_at(self) -> bool:
+        return any(reader.looking for reader in self.readers)
 
     def _trim(self, index: Any, track: Track, limit: int) -> None:
         evict = self._low if self.engine is not None else 0
@@ -270,6 +282,8 @@ class Tracks(Transactional[tuple[Any, int]]):
             key = self.prefix + SEGMENT.pack(start // segment_ms) + encode(index) + SUFFIX.pack(start, sequence)
             rows.append((key, None if value is None else convert(self._raw(handle, value))))
         rows.sort()
+        if self.readers:
+            self._preserve(handles)
         engine.write(rows)
         for handle in gone:
             self._settled(handle)
@@ -290,7 +304,7 @@ class Tracks(Transactional[tuple[Any, int]]):
             self._low = (oldest + self._committed) // 2 + 1
             self._loaded = set()
             self._due = len(self._ring)
-        while self._due:
+        while self._due and not self._looked_at():
             while not self.settle(SLICE):
                 yield
             self.sweep(VISITS)
