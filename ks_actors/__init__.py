@@ -29,6 +29,7 @@ from ks_actors._errors import (
     ProcessingFailed,
     ProduceFailed,
     ProductionFailed,
+    QueryFailed,
     RecordTooLarge,
     SerializationError,
     StateError,
@@ -45,6 +46,7 @@ from ks_actors._errors import (
     TopicExists,
     TopologyError,
     TransactionAborted,
+    UnknownStore,
     UnknownTopicOrPartition,
 )
 from ks_actors._gc import tune_gc
@@ -177,6 +179,7 @@ __all__ = [
     "ProductionExceptionHandler",
     "ProductionFailed",
     "PunctuationType",
+    "QueryFailed",
     "Record",
     "RecordContext",
     "RecordMetadata",
@@ -220,6 +223,7 @@ __all__ = [
     "TopologyError",
     "TransactionAborted",
     "UncaughtResponse",
+    "UnknownStore",
     "UnknownTopicOrPartition",
     "UnlimitedWindows",
     "UsePartitionTimeOnInvalidTimestamp",

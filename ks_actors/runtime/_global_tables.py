@@ -12,6 +12,7 @@ from ks_actors._task_id import TaskId
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import Arrived, FetchFailed
 from ks_actors.runtime._offsets import Position
+from ks_actors.runtime._residents import Role
 from ks_actors.runtime._task import Task
 
 if TYPE_CHECKING:
@@ -76,7 +77,10 @@ class GlobalTables(Actor[GlobalMessage]):
         positions = {partition: Position(offset) for partition, offset in self._positions.items()}
         self._task = Task(GLOBAL_TASK, setup, positions, stores, wake=lambda: None, current=current)
         self._residents = setup.residents
-        self._resident = self._residents.active(self._task, self._positions)
+        resident = self._residents.active(self._task, self._positions)
+        assert resident is not None  # it has stores
+        resident.role = Role.RESTORING
+        self._resident = resident
 
     async def signal(self, signal: Signal) -> None:
         """Begin to read when started, close at the end."""
@@ -135,8 +139,7 @@ class GlobalTables(Actor[GlobalMessage]):
         token = self._stores.freeze()
         self._stores.keep(token, {})
         self._positions = {partition: queue.position for partition, queue in task.group.queues.items()}
-        if self._resident is not None:
-            self._resident.positions = self._positions
+        self._resident.positions = self._positions
         if self._stores.wants_flush(idle=False):
             for _ in self._stores.flush_steps():
                 pass  # nothing is written, what is kept is put in order
@@ -158,6 +161,7 @@ class GlobalTables(Actor[GlobalMessage]):
     def _note_filled(self) -> None:
         if all(self._positions[partition] >= end for partition, end in self._ends.items()):
             self._ends.clear()
+            self._resident.role = Role.ACTIVE
             for reply in self._asked:
                 reply.tell(None)
             self._asked.clear()

@@ -15,7 +15,7 @@ from ks_actors.state._transaction import MISSING
 from ks_actors.state._window_store import WindowBase
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from ks_actors.state._codec import Entry
     from ks_actors.state._order import Pair
@@ -107,6 +107,11 @@ class KeyValueReader(Reader[KeyValueBase[Any, Any]]):
         end = b"" if high is None else self.key_bytes(high) + b"\0"
         return first, first if end and end <= first else end
 
+    def prefix_bounds(self, prefix: Any, serializer: Callable[[Any], bytes] | None) -> tuple[bytes, bytes]:
+        """Return the bytes of the first key with a prefix, and what is behind the last one."""
+        first = (serializer or self.key_bytes)(prefix)
+        return first, after(first)
+
     def scan(self, low: bytes, high: bytes, *, committed: bool, reverse: bool) -> Rows:
         """Iterate over the keys whose bytes are from `low` to before `high` (nothing: the end), as they are now."""
         store = self.store
@@ -178,7 +183,7 @@ class WindowReader(Reader[WindowBase[Any, Any]]):
         first = max(time_from, self._limit(committed=committed) + 1, 0)
         low, high = (first << SEQUENCE_BITS, (time_to + 1) << SEQUENCE_BITS) if store._duplicates else (first, time_to + 1)
         slots = sorted(slot for slot in store._tracks.get(index, ()) if low <= slot < high)
-        found = {slot: self._known((index, slot), self._value((index, slot), committed=committed)) for slot in slots}
+        found = {slot: value for slot in slots if (value := self._value((index, slot), committed=committed)) is not MISSING}
         stored = self._stored_of(index, first, time_to, reverse=reverse)
         rows = self._started([], iter(()), self._fetched(key, index, found, stored, reverse=reverse))
         rows.looking = False
@@ -255,20 +260,21 @@ class WindowReader(Reader[WindowBase[Any, Any]]):
         """Find what is in memory, and sort it, in pieces."""
         store, (first, last) = self.store, times
         low, high = (first << SEQUENCE_BITS, (last + 1) << SEQUENCE_BITS) if store._duplicates else (first, last + 1)
+        for looked, (handle, value) in enumerate(overlay.items(), 1):
+            if low <= handle[1] < high:
+                known[handle] = value
+            if not looked % STEP:
+                yield
         looked = 0
         for index in list(store._tracks):
             for slot in list(store._tracks.get(index, ())):
-                if low <= slot < high:
-                    handle = (index, slot)
-                    known[handle] = self._known(handle, self._at_start(handle, layers, overlay))
+                if low <= slot < high and (value := self._at_start((index, slot), layers, overlay)) is not MISSING:
+                    known[index, slot] = value
                 looked += 1
                 if looked >= STEP:
                     looked = 0
                     yield
-        for layer in layers:  # what was deleted since has left the tracks
-            for handle, value in layer.items():
-                if low <= handle[1] < high and handle not in known:
-                    known[handle] = self._known(handle, value)
+        self._add_gone(known, layers, low, high)
         rows.looking = False
         handles, place = list(known), self._place
         for start in range(0, len(handles), STEP):
@@ -277,8 +283,17 @@ class WindowReader(Reader[WindowBase[Any, Any]]):
             chunks.append(part)
             yield
 
-    def _known(self, handle: tuple[Any, int], value: Any) -> Any:
-        return self.store.below(handle) if value is MISSING else value
+    def _add_gone(self, known: dict[Any, Any], layers: list[dict[Any, Any]], low: int, high: int) -> None:
+        """Add what has left the tracks since, because it was deleted: the oldest note of a window counts."""
+        new: set[Any] = set()
+        for layer in layers:
+            for handle, value in layer.items():
+                if not low <= handle[1] < high or handle in known or handle in new:
+                    continue
+                if value is MISSING:
+                    new.add(handle)
+                else:
+                    known[handle] = value
 
     def _place(self, handle: tuple[Any, int]) -> Any:
         """Return what windows are in the order of."""

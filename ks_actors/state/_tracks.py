@@ -282,8 +282,6 @@ class Tracks(Transactional[tuple[Any, int]]):
             key = self.prefix + SEGMENT.pack(start // segment_ms) + encode(index) + SUFFIX.pack(start, sequence)
             rows.append((key, None if value is None else convert(self._raw(handle, value))))
         rows.sort()
-        if self.readers:
-            self._preserve(handles)
         engine.write(rows)
         for handle in gone:
             self._settled(handle)

@@ -146,18 +146,15 @@ class Transactional(ABC, Generic[Handle]):
         frozen = self._frozen
         if not frozen:
             return 0
-        if self.readers:
-            self._tell_readers(dict(frozen))  # a copy, as the notes are used up
+        if looking := [reader for reader in self.readers if reader.looking]:
+            replaced = dict(frozen)  # a copy, as the notes are used up
+            for reader in looking:
+                reader.note(replaced)
         self._kept.append((frozen, self._frozen_deleted, written))
         if self.engine is not None and not written:
             self.unwritten_bytes += self._frozen_size
         self._frozen, self._frozen_deleted = {}, {}
         return len(frozen)
-
-    def _tell_readers(self, replaced: dict[Handle, Any]) -> None:
-        for reader in list(self.readers):
-            if reader.looking:
-                reader.note(replaced)
 
     def _preserve(self, handles: Iterable[Handle]) -> None:
         """Before something is written over: note for readers what was below memory when it was committed."""
