@@ -145,8 +145,8 @@ class Tracks(Transactional[tuple[Any, int]]):
         return self.prefix + SEGMENT.pack(self._start(handle[1]) // self.segment_ms) + self._log_key(handle)
 
     def _settled(self, handle: tuple[Any, int]) -> None:
-        if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen:
-            self._take_out(*handle)
+        if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen and not self._looked_at():
+            self._take_out(*handle)  # else it goes when it expires
 
     def below(self, handle: tuple[Any, int]) -> bytes | None:
         """Return the bytes of the entry that lies below memory, without remembering them."""
