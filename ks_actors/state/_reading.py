@@ -274,7 +274,6 @@ class WindowReader(Reader[WindowBase[Any, Any]]):
                 if looked >= STEP:
                     looked = 0
                     yield
-        self._add_gone(known, layers, low, high)
         rows.looking = False
         handles, place = list(known), self._place
         for start in range(0, len(handles), STEP):
@@ -282,18 +281,6 @@ class WindowReader(Reader[WindowBase[Any, Any]]):
             part.sort(key=_first, reverse=reverse)
             chunks.append(part)
             yield
-
-    def _add_gone(self, known: dict[Any, Any], layers: list[dict[Any, Any]], low: int, high: int) -> None:
-        """Add what has left the tracks since, because it was deleted: the oldest note of a window counts."""
-        new: set[Any] = set()
-        for layer in layers:
-            for handle, value in layer.items():
-                if not low <= handle[1] < high or handle in known or handle in new:
-                    continue
-                if value is MISSING:
-                    new.add(handle)
-                else:
-                    known[handle] = value
 
     def _place(self, handle: tuple[Any, int]) -> Any:
         """Return what windows are in the order of."""
