@@ -59,8 +59,10 @@ class Part:
     def check(self) -> None:
         """Raise QueryFailed, or NotRunning, when the store is not here any more."""
         self._local.check_running()
-        if self._local.resident(self._resident.task) is not self._resident:
+        resident = self._local.resident(self._resident.task)
+        if resident is None or resident.stores is not self._resident.stores:
             raise self.gone()
+        self._resident = resident  # what was restored may be processed by now: the stores are the same
 
     def gone(self) -> QueryFailed:
         """Return the error that the store is not here any more."""

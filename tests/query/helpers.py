@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ks_actors import Consumed, Processor, Record, Topology, serdes, stores
 from ks_actors.log import IsolationLevel
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from ks_actors import ProcessorContext
     from ks_actors.testing import AppHarness
     from ks_actors.topology import StoreType
@@ -49,9 +46,14 @@ class Puts(Processor[str, str, str, str]):
         self._stores["timed window"].put(record.key, (value, time), start)
 
 
+class _Times(TypedDict):
+    retention_ms: int
+    window_size_ms: int
+
+
 def everything(engine: StoreType, processor: type[Puts] = Puts) -> Topology:
     """Return a topology that reads `in`."""
-    text, times = serdes.STRING, {"retention_ms": HOUR, "window_size_ms": SECOND}
+    text, times = serdes.STRING, _Times(retention_ms=HOUR, window_size_ms=SECOND)
     topology = Topology()
     topology.add_source("source", "in", key=text, value=text)
     topology.add_processor("puts", processor, "source")
@@ -84,12 +86,3 @@ async def processed(harness: AppHarness) -> None:
         if all(queue.position >= ends[queue.partition] for queue in queues):
             return
     raise AssertionError("records are not processed")
-
-
-def through(run: Callable[..., Any], test: Callable[[AppHarness], Awaitable[None]], *args: Any, **options: Any) -> None:
-    """Run a test of an app that commits when it is told to."""
-    run(partial(_quiet, test), *args, **{"topics": {"in": 3}, "commit_interval_ms": 3_600_000, **options})
-
-
-async def _quiet(test: Callable[[AppHarness], Awaitable[None]], harness: AppHarness) -> None:
-    await test(harness)

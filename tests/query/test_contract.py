@@ -34,7 +34,14 @@ def run(engine: StoreType, isolation: IsolationLevel, test: Callable[[Any], Awai
         await harness.app.commit()
         assert await harness.app.store("plain", isolation=COMMITTED).all() == [("a", "a2"), ("bb", "bb1"), ("c", "c1"), ("d", "d2")]
 
-    run_app(main, everything(engine), topics={"in": 3}, commit_interval_ms=3_600_000, processing_guarantee="exactly_once_v2", transaction_timeout_ms=3_600_000)
+    run_app(
+        main,
+        everything(engine),
+        topics={"in": 3},
+        commit_interval_ms=3_600_000,
+        processing_guarantee="exactly_once_v2",
+        transaction_timeout_ms=3_600_000,
+    )
 
 
 def table(isolation: IsolationLevel) -> dict[str, str]:

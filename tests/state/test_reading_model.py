@@ -183,9 +183,11 @@ class ReadersAgainstDicts(RuleBasedStateMachine):
     def get(self, key: int, start: int, committed: bool) -> None:
         name = self.key(key)
         table, windows, latest = self.seen(committed=committed)
-        entry = reader_of(self.task["s"]).get(name, committed=committed)  # type: ignore[union-attr,call-arg]  # it is one
+        tables: Any = reader_of(self.task["s"])
+        entry = tables.get(name, committed=committed)
         assert (None if entry is None else entry[0]) == table.get(name)
-        entry = reader_of(self.task["w"]).get(name, start, committed=committed)  # type: ignore[union-attr,call-arg]  # it is one
+        reader: Any = reader_of(self.task["w"])
+        entry = reader.get(name, start, committed=committed)
         assert (None if entry is None else entry[0]) == (windows.get((name, start)) if start > latest - RETENTION else None)
 
     def scan(self, keys: tuple[int, int], committed: bool, reverse: bool, take: int) -> None:
