@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 Pair = tuple[bytes, Any]
 """A key's bytes, and what stands for the key in dicts."""
@@ -70,7 +70,7 @@ class Order:
         if not self._chunks:
             self._chunks.append([])
             self._lows.append(encoded)
-        at = max(0, bisect_left(self._lows, encoded + b"\0") - 1)
+        at = self._at(encoded)
         chunk = self._chunks[at]
         place = bisect_left(chunk, encoded, key=_bytes)
         if place < len(chunk) and chunk[place][0] == encoded:
@@ -86,14 +86,46 @@ class Order:
     def within(self, low: bytes, high: bytes) -> list[Pair]:
         """Return the keys from `low` to before `high` (nothing: the end) that are in their places."""
         found: list[Pair] = []
-        for at in range(max(0, bisect_left(self._lows, low + b"\0") - 1), len(self._chunks)):
+        for at in range(self._at(low), len(self._chunks)):
             if high and self._lows[at] >= high:
                 break
-            chunk = self._chunks[at]
-            start = bisect_left(chunk, low, key=_bytes)
-            stop = bisect_left(chunk, high, key=_bytes) if high and chunk[-1][0] >= high else len(chunk)
-            found += chunk[start:stop] if start or stop < len(chunk) else chunk
+            found += self._part(self._chunks[at], low, high)
         return found
+
+    def walk(self, low: bytes, high: bytes, *, reverse: bool) -> Iterator[Pair]:
+        """Iterate over what `within` returns, or the other way round; what is put in its place meanwhile may be met or not."""
+        while not high or low < high:
+            at = self._at(high or None, before=True) if reverse else self._at(low)
+            step = -1 if reverse else 1
+            part: list[Pair] = []
+            while not part and 0 <= at < len(self._chunks):
+                part = self._part(self._chunks[at], low, high)
+                at += step
+            if not part:
+                return
+            if reverse:
+                yield from reversed(part)
+                high = part[0][0]
+                if high == b"":
+                    return
+            else:
+                yield from part
+                low = part[-1][0] + b"\0"
+
+    def about(self, low: bytes, high: bytes) -> int:
+        """Return about how many keys there are from `low` to before `high`, rather too many."""
+        return (self._at(high or None, before=True) - self._at(low) + 1) * CHUNK
+
+    def _at(self, key: bytes | None, *, before: bool = False) -> int:
+        """Return the place of the chunk that has the first key from `key` on, or the last one `before` it; None is the end."""
+        if key is None:
+            return len(self._chunks) - 1
+        return max(0, bisect_left(self._lows, key if before else key + b"\0") - 1)
+
+    def _part(self, chunk: list[Pair], low: bytes, high: bytes) -> list[Pair]:
+        start = bisect_left(chunk, low, key=_bytes)
+        stop = bisect_left(chunk, high, key=_bytes) if high and chunk[-1][0] >= high else len(chunk)
+        return chunk[start:stop]
 
 
 def _bytes(pair: Pair) -> bytes:

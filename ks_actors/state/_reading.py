@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ks_actors.state._transaction import Transactional
 
 S = TypeVar("S", bound="Transactional[Any]")
+Found = tuple[Any, Any, Any]
+"""What windows are in the order of, key and slot, and the value in memory or its bytes."""
+
 MANY: Final = 2000
 """Keys that are put in order in one go, at most."""
 STEP: Final = 500
@@ -118,16 +121,15 @@ class KeyValueReader(Reader[KeyValueBase[Any, Any]]):
         order = store._arranged()
         order.place(order.missing)
         nothing = bool(high) and high <= low
-        pairs = [] if nothing else order.within(low, high)
         overlay: dict[Any, Any] = {}
-        if not committed:
+        if not committed and not nothing:
             dirty, frozen = store._dirty, store._frozen
-            if len(pairs) < len(dirty) + len(frozen):
-                overlay = {index: store._now(index) for _, index in pairs if index in dirty or index in frozen}
+            if order.about(low, high) < len(dirty) + len(frozen):
+                overlay = {index: store._now(index) for _, index in order.within(low, high) if index in dirty or index in frozen}
             else:
                 overlay = self._uncommitted()
-        if reverse:
-            pairs.reverse()
+        # The order never loses a key: those that there are now are met, and those that are new had nothing.
+        pairs = order.walk(low, high, reverse=reverse)
         prefix = store.prefix
         stored: Iterator[tuple[bytes, bytes]] = iter(())
         if store.engine is not None and not nothing:
@@ -137,7 +139,7 @@ class KeyValueReader(Reader[KeyValueBase[Any, Any]]):
 
     def _rows(
         self,
-        pairs: list[Pair],
+        pairs: Iterator[Pair],
         stored: Iterator[tuple[bytes, bytes]],
         layers: list[dict[Any, Any]],
         overlay: dict[Any, Any],
@@ -236,14 +238,9 @@ class WindowReader(Reader[WindowBase[Any, Any]]):
             stored = store.engine.scan(*bounds, reverse=reverse)
         layers: list[dict[Any, Any]] = []
         overlay = {} if committed else self._uncommitted()
-        chunks: list[list[tuple[Any, Any, Any]]] = []
-        known: dict[Any, Any] = {}
-        rows = self._started(
-            layers,
-            iter(()),
-            self._all_fetched(chunks, known, stored, (first, stop), reverse=reverse),
-        )
-        rows.steps = self._look_through(rows, (first, time_to), layers, overlay, known, chunks, reverse=reverse)
+        chunks: list[list[Found]] = []
+        rows = self._started(layers, iter(()), self._all_fetched(chunks, self._below(stored, first, stop), reverse=reverse))
+        rows.steps = self._look_through(rows, (first, time_to), layers, overlay, chunks, reverse=reverse)
         return rows
 
     def _look_through(
@@ -252,35 +249,34 @@ class WindowReader(Reader[WindowBase[Any, Any]]):
         times: tuple[int, int],
         layers: list[dict[Any, Any]],
         overlay: dict[Any, Any],
-        known: dict[Any, Any],
-        chunks: list[list[tuple[Any, Any, Any]]],
+        chunks: list[list[Found]],
         *,
         reverse: bool,
     ) -> Generator[None, None, None]:
         """Find what is in memory, and sort it, in pieces."""
-        store, (first, last) = self.store, times
+        store, place, (first, last) = self.store, self._place, times
         low, high = (first << SEQUENCE_BITS, (last + 1) << SEQUENCE_BITS) if store._duplicates else (first, last + 1)
-        for looked, (handle, value) in enumerate(overlay.items(), 1):
-            if low <= handle[1] < high:
-                known[handle] = value
-            if not looked % STEP:
-                yield
+        part: list[Found] = []
         looked = 0
-        for index in list(store._tracks):
-            for slot in list(store._tracks.get(index, ())):
-                if low <= slot < high and (value := self._at_start((index, slot), layers, overlay)) is not MISSING:
-                    known[index, slot] = value
-                looked += 1
-                if looked >= STEP:
-                    looked = 0
-                    yield
+        handles = chain(
+            ((index, slot) for index in list(store._tracks) for slot in list(store._tracks.get(index, ()))),
+            overlay,  # what was rolled back since is not in the tracks any more
+        )
+        for handle in handles:
+            if low <= handle[1] < high and (value := self._at_start(handle, layers, overlay)) is not MISSING:
+                part.append((place(handle), handle, value))
+            looked += 1
+            if looked >= STEP:
+                part.sort(key=_first)
+                chunks.append(part)
+                part, looked = [], 0
+                yield
+        part.sort(key=_first)
+        chunks.append(part)
+        if not reverse:
+            for part in chunks:
+                part.reverse()  # they are used up from their ends
         rows.looking = False
-        handles, place = list(known), self._place
-        for start in range(0, len(handles), STEP):
-            part = [(place(handle), handle, known[handle]) for handle in handles[start : start + STEP]]
-            part.sort(key=_first, reverse=reverse)
-            chunks.append(part)
-            yield
 
     def _place(self, handle: tuple[Any, int]) -> Any:
         """Return what windows are in the order of."""
@@ -291,36 +287,35 @@ class WindowReader(Reader[WindowBase[Any, Any]]):
             return SEGMENT.pack(start // store.segment_ms) + encoded + SUFFIX.pack(start, sequence)
         return start, encoded, sequence
 
-    def _all_fetched(
-        self,
-        chunks: list[list[tuple[Any, Any, Any]]],
-        known: dict[Any, Any],
-        stored: Iterator[tuple[bytes, bytes]],
-        times: tuple[int, int],
-        *,
-        reverse: bool,
-    ) -> Generator[Row, None, None]:
+    def _all_fetched(self, chunks: list[list[Found]], below: Iterator[Found], *, reverse: bool) -> Generator[Row, None, None]:
         codec, duplicates = self.store._codec, self.store._duplicates
-        below = self._below(known, stored, *times)
-        for place, handle, value in heapq.merge(*chunks, below, key=_first, reverse=reverse):
+        last = None
+        for place, handle, value in heapq.merge(*map(_used_up, chunks), below, key=_first, reverse=reverse):
+            if place == last:
+                continue  # what is in memory comes before what is on disk
+            last = place
             entry = self._entry(handle, value)
             if entry is not None:
                 index, slot = handle
                 key = index if codec.faithful else codec.object_key(index)
                 yield place, (key, slot >> SEQUENCE_BITS if duplicates else slot), entry
 
-    def _below(
-        self, known: dict[Any, Any], stored: Iterator[tuple[bytes, bytes]], first: int, stop: int
-    ) -> Generator[tuple[Any, Any, Any], None, None]:
+    def _below(self, stored: Iterator[tuple[bytes, bytes]], first: int, stop: int) -> Generator[Found, None, None]:
+        """Return what is on disk of windows that start from `first` to before `stop`."""
         store = self.store
         head = len(store.prefix)
         cut = head + SEGMENT.size
         for name, data in stored:
             start, sequence = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)
             if first <= start < stop:
-                handle = (store._codec.index_key(name[cut : -SUFFIX.size]), start << SEQUENCE_BITS | sequence if store._duplicates else start)
-                if handle not in known:
-                    yield name[head:], handle, store._codec.from_engine(data)
+                index = store._codec.index_key(name[cut : -SUFFIX.size])
+                yield name[head:], (index, start << SEQUENCE_BITS | sequence if store._duplicates else start), store._codec.from_engine(data)
+
+
+def _used_up(part: list[Found]) -> Iterator[Found]:
+    """Iterate over a list from its end, and take what is read out of it: to free all of a long one at the end would take long."""
+    while part:
+        yield part.pop()
 
 
 def reader_of(store: Any) -> KeyValueReader | WindowReader | None:
