@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec, Topology
 
 T = TypeVar("T")
+_NOWHERE = -2
 TIMESTAMPED = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
 
 
@@ -129,6 +130,8 @@ class LocalStores:
         self._topology = topology
         self._setup = setup
         self._state = state
+        self._subtopologies: dict[str, int] | None = None
+        self._topics: dict[int, tuple[str, ...]] | None = None
         self._default: IsolationLevel = config.default_state_isolation_level
 
     def committed(self, isolation: IsolationLevel | None) -> bool:
@@ -152,10 +155,9 @@ class LocalStores:
         return store in self._topology.global_stores
 
     def setup(self) -> Setup:
-        """Return the setup; raises NotRunning before the start."""
+        """Return the setup of the app, which runs."""
         setup = self._setup()
-        if setup is None:
-            raise NotRunning("the app has not been started: its stores can be read when it has")
+        assert setup is not None
         return setup
 
     def check_running(self) -> None:
@@ -169,16 +171,18 @@ class LocalStores:
         """Return where a task's stores are."""
         return self.setup().residents.get(task)
 
-    def partitions(self, store: str) -> int | None:
-        """Return how many partitions a store has in all instances together; None for a global one, or when it is not known."""
-        subtopology = self._subtopology(store)
+    def partitions(self, store: str) -> int:
+        """Return how many partitions a store has in all instances together; none when no processor has it."""
         setup = self.setup()
-        if subtopology is None:
-            return None
-        return max((setup.partitions(topic) or 0 for topic in setup.subtopology_topics().get(subtopology, ())), default=0) or None
+        if self._topics is None:
+            self._topics = setup.subtopology_topics()
+        return max((setup.partitions(topic) or 0 for topic in self._topics.get(self._subtopology(store), ())), default=0)
 
-    def _subtopology(self, store: str) -> int | None:
-        return next((subtopology.id for subtopology in self._topology.subtopologies() if store in subtopology.stores), None)
+    def _subtopology(self, store: str) -> int:
+        """Return which tasks have a store; no task has one of a negative number but the global one."""
+        if self._subtopologies is None:
+            self._subtopologies = {name: subtopology.id for subtopology in self._topology.subtopologies() for name in subtopology.stores}
+        return self._subtopologies.get(store, _NOWHERE)
 
     def global_part(self, store: str) -> Part:
         """Return the global store of that name; raises QueryFailed when it is not there."""
@@ -190,15 +194,14 @@ class LocalStores:
     def part(self, store: str, partition: int) -> Part | None:
         """Return a partition of a store; None when it is not here. Raises QueryFailed when there is none of that number at all."""
         count = self.partitions(store)
-        if partition < 0 or (count is not None and partition >= count):
+        if not 0 <= partition < count:
             raise QueryFailed(
                 f"store {store} has no partition {partition}: it has {count}",
                 reason=FailureReason.DOES_NOT_EXIST,
                 store=store,
                 partition=partition,
             )
-        subtopology = self._subtopology(store)
-        resident = None if subtopology is None else self.resident(TaskId(subtopology, partition))
+        resident = self.resident(TaskId(self._subtopology(store), partition))
         return None if resident is None else self._part(store, resident)
 
     def parts(self, store: str) -> list[Part]:

@@ -104,7 +104,7 @@ def _telling(part: Part, rows: Rows) -> Iterator[Any]:
 
 async def _take(local: LocalStores, part: Part, steps: Iterator[None]) -> None:
     """Take steps to the end; others have their turn in between."""
-    while _step(local, steps):
+    while part.read(lambda _: _step(local, steps)):
         await asyncio.sleep(0)
         part.check()
 

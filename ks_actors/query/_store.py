@@ -114,10 +114,7 @@ class StoreQueries:
             parts[0].reader.key_bytes(key)
             return parts, None
         parts = local.readable(name, None, stale=True)
-        number = local.partitions(name)
-        if number is None:
-            return parts, None
-        home = partition_of(parts[0].reader.key_bytes(key), number)
+        home = partition_of(parts[0].reader.key_bytes(key), local.partitions(name))
         here = [part for part in parts if part.partition == home]
         if not self._stale:
             local.require_active(name, here)

@@ -114,7 +114,7 @@ class Order:
 
     def about(self, low: bytes, high: bytes) -> int:
         """Return about how many keys there are from `low` to before `high`, rather too many."""
-        return (self._at(high or None, before=True) - self._at(low) + 1) * CHUNK
+        return (self._at(high or None, before=True) - self._at(low) + 1) * 2 * CHUNK
 
     def _at(self, key: bytes | None, *, before: bool = False) -> int:
         """Return the place of the chunk that has the first key from `key` on, or the last one `before` it; None is the end."""

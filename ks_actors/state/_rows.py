@@ -49,11 +49,6 @@ class Rows:
             self.looking = False
             raise
 
-    def check(self) -> None:
-        """Raise StoreClosed when there is nothing more to be had."""
-        if self._rows is None:
-            raise StoreClosed(self._reason)
-
     def note(self, layer: dict[Any, Any]) -> None:
         """Take note of what a commit has replaced."""
         self.layers.append(layer)

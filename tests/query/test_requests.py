@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import Materialized, QueryFailed, StreamsBuilder, ValueAndTimestamp, serdes
+from ks_actors import Materialized, NotRunning, QueryFailed, StreamsBuilder, ValueAndTimestamp, serdes
 from ks_actors._partitioner import partition as partition_of
 from ks_actors.query import (
     FailureReason,
@@ -25,6 +26,7 @@ from ks_actors.query import (
     TimestampedRangeQuery,
     WindowKeyQuery,
     WindowRangeQuery,
+    _scan,
 )
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.query.helpers import COMMITTED, ENGINES, SECOND, STRINGS, UNCOMMITTED, everything, put
@@ -242,6 +244,23 @@ def test_a_global_store_answers_as_a_whole() -> None:
 
     options = {**OPTIONS, "topics": {"in": 1, "out": 1, "names": 1}, "default_key_serde": serdes.STRING, "default_value_serde": serdes.STRING}
     run_app(test, builder.build(), start=False, **options)
+
+
+def test_an_app_that_closes_answers_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that is being answered when the app closes raises NotRunning: that is not a partition's failure."""
+    monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(_scan, "GLANCES", 1)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(5000)])
+        await harness.caught_up()
+        asking = asyncio.ensure_future(harness.app.query(StateQueryRequest(store="plain", query=RangeQuery())))
+        await harness.turns(10)
+        await harness.close()
+        with pytest.raises(NotRunning):
+            await asking
+
+    run("in_memory", test)
 
 
 def test_what_cannot_be_asked_is_part_of_the_result() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,16 +20,19 @@ from ks_actors import (
     StreamsBuilder,
     StreamsConfig,
     TaskId,
+    TimeWindows,
     UnknownStore,
     blocking,
     serdes,
+    stores,
 )
 from ks_actors._batch import Batch
 from ks_actors._partitioner import partition as partition_of
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.query import FailureReason, LagInfo, RangeQuery, StateQueryRequest, _scan
+from ks_actors.query import FailureReason, KeyQuery, LagInfo, Position, PositionBound, RangeQuery, StateQueryRequest, _local, _scan
 from ks_actors.runtime import InstanceState
+from ks_actors.runtime._messages import Frozen
 from ks_actors.state import _rows
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.query.helpers import COMMITTED, ENGINES, STRINGS, UNCOMMITTED, everything, put
@@ -137,19 +141,31 @@ def test_a_key_of_another_instance_is_an_error(engine: StoreType) -> None:
                     await elsewhere.app.store("counts").get(key)
                 assert failed.value.reason is FailureReason.NOT_PRESENT
                 assert (failed.value.store, failed.value.partition) == ("counts", partition_of(key.encode(), 4))
+            windows = harness.app.store("windows")
+            home = next(key for key in expected if partition_of(key.encode(), 4) in here)
+            away = next(key for key in expected if partition_of(key.encode(), 4) not in here)
+            assert await windows.fetch(home, 0, 10) == await windows.backward_fetch(home, 0, 10) == [(0, 1)]
+            for ask in (lambda: windows.fetch(away, 0), lambda: windows.fetch(away, 0, 10), lambda: windows.backward_fetch(away, 0, 10)):
+                with pytest.raises(QueryFailed, match="not on this instance") as failed:
+                    await ask()
             rows, others = await harness.app.store("counts").all(), await other.app.store("counts").all()
             assert dict([*rows, *others]) == expected
             assert {partition_of(key.encode(), 4) for key, _ in rows} == here
-            away = min({0, 1, 2, 3} - here)
-            with pytest.raises(QueryFailed, match=f"partition {away} of store counts is not on this instance") as failed:
-                await harness.app.store("counts", partition=away).all()
+            other_one = min({0, 1, 2, 3} - here)
+            with pytest.raises(QueryFailed, match=f"partition {other_one} of store counts is not on this instance") as failed:
+                await harness.app.store("counts", partition=other_one).all()
             assert failed.value.reason is FailureReason.NOT_PRESENT
             for number in (-1, 4):
                 with pytest.raises(QueryFailed, match=f"has no partition {number}: it has 4") as failed:
                     await harness.app.store("counts", partition=number).get("k0001")
                 assert failed.value.reason is FailureReason.DOES_NOT_EXIST
 
-    run_app(test, counting(engine), topics=TOPICS)
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", STRINGS).group_by_key()
+    grouped.count(Materialized("counts", serdes.STRING, serdes.LONG, store_type=engine))
+    windowed = grouped.windowed_by(TimeWindows.of_size_with_no_grace(1000))
+    windowed.count(Materialized("windows", serdes.STRING, serdes.LONG, store_type=engine))
+    run_app(test, builder.build(), topics=TOPICS)
 
 
 def test_a_key_that_another_partitioner_has_placed_is_found() -> None:
@@ -231,6 +247,8 @@ def test_a_task_that_restores_is_not_up_to_date(engine: StoreType) -> None:
         seen["reasons"] |= {("query", result.failure) for result in (await app.query(request)).partition_results.values()}
         seen["stale"].append(len(await app.store("counts", stale=True).all()))
         assert await app.store("counts", stale=True, partition=0).get("k0001") is None
+        with suppress(QueryFailed):  # its partition may not be here yet
+            assert await app.store("counts", stale=True).get("k0001") in {1, None}
         seen["lags"].append(await app.store_lags())
 
     class Looks(RestoreListener):
@@ -268,6 +286,62 @@ def test_a_task_that_restores_is_not_up_to_date(engine: StoreType) -> None:
         assert all(lag.offset_lag == 0 and lag == LagInfo(lag.end_offset_position, lag.end_offset_position) for lag in lags.values())
 
     run_app(test, counting(engine), topics=TOPICS, restore_listener=Looks())
+
+
+def test_a_standby_is_stale() -> None:
+    """A store that is kept as a standby is NOT_ACTIVE, unless what is stale is allowed."""
+
+    async def test(harness: AppHarness) -> None:
+        await fill(harness)
+        setup = harness.app._setup
+        assert setup is not None
+        for resident in setup.residents:
+            setup.residents.standby(resident.task, resident.stores)
+        with pytest.raises(QueryFailed, match=r"not up to date: \d \(standby\)") as failed:
+            await harness.app.store("counts").get("k0001")
+        assert failed.value.reason is FailureReason.NOT_ACTIVE
+        assert await harness.app.store("counts", stale=True).get("k0001") == 1
+        result = await harness.app.query(StateQueryRequest(store="counts", query=RangeQuery()))
+        assert all(one.is_success and not one.position for one in result.partition_results.values())
+
+    run_app(test, counting(), topics=TOPICS)
+
+
+def test_a_store_that_is_closed_behind_the_scenes_is_gone() -> None:
+    """Whatever closes a store, whoever reads it is told that it is not here; what was committed of a task that has left is nobody's business."""
+
+    async def test(harness: AppHarness) -> None:
+        await fill(harness)
+        setup = harness.app._setup
+        assert setup is not None
+        setup.residents.committed(TaskId(7, 7), Frozen({}, {}, {}))
+        for resident in setup.residents:
+            resident.stores.close(clean=False)
+        for ask in (lambda: harness.app.store("counts").get("k0001"), harness.app.store("counts").all):
+            with pytest.raises(QueryFailed, match="has left this instance") as failed:
+                await ask()
+            assert failed.value.reason is FailureReason.NOT_PRESENT
+        await harness.crash()
+
+    run_app(test, counting("in_memory"), topics=TOPICS)
+
+
+def test_a_store_that_no_processor_has_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is connected to nothing has no partitions; one of a kind that nothing reads says so."""
+    topology = everything("in_memory")
+    topology.add_state_store(stores.key_value("idle", serdes.STRING, serdes.STRING))
+
+    async def test(harness: AppHarness) -> None:
+        for options, reason in ((dict[str, Any](), FailureReason.NOT_PRESENT), ({"partition": 0}, FailureReason.DOES_NOT_EXIST)):
+            with pytest.raises(QueryFailed) as failed:
+                await harness.app.store("idle", **options).get("a")
+            assert failed.value.reason is reason
+        monkeypatch.setattr(_local, "reader_of", lambda _: None)
+        with pytest.raises(QueryFailed, match="of a kind that cannot be queried") as failed:
+            await harness.app.store("plain").get("a")
+        assert failed.value.reason is FailureReason.UNKNOWN_QUERY_TYPE
+
+    run_app(test, topology, topics={"in": 2})
 
 
 # --- scans ----------------------------------------------------------------------------------------------------------------------
@@ -409,8 +483,9 @@ async def send(log: EmbeddedLog, *values: str) -> None:
     await producer.close()
 
 
-async def test_a_task_in_a_thread_is_visited_between_two_slices(tmp_path: Path) -> None:
+async def test_a_task_in_a_thread_is_visited_between_two_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query of a task whose functions block waits for its thread, until the deadline; what waits is answered when the thread is back."""
+    monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
     gate = Gate()
     config = StreamsConfig(application_id="app", state_dir=tmp_path, poll_ms=5)
     async with EmbeddedLog() as log, App(gate.topology(), config, log=log, topics={"in": 1}) as app:
@@ -428,10 +503,15 @@ async def test_a_task_in_a_thread_is_visited_between_two_slices(tmp_path: Path) 
             asyncio.ensure_future(app.store("table").get("k0")),
             asyncio.ensure_future(app.query(StateQueryRequest(store="table", query=RangeQuery()))),
         )
+        bound = PositionBound.at(Position.of({"in": {0: 1_000}}))
+        behind = asyncio.ensure_future(app.query(StateQueryRequest(store="table", query=KeyQuery("k0"), bound=bound)))
+        await asyncio.sleep(0)
         given_up = asyncio.ensure_future(app.store("table").get("k0"))
         await asyncio.sleep(0)
         given_up.cancel()
+        app._metrics.tasks[TaskId(0, 0)].absence.visits[-1]()  # nobody waits for it any more
         gate.open.set()
+        assert (await behind).partition_results[0].failure is FailureReason.NOT_UP_TO_BOUND
         assert await one in {"v0", "hold"}
         found = (await all_of_it).partition_results[0].value
         assert found is not None

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ks_actors import StoreClosed
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
-from ks_actors.state import SharedResources, _order, _reading, _transaction, reader_of
+from ks_actors.state import KeyValueReader, SharedResources, WindowReader, _order, _reading, _transaction, reader_of
 from tests.state.helpers import PLACES, Record, Task, key_value, window
 
 if TYPE_CHECKING:
@@ -294,8 +294,11 @@ def test_keys_lie_in_order_however_they_come() -> None:
     for _ in range(50):
         order = _order.Order(str.encode, bytes.decode, (str(random.randrange(40)) for _ in range(random.randrange(30))))
         known = set(order.pending)
+        empty = _order.Order(str.encode, bytes.decode)
+        empty.place_all()
+        assert (list(empty.walk(b"", b"", reverse=False)), empty.within(b"", b""), len(empty)) == ([], [], 0)
         for _ in range(20):
-            fresh = [str(random.randrange(99)) for _ in range(random.randrange(6))]
+            fresh = [random.choice(("", str(random.randrange(99)))) for _ in range(random.randrange(6))]
             restored = [str(random.randrange(99)).encode() for _ in range(random.randrange(3))]
             order.pending += fresh
             order.pending_bytes += restored
@@ -305,7 +308,64 @@ def test_keys_lie_in_order_however_they_come() -> None:
                 assert order.missing == len(order.pending_bytes)
             else:
                 order.place(order.missing)
-                low, high = str(random.randrange(99)), random.choice(("", str(random.randrange(99))))
+                low, high = random.choice(("", str(random.randrange(99)))), random.choice(("", str(random.randrange(99))))
                 expected = sorted(key for key in known if key >= low and (not high or key < high))
                 assert [key for _, key in order.within(low.encode(), high.encode())] == expected
+                for reverse in (False, True):
+                    walked = list(order.walk(low.encode(), high.encode(), reverse=reverse))
+                    assert [key for _, key in walked] == (expected[::-1] if reverse else expected)
+                assert not expected or order.about(low.encode(), high.encode()) >= len(expected)
+                assert [key for _, key in order.walk(b"", b"", reverse=True)] == sorted(known, reverse=True)
                 assert len(order) == len(known)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_order_that_nobody_needs_is_forgotten(place: str, tmp_path: Path) -> None:
+    """The order of keys that a scan has made is let go of when many keys come and go and nobody scans; the next scan makes it anew."""
+    task = Task([key_value()], tmp_path, place)
+    store, reader = task.store, KeyValueReader(task.store)
+    store.put("a", 1)
+    assert [row[1] for row in reader.scan(b"", b"", committed=False, reverse=False)] == ["a"]
+    for start in range(0, 20_000, 100):
+        for number in range(start, start + 100):
+            store.put(f"k{number:05}", number)
+        task.commit()
+        for number in range(start, start + 100):
+            store.delete(f"k{number:05}")
+        task.commit()
+        task.flush()
+    assert store._order is None or store._order.missing < 5_000
+    store.put("b", 2)
+    assert [row[1] for row in reader.scan(b"", b"", committed=False, reverse=False)] == ["a", "b"]
+    assert [row[1] for row in reader.scan(b"", b"", committed=True, reverse=False)] == ["a"]
+    task.close()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_duplicates_are_read_one_by_one(place: str, tmp_path: Path) -> None:
+    """A window store that keeps duplicates is read in the order in which they were put; those that are not committed only when they are asked for."""
+    task = Task([window(retain_duplicates=True)], tmp_path, place)
+    store, reader = task.store, WindowReader(task.store)
+    for number in range(3):
+        store.put("k", f"old{number}", 50)
+    store.put("l", "other", 60)
+    task.commit()
+    task.flush()
+    task.reopen()
+    store, reader = task.store, WindowReader(task.store)
+    store.put("k", "new", 50)
+
+    def rows(found: Any) -> list[tuple[Any, Any]]:
+        for _ in found.steps:
+            pass
+        return [(key, entry[0]) for _, key, entry in found]
+
+    for committed in (True, False):
+        of_k = [(("k", 50), f"old{number}") for number in range(3)] + ([] if committed else [(("k", 50), "new")])
+        for reverse in (False, True):
+            options = {"committed": committed, "reverse": reverse}
+            assert rows(reader.fetch("k", 0, 100, **options)) == (of_k[::-1] if reverse else of_k)
+            everything = [*of_k, (("l", 60), "other")]
+            assert rows(reader.fetch_all(0, 100, **options)) == (everything[::-1] if reverse else everything)
+        assert (reader.get("k", 50, committed=committed) is None) == committed
+    task.close()
