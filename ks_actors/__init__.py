@@ -14,6 +14,7 @@ from ks_actors._errors import (
     ConfigError,
     DeserializationFailed,
     Fenced,
+    FencedInstanceId,
     IllegalGeneration,
     IllegalTransition,
     InvalidRecord,
@@ -110,7 +111,7 @@ from ks_actors.processors import (
     Retry,
     ValueTransformer,
 )
-from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse, WorkerMetadata, blocking
+from ks_actors.runtime import InstanceState, RestoreListener, StandbyUpdateListener, SuspendReason, UncaughtResponse, WorkerMetadata, blocking
 from ks_actors.serdes import Serde
 from ks_actors.state import KeyValueStore, TimestampedKeyValueStore, TimestampedWindowStore, ValueAndTimestamp, WindowStore
 from ks_actors.topology import (
@@ -141,6 +142,7 @@ __all__ = [
     "FailOnInvalidTimestamp",
     "FailedRecord",
     "Fenced",
+    "FencedInstanceId",
     "FixedKeyProcessor",
     "FixedKeyProcessorContext",
     "FixedKeyRecord",
@@ -191,6 +193,7 @@ __all__ = [
     "Serde",
     "SerializationError",
     "SlidingWindows",
+    "StandbyUpdateListener",
     "StateError",
     "StateFull",
     "StateLocked",
@@ -205,6 +208,7 @@ __all__ = [
     "StreamsConfig",
     "StreamsError",
     "Suppressed",
+    "SuspendReason",
     "Table",
     "TaskCorrupted",
     "TaskId",

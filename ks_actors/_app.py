@@ -23,8 +23,8 @@ from ks_actors.runtime._crew import Crew, WorkerMetadata
 from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
 from ks_actors.runtime._metrics import Metrics
 from ks_actors.runtime._parts import Parts
+from ks_actors.runtime._progress import Progress
 from ks_actors.runtime._setup import Setup
-from ks_actors.runtime._state_manager import RestoreListener
 from ks_actors.runtime._states import InstanceState
 from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.log import Log, TopicPartition
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
+    from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
     from ks_actors.topology import Topology
 
 R = TypeVar("R")
@@ -53,10 +54,9 @@ class App:
     of the config's; a log that is given is neither started nor closed. `system` is an actor system to live in, one of its own by default.
 
     `topics` are created before the start, with so many partitions, where they do not exist: what the topology reads, in a log that nobody else fills.
-    `on_state` is called with the new and the old state; `restore_listener` hears how stores are restored; `uncaught_handler` decides, with a plain or
-    a coroutine function, about errors that nothing else has dealt with (default: the app ends in ERROR); `task_priority` tells which tasks come
-    first,
-    higher before lower. An app runs once.
+    `on_state` is called with the new and the old state; `restore_listener` hears how stores are restored, `standby_listener` how those of standbys
+    are kept up to date; `uncaught_handler` decides, with a plain or a coroutine function, about errors that nothing else has dealt with (default: the
+    app ends in ERROR); `task_priority` tells which tasks come first, higher before lower. An app runs once.
 
     Raises what its start fails by; leaving the block raises the error that the app ended by, unless the block raises one itself.
     """
@@ -71,6 +71,7 @@ class App:
         system: System | None = None,
         on_state: Callable[[InstanceState, InstanceState], None] | None = None,
         restore_listener: RestoreListener | None = None,
+        standby_listener: StandbyUpdateListener | None = None,
         uncaught_handler: UncaughtHandler = shut_down,
         task_priority: Callable[[TaskId], int] | None = None,
     ) -> None:
@@ -80,7 +81,7 @@ class App:
         self._topics: Mapping[str, int] = topics or {}
         self._given_system = system
         self._on_state = on_state
-        self._restore_listener = restore_listener or RestoreListener()
+        self._progress = Progress(restore_listener, standby_listener)
         self._uncaught = uncaught_handler
         self._priority = task_priority
         self._begun: bool = False
@@ -145,7 +146,7 @@ class App:
             partitions=lambda _: None,
             nodes=self._nodes,
         )
-        parts = Parts(setup, log, self._metrics, restore_listener=self._restore_listener, priority=self._priority)
+        parts = Parts(setup, log, self._metrics, progress=self._progress, priority=self._priority)
         instance = self._instance = Instance(parts, setup, self._crew, self._metrics, uncaught=self._uncaught, on_state=self._note_state)
         return Spec(lambda: instance, mailbox=INSTANCE_MAILBOX, stop_within=self.config.task_timeout_ms / 1000)
 
@@ -163,14 +164,17 @@ class App:
             except Exception:  # noqa: BLE001 - a user's code, about something that has happened anyway
                 _log.exception("the state listener raised, about %s", new.name)
 
-    async def close(self) -> None:
-        """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when not started, or closed."""
+    async def close(self, *, leave_group: bool = False) -> None:
+        """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when not started, or closed.
+
+        With a `group_instance_id` the app keeps its place in the group, and its tasks, for `session_timeout_ms`, unless `leave_group` says to leave.
+        """
         stack, self._stack = self._stack, None
         if stack is None:
             return
         async with stack:
             if self._ref is not None and self.state is not InstanceState.ERROR:
-                await self._ref.ask(m.StopInstance).within(inf)
+                await self._ref.ask(m.StopInstance, leave=leave_group).within(inf)
         if self.error is not None:
             raise self.error
 

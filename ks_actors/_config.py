@@ -90,10 +90,19 @@ class StreamsConfig:
     """How many replicas changelogs and repartition topics have in Kafka. Default: -1, what the brokers say."""
     producer_compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
     """How records are compressed that are written to Kafka. Default: `none`. All but `gzip` need the package cramjam."""
+    group_instance_id: str | None
+    """A name for this instance that no other one of the app has: it is a static member of the group, and one that is restarted within
+    `session_timeout_ms` has its tasks again without a rebalance. Default: none."""
     state_dir: Path
     """Where stores are kept, in a directory by the application's id. Default: `ks-actors` in the system's directory for temporary files."""
+    state_cleanup_delay_ms: int
+    """How long the directory of a task is kept that has gone to another instance. Default: 600,000."""
+    state_cleanup_dir_max_age_ms: int
+    """Directories of tasks that have not changed for longer are deleted on start. Default: -1, none are."""
     num_stream_threads: int
     """How many workers process tasks; `num_workers` is another name for it. Default: 1."""
+    num_standby_replicas: int
+    """How many other instances keep the state of each task up to date. Default: 0."""
     processing_guarantee: ProcessingGuarantee
     """`at_least_once` (the default) or `exactly_once_v2`."""
     commit_interval_ms: int
@@ -107,6 +116,11 @@ class StreamsConfig:
     """How many bytes of records wait in memory, over all partitions, before fetching pauses; -1 for no limit. Default: 512 MiB."""
     statestore_uncommitted_max_bytes: int
     """How many bytes the stores hold uncommitted before a commit is forced; -1 for no limit. Default: 64 MiB."""
+    statestore_cache_max_bytes: int
+    """How many bytes of table updates are held back, so that of several to a row only the last one goes downstream, at each commit at the latest.
+
+    `cache_max_bytes_buffering` is another name for it. Default: 0, every update goes downstream at once (Kafka's: 10 MiB).
+    """
     default_key_serde: Serde[Any] | None
     """The serde of keys where the topology names none. Default: none, every serde has to be named."""
     default_value_serde: Serde[Any] | None

@@ -9,12 +9,11 @@ ALIASES: dict[str, str] = {
     "ssl_certificate_location": "ssl_keystore_location",
     "default_deserialization_exception_handler": "deserialization_exception_handler",
     "default_production_exception_handler": "production_exception_handler",
+    "cache_max_bytes_buffering": "statestore_cache_max_bytes",
 }
 """Other names of settings."""
 
 NOT_YET: dict[str, str] = {
-    "cache_max_bytes_buffering": "updates are not cached, each goes downstream",
-    "statestore_cache_max_bytes": "updates are not cached, each goes downstream",
     **dict.fromkeys(
         (
             "acceptable_recovery_lag",
@@ -32,7 +31,6 @@ NOT_YET: dict[str, str] = {
             "enable_auto_commit",
             "enable_metrics_push",
             "ensure_explicit_internal_resource_naming",
-            "group_instance_id",
             "group_protocol",
             "heartbeat_interval_ms",
             "isolation_level",
@@ -46,7 +44,6 @@ NOT_YET: dict[str, str] = {
             "metrics_num_samples",
             "metrics_recording_level",
             "metrics_sample_window_ms",
-            "num_standby_replicas",
             "probing_rebalance_interval_ms",
             "processing_exception_handler_global_enabled",
             "processor_wrapper_class",
@@ -60,8 +57,6 @@ NOT_YET: dict[str, str] = {
             "retries",
             "rocksdb_config_setter",
             "send_buffer_bytes",
-            "state_cleanup_delay_ms",
-            "state_cleanup_dir_max_age_ms",
             "task_assignor_class",
             "upgrade_from",
             "window_size_ms",

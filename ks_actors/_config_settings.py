@@ -57,15 +57,21 @@ class Options(TypedDict, total=False):
     connections_max_idle_ms: int
     replication_factor: int
     producer_compression_type: str
+    group_instance_id: str | None
     state_dir: str | Path
+    state_cleanup_delay_ms: int
+    state_cleanup_dir_max_age_ms: int
     num_stream_threads: int
     num_workers: int
+    num_standby_replicas: int
     processing_guarantee: ProcessingGuarantee | str
     commit_interval_ms: int
     max_task_idle_ms: int
     buffered_records_per_partition: int
     input_buffer_max_bytes: int
     statestore_uncommitted_max_bytes: int
+    statestore_cache_max_bytes: int
+    cache_max_bytes_buffering: int
     default_key_serde: Serde[Any] | str
     default_value_serde: Serde[Any] | str
     default_timestamp_extractor: TimestampExtractor | str
@@ -144,14 +150,19 @@ SETTINGS: dict[str, Setting] = {
     "connections_max_idle_ms": Setting(whole_number(1), _is(540_000)),
     "replication_factor": Setting(whole_number(1, unlimited=True), _is(-1)),
     "producer_compression_type": Setting(one_of(**{name: name for name in _COMPRESSIONS}), _is("none")),
+    "group_instance_id": Setting(text, _is(None)),
     "state_dir": Setting(directory, lambda _: Path(tempfile.gettempdir()) / "ks-actors"),
+    "state_cleanup_delay_ms": Setting(whole_number(1), _is(600_000)),
+    "state_cleanup_dir_max_age_ms": Setting(whole_number(0, unlimited=True), _is(-1)),
     "num_stream_threads": Setting(whole_number(1), _is(1)),
+    "num_standby_replicas": Setting(whole_number(0), _is(0)),
     "processing_guarantee": Setting(one_of(**{each.value: each for each in ProcessingGuarantee}), _is(ProcessingGuarantee.AT_LEAST_ONCE)),
     "commit_interval_ms": Setting(whole_number(0), lambda values: 100 if _exactly_once(values) else 30_000),
     "max_task_idle_ms": Setting(whole_number(-1), _is(0)),
     "buffered_records_per_partition": Setting(whole_number(1), _is(20_000)),
     "input_buffer_max_bytes": Setting(whole_number(1, unlimited=True), _is(512 << 20)),
     "statestore_uncommitted_max_bytes": Setting(whole_number(1, unlimited=True), _is(64 << 20)),
+    "statestore_cache_max_bytes": Setting(whole_number(0), _is(0)),
     "default_key_serde": Setting(serde, _is(None)),
     "default_value_serde": Setting(serde, _is(None)),
     "default_timestamp_extractor": Setting(function, _is(FailOnInvalidTimestamp())),

@@ -13,6 +13,7 @@ KsActorsError
 │   ├── InvalidRecord       a record that its topic cannot hold (a compacted topic: one without a key)
 │   ├── Fenced              a newer producer has taken the transactional id: stop, it is in charge
 │   ├── IllegalGeneration   the group has moved on: rejoin
+│   ├── FencedInstanceId    another process has come with the same group_instance_id: give each one of its own
 │   ├── TransactionAborted  the transaction is void (timeout, a failed batch): start again from what is committed
 │   ├── LogCorrupted        what is on disk is not what was written
 │   ├── StorageFull         no room to write: free some, nothing was acknowledged
@@ -126,6 +127,10 @@ class Fenced(LogError):
 
 class IllegalGeneration(LogError):
     """The group has moved on to another generation, or does not know the member."""
+
+
+class FencedInstanceId(LogError):
+    """Another process has come with the same group instance id, and has the place in the group."""
 
 
 class TransactionAborted(LogError):

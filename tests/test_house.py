@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,12 +106,14 @@ def test_every_module_can_be_imported_by_itself() -> None:
 def test_the_wheel_holds_both_packages_with_their_types_and_nothing_else(tmp_path: Path) -> None:
     """What users install is what is here: all modules, the markers for type checkers, the plugin's entry point."""
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)  # noqa: S603 - our own command
+    environment = os.environ | {"KS_ACTORS_WITH_KERNEL": "1"}
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, env=environment)  # noqa: S603 - our own command
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        kernel = f"ks_actors/_kernel{sysconfig.get_config_var('EXT_SUFFIX')}"
         (entry_points,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("entry_points.txt"))
-    assert names == {relative(path) for path in SOURCES} | {"actors/py.typed", "ks_actors/py.typed"}
+    assert names == {relative(path) for path in SOURCES} | {"actors/py.typed", "ks_actors/py.typed", "ks_actors/_kernel.pyi", kernel}
     assert "actors = actors.testing.plugin" in entry_points
 
 

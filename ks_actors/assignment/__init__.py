@@ -8,8 +8,18 @@ from __future__ import annotations
 
 from ks_actors.assignment._assignor import TaskAssignor
 from ks_actors.assignment._grouper import PartitionGrouper, Tasks, check_copartitioning, group_partitions
-from ks_actors.assignment._info import MemberState, decode_member, decode_processes, decode_tasks, encode_member, encode_problem, encode_tasks
-from ks_actors.assignment._sticky import AssignTasks, assign_sticky
+from ks_actors.assignment._info import (
+    MemberState,
+    decode_member,
+    decode_processes,
+    decode_standbys,
+    decode_tasks,
+    encode_member,
+    encode_problem,
+    encode_tasks,
+)
+from ks_actors.assignment._standbys import assign_standbys
+from ks_actors.assignment._sticky import AssignTasks, Warm, assign_sticky
 
 __all__ = [
     "AssignTasks",
@@ -17,10 +27,13 @@ __all__ = [
     "PartitionGrouper",
     "TaskAssignor",
     "Tasks",
+    "Warm",
+    "assign_standbys",
     "assign_sticky",
     "check_copartitioning",
     "decode_member",
     "decode_processes",
+    "decode_standbys",
     "decode_tasks",
     "encode_member",
     "encode_problem",

@@ -13,7 +13,7 @@ from ks_actors.log._types import MemberAssignment, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-VERSION = 1
+VERSION = 2
 PROBLEMS: dict[str, type[StreamsError | TopologyError]] = {
     "missing": MissingSourceTopics,
     "topology": TopologyError,
@@ -25,7 +25,8 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
     """What a member tells the leader: the tasks that it has not let go of, as of `generation`.
 
     `process_id` is the instance's, whatever its place in the group. A change of `counter` (0 to 255) makes the bytes differ when nothing else does,
-    so that the group takes notice. Later versions only add fields at the end, so that all versions can be read.
+    so that the group takes notice. `offsets` are about tasks of which the member has state, as a standby or on its disk: subtopology, partition, and
+    the sum of the offsets up to which it has their changelogs. Later versions only add fields at the end, so that all versions can be read.
     """
 
     version: int
@@ -33,18 +34,20 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
     counter: int
     generation: int
     tasks: tuple[tuple[int, int], ...]
+    offsets: tuple[tuple[int, int, int], ...] = ()
 
 
 class TaskList(msgspec.Struct, frozen=True, array_like=True):
     """What the leader tells a member: its tasks, each with its partitions; or the kind of problem, and the text, for which there are none.
 
-    `processes` are the ids of all members, by which it is noticed who has gone.
+    `processes` are the ids of all members, by which it is noticed who has gone. `standbys` are the tasks whose state is to be kept up to date.
     """
 
     version: int
     tasks: tuple[tuple[int, int, tuple[tuple[str, int], ...]], ...]
     problem: tuple[str, str] | None = None
     processes: tuple[str, ...] = ()
+    standbys: tuple[tuple[int, int], ...] = ()
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -52,10 +55,16 @@ _decode_state = msgspec.msgpack.Decoder(MemberState).decode
 _decode_list = msgspec.msgpack.Decoder(TaskList).decode
 
 
-def encode_member(owned: Iterable[TaskId], *, process_id: str, counter: int = 0, generation: int = -1) -> bytes:
-    """Return the user data of a member that owns these tasks: to be told when it joins, and before each rebalance."""
+def encode_member(
+    owned: Iterable[TaskId], *, process_id: str, counter: int = 0, generation: int = -1, offsets: Mapping[TaskId, int] | None = None
+) -> bytes:
+    """Return the user data of a member that owns these tasks: to be told when it joins, and before each rebalance.
+
+    `offsets` tell how far the state is of tasks that it does not own.
+    """
     tasks = tuple(sorted((task.subtopology, task.partition) for task in owned))
-    return _encode(MemberState(VERSION, process_id, counter % 256, generation, tasks))
+    held = tuple((task.subtopology, task.partition, offset) for task, offset in sorted((offsets or {}).items()))
+    return _encode(MemberState(VERSION, process_id, counter % 256, generation, tasks, held))
 
 
 def decode_member(user_data: bytes) -> MemberState:
@@ -70,17 +79,29 @@ def decode_member(user_data: bytes) -> MemberState:
         ) from error
 
 
-def encode_tasks(tasks: Mapping[TaskId, tuple[TopicPartition, ...]], processes: Iterable[str] = ()) -> MemberAssignment:
-    """Return the assignment of a member that gets these tasks, in a group of these processes."""
+def encode_tasks(
+    tasks: Mapping[TaskId, tuple[TopicPartition, ...]], processes: Iterable[str] = (), standbys: Iterable[TaskId] = ()
+) -> MemberAssignment:
+    """Return the assignment of a member that gets these tasks and these standbys, in a group of these processes."""
     listed = tuple((task.subtopology, task.partition, tuple((topic, number) for topic, number in tasks[task])) for task in sorted(tasks))
     partitions = tuple(partition for task in sorted(tasks) for partition in tasks[task])
-    return MemberAssignment(partitions, _encode(TaskList(VERSION, listed, None, tuple(sorted(processes)))))
+    standing = tuple((task.subtopology, task.partition) for task in sorted(standbys))
+    return MemberAssignment(partitions, _encode(TaskList(VERSION, listed, None, tuple(sorted(processes)), standing)))
 
 
 def encode_problem(error: Exception) -> MemberAssignment:
     """Return the assignment that gives nothing and says why."""
     kind = next(kind for kind, cls in PROBLEMS.items() if isinstance(error, cls) or kind == "other")
     return MemberAssignment((), _encode(TaskList(VERSION, (), (kind, str(error)))))
+
+
+def decode_standbys(assignment: MemberAssignment) -> frozenset[TaskId]:
+    """Return the tasks whose state the member is to keep up to date; none when the leader does not tell."""
+    try:
+        told = _decode_list(assignment.user_data).standbys if assignment.user_data else ()
+    except msgspec.MsgspecError:
+        return frozenset()
+    return frozenset(TaskId(*task) for task in told)
 
 
 def decode_processes(assignment: MemberAssignment) -> frozenset[str]:

@@ -25,7 +25,7 @@ def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | 
     """Describe the key-value store of a table. Serdes that `materialized` lacks are `key` and `value`; without a name it gets a new one."""
     name, named = _name(graph, materialized, prefix)
     if materialized is None:
-        return Stored(StoreSpec(name=name, kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=key, value=value), named)
+        return Stored(StoreSpec(name=name, kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=key, value=value, caching=True), named)
     return Stored(
         StoreSpec(
             name=name,
@@ -34,6 +34,7 @@ def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | 
             value=materialized.value or value,
             type=materialized.store_type,
             logging=materialized.logging,
+            caching=materialized.caching,
             changelog_configs=dict(materialized.changelog_configs),
         ),
         named,
@@ -59,6 +60,7 @@ def window_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | Non
         value=stored.value,
         type=stored.type,
         logging=stored.logging,
+        caching=stored.caching,
         changelog_configs=stored.changelog_configs,
         retention_ms=retention,
         window_size_ms=windows.size_ms,

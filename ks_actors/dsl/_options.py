@@ -77,7 +77,8 @@ class Materialized(Generic[K, V]):
     """How a table is stored. With a `name` its store can be asked from outside.
 
     `store_type` None is the app's default. `retention_ms` is for windowed stores: None keeps them as long as window and grace demand.
-    `logging` keeps a changelog topic, with `changelog_configs` on top of what the store demands.
+    `logging` keeps a changelog topic, with `changelog_configs` on top of what the store demands. `caching` lets updates be held back, so that of
+    several to a row only the last one goes on, where the app has `statestore_cache_max_bytes` for that; without it each goes on at once.
     """
 
     name: str | None = None
@@ -87,3 +88,4 @@ class Materialized(Generic[K, V]):
     retention_ms: int | None = None
     logging: bool = True
     changelog_configs: Mapping[str, str] = field(default_factory=dict)
+    caching: bool = True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+import msgspec
+
 from ks_actors.dsl import _grouped, _stream, _suppressed, _table_joins
 from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
@@ -249,6 +251,7 @@ def source_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], mate
 def global_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None) -> GlobalTable[K, V]:
     """Read a topic as a global table."""
     spec, named = key_value_store(graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value)
+    spec = msgspec.structs.replace(spec, caching=False)  # what nothing comes behind need not be held back
     source = graph.suffixed_or(consumed.name, "-source", _STREAM_SOURCE)
     name = graph.name_or(consumed.name, _SOURCE)
 

@@ -1,7 +1,7 @@
 """The port to a log, and the logs that there are."""
 
 from ks_actors.log._open import open_log
-from ks_actors.log._port import Assignor, Fetcher, Log, Membership, MembershipEvent, Producer, TransactionalProducer
+from ks_actors.log._port import Assignor, Fetcher, Log, Membership, MembershipEvent, NewMember, Producer, TransactionalProducer
 from ks_actors.log._types import (
     Assigned,
     Fetched,
@@ -31,6 +31,7 @@ __all__ = [
     "MemberInfo",
     "Membership",
     "MembershipEvent",
+    "NewMember",
     "NewTopic",
     "OffsetAndMetadata",
     "Outgoing",

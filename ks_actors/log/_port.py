@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+import msgspec
+
 from ks_actors.log._types import Assigned, Lost, Revoked
 
 if TYPE_CHECKING:
@@ -128,12 +130,38 @@ class Membership(Protocol):
         ...
 
     async def leave(self) -> None:
-        """Leave the group at once, so that others need not wait for a timeout."""
+        """Leave the group at once, also with an instance id, so that others need not wait for a timeout."""
+        ...
+
+    async def close(self) -> None:
+        """End. Who has an instance id keeps its place and its partitions for when it comes again within the session timeout; others leave."""
         ...
 
 
 Assignor: TypeAlias = "Callable[[Sequence[MemberInfo], Mapping[str, int]], Mapping[str, MemberAssignment]]"
 """Called on the leader: members, partition counts of all their topics -> assignment by member id."""
+
+
+class NewMember(msgspec.Struct, frozen=True, kw_only=True):
+    """Who enters a group: what it reads, what it tells the leader, and the `assignor` for the case that it is the leader.
+
+    `instance_id` makes it a static member: who comes with the same one has its place and its partitions, at once and without a rebalance, and it is
+    thrown out. With `takes_over` members of the same client id are of a process that has died, and are thrown out now, not by their session timeouts.
+
+    Who does not get on for `rebalance_timeout_ms` loses its place, so that others get what it has: because the loop stands still, or because
+    `stuck`, which is asked again and again, tells of so many seconds. A log in this process cannot look at its own loop while that stands still:
+    there only a rebalance that waits for so long costs the place.
+    """
+
+    client_id: str
+    topics: Iterable[str]
+    user_data: bytes
+    assignor: Assignor
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    instance_id: str | None = None
+    takes_over: bool = False
+    stuck: Callable[[], float] | None = None
 
 
 class Log(Protocol):
@@ -162,27 +190,8 @@ class Log(Protocol):
         """
         ...
 
-    async def join(
-        self,
-        group_id: str,
-        *,
-        client_id: str,
-        topics: Iterable[str],
-        user_data: bytes,
-        assignor: Assignor,
-        session_timeout_ms: int,
-        rebalance_timeout_ms: int,
-        instance_id: str | None = None,
-        takes_over: bool = False,
-        stuck: Callable[[], float] | None = None,
-    ) -> Membership:
-        """Enter a group; the first event is Assigned. Membership does not depend on the caller's loop being free.
-
-        With `takes_over` members of the same client id are of a process that has died, and are thrown out now, not by their session timeouts.
-        Who does not get on for `rebalance_timeout_ms` loses its place, so that others get what it has: because the loop stands still, or because
-        `stuck`, which is asked again and again, tells of so many seconds. A log in this process cannot look at its own loop while that stands still:
-        there only a rebalance that waits for so long costs the place.
-        """
+    async def join(self, group_id: str, member: NewMember, /) -> Membership:
+        """Enter a group; the first event is Assigned. Membership does not depend on the caller's loop being free."""
         ...
 
     async def create_topics(self, topics: Iterable[NewTopic], /) -> None:

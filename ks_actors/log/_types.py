@@ -110,6 +110,10 @@ class Revoked(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The member was thrown out: these are somebody else's by now, nothing of them may be committed."""
+    """The member was thrown out: these are somebody else's by now, nothing of them may be committed.
+
+    With `fenced` another one has come with its instance id, and has its place: who goes back in by `rejoin` would throw that one out.
+    """
 
     partitions: tuple[TopicPartition, ...]
+    fenced: bool = False

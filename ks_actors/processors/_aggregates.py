@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+from ks_actors.processors._cached import cached_aggregate, cached_count
 from ks_actors.processors._columns import failed
 from ks_actors.processors._holes import ATOMS, forward_rest
 from ks_actors.processors._inline import Inline
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 
     from ks_actors._batch import Batch, Headers
     from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
+    from ks_actors.state._table import CountUp
+
+
+_FEW = 32
+"""So many records are counted one by one when the kernel has met one that is not plain: the next is probably not far."""
 
 
 @final
@@ -27,6 +33,9 @@ class StreamCount(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
+        cache = context.cache(self.store, send_old=self.send_old)
+        if cache is not None:
+            return cached_count(context, self.store, cache)
         return Bound(self._record_form(context), self._batch_form(context))
 
     def _record_form(self, context: NodeContext) -> Process:
@@ -58,14 +67,33 @@ class StreamCount(Inline):
         forward_batch = context.forward_batch
         send_old = self.send_old
 
+        count_up: CountUp | None = store.count_up
+
         def process_batch(batch: Batch) -> None:
+            keys, values, times = batch.keys, batch.values, batch.timestamps
             holes: list[int] = []
             changes: list[Any] = []
             timestamps: list[int] = []
-            add = changes.append
-            add_timestamp = timestamps.append
+            done = dropped = 0
+            while done < len(keys):
+                if count_up is None:
+                    stop = len(keys)
+                else:
+                    done = count_up(keys, values, times, done, changes, timestamps, with_old=send_old)
+                    stop = done + _FEW
+                dropped += one_by_one(batch, keys[done:stop], values[done:stop], times[done:stop], holes, changes, timestamps)
+                done = stop
+            if dropped:
+                context.dropped(dropped)
+            forward_rest(forward_batch, batch, holes, changes, timestamps)
+
+        def one_by_one(
+            batch: Batch, keys: list[Any], values: list[Any], times: list[int], holes: list[int], changes: list[Any], timestamps: list[int]
+        ) -> int:
+            """Count these of the batch's records; return how many are dropped."""
             dropped = 0
-            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            add, add_timestamp = changes.append, timestamps.append
+            for key, value, timestamp in zip(keys, values, times, strict=True):
                 if key is None or value is None:
                     dropped += 1
                     holes.append(len(changes) + len(holes))
@@ -88,9 +116,7 @@ class StreamCount(Inline):
                     continue
                 add((count, before) if send_old else (count, None))
                 add_timestamp(latest)
-            if dropped:
-                context.dropped(dropped)
-            forward_rest(forward_batch, batch, holes, changes, timestamps)
+            return dropped
 
         return process_batch
 
@@ -114,6 +140,9 @@ class StreamAggregate(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
+        cache = context.cache(self.store, send_old=self.send_old)
+        if cache is not None:
+            return cached_aggregate(context, self.store, cache, self.aggregator, self.initializer)
         return Bound(self._record_form(context), self._batch_form(context))
 
     def _record_form(self, context: NodeContext) -> Process:

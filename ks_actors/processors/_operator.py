@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ks_actors._task_id import TaskId
     from ks_actors.processors._async_options import AsyncOptions
+    from ks_actors.processors._cache import Cache
 
 Process: TypeAlias = Callable[[Any, Any, int, Headers], None]
 """Take one record: key, value, timestamp (ms), headers. Returns when all that the record causes downstream is done (depth first)."""
@@ -60,6 +61,13 @@ class NodeContext(Protocol):
 
     def store(self, name: str) -> Any:
         """Return a store that the node is connected to, or a global one; raises StoreNotConnected."""
+        ...
+
+    def cache(self, store: str, *, send_old: bool) -> Cache | None:
+        """Return what takes the updates of a store instead of `forward`; None when each is to be forwarded at once.
+
+        `send_old` says that old values are wanted downstream. To be called while the node is bound.
+        """
         ...
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors._batch import Headers
+    from ks_actors.processors._cache import Cache
     from ks_actors.processors._operator import NodeContext
     from ks_actors.processors._windowed import WindowAggregation
 
@@ -50,6 +51,7 @@ class _Sliding:
         self._on_close = on_close
         self._send_old = aggregation.send_old
         self._mutable = not aggregation.immutable
+        self._cache = None if on_close else context.cache(aggregation.store, send_old=aggregation.send_old)
         self._initial, self._fold = _functions(aggregation)
         # what has come out takes no more records
         self._now = context.progress.get(self._name, -1 - self._grace) + self._grace if on_close else -1
@@ -160,10 +162,11 @@ class _Sliding:
             self._context.dropped()
             return
         old, seen = entry
+        before = old if self._cache is None else self._before(self._cache, record.key, start)
         new = self._fold(record.key, record.value, old)
         latest = record.timestamp if old is None else max(record.timestamp, seen)
         self._store.put_entry(record.key, start, None if new is None else (new, latest))
-        self._forward(record, start, new, old, latest)
+        self._forward(record, start, new, before, latest)
 
     def take_over(self, record: _Record, entry: Entry) -> None:
         """Make the window right behind a record, of those that are later."""
@@ -172,9 +175,18 @@ class _Sliding:
         self._forward(record, start, entry[0], None, entry[1])
 
     def _forward(self, record: _Record, start: int, new: Any, old: Any, timestamp: int) -> None:
-        if not self._on_close:
-            window = Window(start, start + self._length)
-            self._context.forward(Windowed(record.key, window), (new, old if self._send_old else None), timestamp, record.headers)
+        if self._on_close:
+            return
+        windowed = Windowed(record.key, Window(start, start + self._length))
+        if self._cache is not None:
+            self._cache.hold(windowed, (new, old), timestamp, record.headers)
+        else:
+            self._context.forward(windowed, (new, old if self._send_old else None), timestamp, record.headers)
+
+    def _before(self, cache: Cache, key: Any, start: int) -> Any:
+        """Return what a window has in the store, which is not what a new one begins with."""
+        entry = self._store.get_entry(key, start)
+        return None if entry is None else cache.before(key, entry[0], Window(start, start + self._length))
 
 
 class _Record:

@@ -70,11 +70,13 @@ class TableAggregate(Inline):
         store = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
-        forward = context.forward
+        cache = context.cache(self.store, send_old=self.send_old)
+        forward = context.forward if cache is None else cache.hold
+        kept = None if cache is None else cache.before
         initializer = self.initializer
         adder = self.adder
         subtractor = self.subtractor
-        send_old = self.send_old
+        send_old = self.send_old or cache is not None
 
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
             _demand_key(context, key)
@@ -82,8 +84,8 @@ class TableAggregate(Inline):
             entry = get(key)
             before = aggregate = None
             if entry is not None:
-                before, seen = entry
-                aggregate = before
+                aggregate, seen = entry
+                before = aggregate if kept is None else kept(key, aggregate)
                 if removed is not None:
                     aggregate = subtractor(key, removed, aggregate)
                 if removed is not None or added is not None:
@@ -115,10 +117,12 @@ class TableReduce(Inline):
         store = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
-        forward = context.forward
+        cache = context.cache(self.store, send_old=self.send_old)
+        forward = context.forward if cache is None else cache.hold
+        kept = None if cache is None else cache.before
         adder = self.adder
         subtractor = self.subtractor
-        send_old = self.send_old
+        send_old = self.send_old or cache is not None
 
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
             _demand_key(context, key)
@@ -126,8 +130,8 @@ class TableReduce(Inline):
             entry = get(key)
             before = aggregate = None
             if entry is not None:
-                before, seen = entry
-                aggregate = before
+                aggregate, seen = entry
+                before = aggregate if kept is None else kept(key, aggregate)
                 if removed is not None:
                     aggregate = subtractor(aggregate, removed)
                     timestamp = max(timestamp, seen)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors._batch import Headers
-    from ks_actors.processors._operator import NodeContext
+    from ks_actors.processors._cache import Cache
+    from ks_actors.processors._operator import NodeContext, Process
     from ks_actors.processors._views import View
 
 
@@ -71,7 +72,11 @@ class TableJoinMerge(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        put = None if self.store is None else context.store(self.store).put_entry
+        store = None if self.store is None else context.store(self.store)
+        cache = None if self.store is None else context.cache(self.store, send_old=self.send_old)
+        if cache is not None:
+            return Bound(_held(store, cache))
+        put = None if store is None else store.put_entry
         forward = context.forward
         send_old = self.send_old
 
@@ -82,3 +87,15 @@ class TableJoinMerge(Inline):
             forward(key, (new, old if send_old else None), timestamp, headers)
 
         return Bound(process)
+
+
+def _held(store: Any, cache: Cache) -> Process:
+    """Return what puts rows into the store, and has their updates held back: the value before is the store's."""
+    get, put, hold = store.get_entry, store.put_entry, cache.hold
+
+    def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        new, entry = change[0], get(key)
+        put(key, None if new is None else (new, timestamp))
+        hold(key, (new, None if entry is None else entry[0]), timestamp, headers)
+
+    return process

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._batch import Batch
+from ks_actors.processors._cached import cached_rows
 from ks_actors.processors._columns import failed
 from ks_actors.processors._holes import forward_rest
 from ks_actors.processors._inline import Inline
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors._batch import Headers
+    from ks_actors.processors._cache import Cache
     from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
 
 
@@ -34,6 +36,9 @@ class TableSource(Inline):
         if self.store is None:
             return Bound(_unstored_form(context), _unstored_batch_form(context))
         store = context.store(self.store)
+        cache = context.cache(self.store, send_old=self.send_old)
+        if cache is not None:
+            return cached_rows(context, store, cache)
         return Bound(self._record_form(context, store), self._batch_form(context, store))
 
     def _record_form(self, context: NodeContext, store: Any) -> Process:
@@ -122,13 +127,12 @@ class TableFilter(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        compute = self._compute(None if self.store is None else context.store(self.store))
-        return Bound(_change_form(context, compute), _change_batch_form(context, compute))
+        store, cache = _stored(context, self.store, send_old=self.send_old)
+        return _bound(context, self._compute(store, send_old=self.send_old or cache is not None), cache)
 
-    def _compute(self, store: Any) -> _Compute:
+    def _compute(self, store: Any, *, send_old: bool) -> _Compute:
         predicate = self.predicate
         negated = self.negated
-        send_old = self.send_old
 
         def passed(key: Any, value: Any) -> Any:
             return value if value is not None and bool(predicate(key, value)) is not negated else None
@@ -159,13 +163,12 @@ class TableMapValues(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        compute = self._compute(None if self.store is None else context.store(self.store))
-        return Bound(_change_form(context, compute), _change_batch_form(context, compute))
+        store, cache = _stored(context, self.store, send_old=self.send_old)
+        return _bound(context, self._compute(store, send_old=self.send_old or cache is not None), cache)
 
-    def _compute(self, store: Any) -> _Compute:
+    def _compute(self, store: Any, *, send_old: bool) -> _Compute:
         mapper = self.mapper
         keyed = self.keyed
-        send_old = self.send_old
 
         def mapped(key: Any, value: Any) -> Any:
             if value is None:
@@ -217,9 +220,18 @@ def _value(entry: tuple[Any, int] | None) -> Any:
     return None if entry is None else entry[0]
 
 
-def _change_form(context: NodeContext, compute: _Compute) -> Process:
-    forward = context.forward
+def _stored(context: NodeContext, name: str | None, *, send_old: bool) -> tuple[Any, Cache | None]:
+    """Return an operator's store and its cache, as far as there are any."""
+    return (None, None) if name is None else (context.store(name), context.cache(name, send_old=send_old))
 
+
+def _bound(context: NodeContext, compute: _Compute, cache: Cache | None) -> Bound:
+    if cache is None:
+        return Bound(_change_form(compute, context.forward), _change_batch_form(context, compute, context.forward_batch))
+    return Bound(_change_form(compute, cache.hold), _change_batch_form(context, compute, cache.hold_batch))
+
+
+def _change_form(compute: _Compute, forward: Process) -> Process:
     def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
         computed = compute(key, change, timestamp)
         if computed is not None:
@@ -228,9 +240,7 @@ def _change_form(context: NodeContext, compute: _Compute) -> Process:
     return process
 
 
-def _change_batch_form(context: NodeContext, compute: _Compute) -> ProcessBatch:
-    forward_batch = context.forward_batch
-
+def _change_batch_form(context: NodeContext, compute: _Compute, forward_batch: ProcessBatch) -> ProcessBatch:
     def process_batch(batch: Batch) -> None:
         holes: list[int] = []
         changes: list[Any] = []

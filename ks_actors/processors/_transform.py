@@ -64,8 +64,9 @@ class TableTransformValues:
         transformer.init(TransformContext(context))
         transform = transformer.transform
         store = None if self.store is None else context.store(self.store)
-        forward = context.forward
-        send_old = self.send_old
+        cache = None if self.store is None else context.cache(self.store, send_old=self.send_old)
+        forward = context.forward if cache is None else cache.hold
+        send_old = self.send_old or cache is not None
 
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
             new = transform(key, change[0])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._batch import Batch
 from ks_actors._windowed import Window, Windowed
+from ks_actors.processors._cached_windows import cached_windows
 from ks_actors.processors._columns import failed
 from ks_actors.processors._holes import ATOMS, forward_rest
 from ks_actors.processors._inline import Inline
@@ -78,6 +79,9 @@ class WindowedAggregate(Inline):
         """Make the functions of one task."""
         clock = Clock()
         aggregation = self.aggregation
+        cache = context.cache(aggregation.store, send_old=aggregation.send_old)
+        if cache is not None:
+            return cached_windows(context, aggregation, cache, clock)
         record_form = _record_form(context, aggregation, clock)
         if aggregation.advance_ms < aggregation.size_ms:
             return Bound(record_form, _hopping_batch_form(context, aggregation, clock))

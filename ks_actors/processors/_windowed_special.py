@@ -93,6 +93,7 @@ class UnlimitedAggregate(Inline):
         send_old = self.aggregation.send_old
         start = self.start_ms
         window = Window(start, LAST_INSTANT)
+        cache = context.cache(self.aggregation.store, send_old=send_old)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:
@@ -106,4 +107,22 @@ class UnlimitedAggregate(Inline):
             put(key, start, None if new is None else (new, latest))
             forward(Windowed(key, window), (new, old if send_old else None), latest, headers)
 
-        return Bound(process)
+        if cache is None:
+            return Bound(process)
+        hold, kept = cache.hold, cache.before
+
+        def process_held(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                context.dropped()
+                return
+            if timestamp < start:
+                return
+            windowed = Windowed(key, window)
+            entry = get(key, start)
+            old = None if entry is None else kept(key, entry[0], window)
+            _, new = fold(key, value, entry)
+            latest = timestamp if entry is None else max(timestamp, entry[1])
+            put(key, start, None if new is None else (new, latest))
+            hold(windowed, (new, old), latest, headers)
+
+        return Bound(process_held)

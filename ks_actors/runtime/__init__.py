@@ -2,13 +2,15 @@
 
 from ks_actors.runtime._blocking import blocking
 from ks_actors.runtime._crew import WorkerMetadata
-from ks_actors.runtime._state_manager import RestoreListener
+from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener, SuspendReason
 from ks_actors.runtime._states import InstanceState, TaskState, WorkerState
 from ks_actors.runtime._uncaught import UncaughtHandler, UncaughtResponse
 
 __all__ = [
     "InstanceState",
     "RestoreListener",
+    "StandbyUpdateListener",
+    "SuspendReason",
     "TaskState",
     "UncaughtHandler",
     "UncaughtResponse",

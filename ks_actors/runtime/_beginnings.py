@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import StreamsError
@@ -11,8 +12,24 @@ from ks_actors.runtime._offsets import Position, decode_position
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ks_actors._errors import OffsetOutOfRange
     from ks_actors.log import Log, Membership
     from ks_actors.log._types import TopicPartition
+
+_log = logging.getLogger("ks_actors")
+
+
+async def reset_position(error: OffsetOutOfRange, log: Log, reset: Callable[[str], str]) -> int:
+    """Return where to go on when a position is not in the log, as the topic's `reset` policy says. Raises StreamsError when that is none."""
+    partition, policy = error.partition, reset(error.partition.topic)
+    if policy == "none":
+        raise StreamsError(
+            f"{error}; auto_offset_reset is none, so it is for you to decide where to go on", topic=partition.topic, partition=partition.partition
+        )
+    _log.warning("%s; going on from the %s record", error, policy)
+    if policy == "earliest":
+        return (await log.begin_offsets((partition,)))[partition]
+    return (await log.end_offsets((partition,), IsolationLevel.READ_COMMITTED))[partition]
 
 
 async def begin_positions(

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ks_actors.runtime._production import Refused
 
 COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
-_HIGH = 200_000
-_LOW = 100_000
+_HIGH = 50_000
+_LOW = 25_000
 _MOST = 5_000
 _RETRY = 0.1
 # Of the patience of whoever waits for it: so that they hear why.

@@ -7,11 +7,21 @@ from time import perf_counter
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Started
-from ks_actors._errors import Fenced, IllegalGeneration, StateError, TaskMigrated, TaskTimeout, TransactionAborted
+from ks_actors._errors import (
+    Fenced,
+    IllegalGeneration,
+    MissingSourceTopics,
+    NotRunning,
+    StateError,
+    TaskMigrated,
+    TaskTimeout,
+    TransactionAborted,
+    UnknownTopicOrPartition,
+)
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._committing import COMMITTING, Phase, TasksBroken
 from ks_actors.runtime._messages import CommitterMessage
-from ks_actors.runtime._rests import Rests
+from ks_actors.runtime._rests import Rests, TaskRests
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -70,6 +80,7 @@ class Committer(Actor[CommitterMessage]):
         self._void: Exception | None = None
         self._fruitful: bool = False
         self._rests = Rests()
+        self._task_rests = TaskRests()
         self._instance = instance
         self._manager = manager
         self._state = state
@@ -106,6 +117,9 @@ class Committer(Actor[CommitterMessage]):
                     worker.tell(m.Resume(self._epoch))
             case m.Rollback():
                 await self._roll_back_for(message)
+            case m.EndCommits():
+                self._void = NotRunning("the app closes: nothing is committed any more")
+                message.reply.tell(None)
             case m.Purged():
                 self._purger.under_way = False
                 if message.error is not None:
@@ -180,11 +194,14 @@ class Committer(Actor[CommitterMessage]):
                 await self._collector.ask(m.CommitTransaction, frozen.positions, group).within(self._timeout)
             except (Fenced, IllegalGeneration, TransactionAborted):
                 raise
-            except Exception as error:  # whatever it was: the log may have done it all the same
-                raise _Uncertain from error
+            except Exception as error:  # noqa: BLE001 - whatever it was: the log may have done it all the same
+                raise _Uncertain from _told(error)
         else:
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
-            await self._poller().ask(m.CommitOffsets, frozen.positions).within(self._timeout)
+            try:
+                await self._poller().ask(m.CommitOffsets, frozen.positions).within(self._timeout)
+            except UnknownTopicOrPartition as error:
+                raise _told(error) from error
         # From here on it has happened.
         self._collector.tell(m.NextEpoch(self._epoch))
         self._manager.tell(m.CommittedTasks(frozen.positions))
@@ -199,7 +216,11 @@ class Committer(Actor[CommitterMessage]):
 
     def _undrained(self) -> TaskTimeout:
         busy = {str(task.id): ", ".join(task.busy_nodes()) for task in self._metrics.tasks.values() if task.in_flight}
+        held = {str(task.id): task.held for task in self._metrics.tasks.values() if task.held}
         told = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items()) or "a task"
+        if held and not busy:
+            told = "; ".join(f"task {task} holds {count}" for task, count in held.items())
+            return TaskTimeout(f"caches still held updates back {self._drain:g} s after a commit had begun: {told}")
         return TaskTimeout(f"asynchronous processors still had records in flight {self._drain:g} s after a commit had begun: {told}")
 
     def _purge(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -265,6 +286,7 @@ class Committer(Actor[CommitterMessage]):
         fruitful = self._fruitful
         if request.give_up:
             self._held, self._void, self._fruitful = True, None, False
+            self._task_rests.forget()
         try:
             await (self._drop_output() if request.give_up else self._roll_back(request.tasks, request.cause))
         except Exception as error:  # noqa: BLE001 - whoever asked decides
@@ -275,6 +297,7 @@ class Committer(Actor[CommitterMessage]):
 
     async def _roll_back(self, tasks: frozenset[TaskId] | None, cause: Exception, *, again: bool = False) -> None:
         """Throw away what was done since the last commit, and fetch it again: after a rest if the commit fails `again` and again."""
+        failed = next(iter(tasks)) if tasks else None
         if self._transactional:
             tasks = None
         _log.warning("going back to the last commit with %s: %s", "all tasks" if tasks is None else ", ".join(map(str, sorted(tasks))), cause)
@@ -282,8 +305,10 @@ class Committer(Actor[CommitterMessage]):
         self._fetch_epoch += 1
         if tasks is None:
             await self._abort_output()
-        positions = await self._manager.ask(m.Rewind, tasks, self._fetch_epoch)
+        # A commit that failed makes all rest, and a worker that died the task that it died of.
         rest = self._rests.next(self.ctx.time()) if again and not isinstance(cause, TasksBroken) else 0.0
+        tasks_rest = 0.0 if again else self._task_rests.next(failed, cause, self.ctx.time())
+        positions = await self._manager.ask(m.Rewind, tasks, self._fetch_epoch, failed, tasks_rest)
         await self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest)
         self._resume()
 
@@ -303,6 +328,15 @@ class Committer(Actor[CommitterMessage]):
             request.reply.tell(None)
         else:
             request.reply.fail(error)
+
+
+def _told(error: Exception) -> Exception:
+    """Return what the failure of committing offsets is to be called: offsets are of what is read."""
+    if not isinstance(error, UnknownTopicOrPartition):
+        return error
+    missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")
+    missing.__cause__ = error
+    return missing
 
 
 def _cause(error: Exception) -> Exception:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ks_actors._task_id import TaskId
+    from ks_actors.runtime._task import Task
 
 from enum import Enum
 
@@ -49,3 +50,12 @@ class TasksBroken(StreamsError):
     def of(cls, tasks: Iterable[TaskId]) -> TasksBroken:
         """Return the error about these tasks."""
         return cls(f"what failed in task {', '.join(map(str, tasks))} has to be rolled back before anything can be committed")
+
+
+def reason_to_commit(task: Task, tasks: Iterable[Task], limit: int) -> str | None:
+    """Return why to commit now that something was done in a task, if there is a reason; the stores of all may hold `limit` bytes uncommitted."""
+    if task.commit_requested:
+        return f"task {task.id} requested it"
+    if limit >= 0 and sum(each.stores.uncommitted_bytes for each in tasks if each.stores is not None) >= limit:
+        return "statestore_uncommitted_max_bytes is reached"
+    return None

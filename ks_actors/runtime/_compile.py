@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors.runtime._blocking import needs_thread
 from ks_actors.runtime._node import NodeWork, guarded, one_by_one
+from ks_actors.runtime._pairs import find_pair
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
     from ks_actors.processors._operator import Process, ProcessBatch
     from ks_actors.runtime._async import AsyncNode
+    from ks_actors.runtime._cache import HeldUpdates
     from ks_actors.runtime._node import TaskServices
+    from ks_actors.runtime._pairs import Pair
     from ks_actors.runtime._sink import Sink
     from ks_actors.topology import Topology
 
@@ -36,12 +39,18 @@ class Entrance(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A part of a topology as functions: the entrances by source node, what to close, the asynchronous nodes, and whether some of it blocks."""
+    """A part of a topology as functions: the entrances by source node, what to close, the asynchronous nodes, and whether some of it blocks.
+
+    `caches` hold updates back; they are to be flushed in this order. `pair` is what takes batches of both streams of a join, by its left and right
+    source.
+    """
 
     entrances: Mapping[str, Entrance]
     closers: tuple[Callable[[], None], ...]
     asynchronous: tuple[AsyncNode, ...]
     blocking: bool
+    caches: tuple[HeldUpdates, ...]
+    pair: Pair | None
 
 
 class Compiler:
@@ -64,6 +73,7 @@ class Compiler:
         self._closers: list[Callable[[], None]] = []
         self._asynchronous: list[AsyncNode] = []
         self._reach: dict[str, frozenset[str]] = {}
+        self._works: dict[str, NodeWork] = {}
 
     def compile(self) -> Plan:
         """Return the functions."""
@@ -71,10 +81,13 @@ class Compiler:
         for name, node in self._nodes.items():
             if isinstance(node, SourceNode):
                 work = self._work(node)
-                whole = not any(self._one_at_a_time(reached) for reached in self._reached(name))
-                entrances[name] = Entrance(work.forward, work.forward_batch if whole else None)
+                entrances[name] = Entrance(work.forward, None if self._exact(name) else work.forward_batch)
         # Nodes that no source leads to do not exist; the topology refuses them.
-        return Plan(entrances, tuple(reversed(self._closers)), tuple(self._asynchronous), any(map(needs_thread, self._nodes.values())))
+        pair = find_pair(self._nodes, self._works) if all(entrance.batch is not None for entrance in entrances.values()) else None
+        blocking = any(map(needs_thread, self._nodes.values()))
+        caches = self._services.caches
+        held = () if caches is None else caches.in_order()
+        return Plan(entrances, tuple(reversed(self._closers)), tuple(self._asynchronous), blocking, held, pair)
 
     def _make(self, name: str) -> tuple[Process, ProcessBatch]:
         made = self._made.get(name)
@@ -105,14 +118,19 @@ class Compiler:
 
     def _work(self, node: SourceNode | ProcessorNode) -> NodeWork:
         stores = node.stores if isinstance(node, ProcessorNode) else ()
-        work = NodeWork(self._services, node.name, stores)
+        work = self._works[node.name] = NodeWork(self._services, node.name, stores)
         made = {child: self._make(child) for child in node.children}
         work.lead_to(
             {child: process for child, (process, _) in made.items()},
             {child: batch for child, (_, batch) in made.items()},
             disjoint=self._disjoint(node.children),
+            exact=self._exact(node.name),
         )
         return work
+
+    def _exact(self, name: str) -> bool:
+        """Return whether a path leads to a node that takes records one at a time."""
+        return any(map(self._one_at_a_time, self._reached(name)))
 
     def _one_at_a_time(self, name: str) -> bool:
         node = self._nodes[name]

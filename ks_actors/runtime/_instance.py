@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
-from ks_actors._errors import KsActorsError, LogClosed, StreamsError
+from ks_actors._errors import FencedInstanceId, KsActorsError, LogClosed, StreamsError
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import InstanceMessage
 from ks_actors.runtime._states import INSTANCE_TRANSITIONS, InstanceState
@@ -76,7 +76,9 @@ class Instance(Actor[InstanceMessage]):
             case m.Start():
                 await self._start(message.reply)
             case m.StopInstance():
-                await self._stop(message.reply)
+                await self._stop(message)
+            case m.Stopped():
+                self._answer_stop(message.reply)
             case m.PauseAll():
                 self._parts.manager.tell(m.PauseProcessing(paused=True))
                 message.reply.tell(None)
@@ -145,15 +147,18 @@ class Instance(Actor[InstanceMessage]):
                 self._started.tell(None)
                 self._started = None
 
-    async def _stop(self, reply: Reply[None]) -> None:
+    async def _stop(self, stop: m.StopInstance) -> None:
         if self._running() or self.state is InstanceState.CREATED:
             self._to(InstanceState.PENDING_SHUTDOWN)
             try:
-                await self._parts.close(clean=True)
+                await self._parts.close(clean=True, leave=stop.leave)
             except Exception as error:  # noqa: BLE001 - told to whoever closes; all that can be closed is
                 self.error = error
             self._dismiss_all()
             self._to(InstanceState.NOT_RUNNING)
+        self.ctx.self_ref.tell(m.Stopped(stop.reply))
+
+    def _answer_stop(self, reply: Reply[None]) -> None:
         if self.error is not None and self.state is InstanceState.NOT_RUNNING:
             reply.fail(self.error)
         else:
@@ -166,7 +171,8 @@ class Instance(Actor[InstanceMessage]):
         _log.error("%s ends: %s", self._setup.config.client_id, error)
         self._to(InstanceState.PENDING_ERROR)
         try:
-            await self._parts.close(clean=False)
+            # Somebody else may do better: nobody is to wait for this one.
+            await self._parts.close(clean=False, leave=True)
         except Exception as worse:  # noqa: BLE001 - the first error is what counts
             _log.error("closing failed as well: %s", worse)
         if self._started is not None:
@@ -266,8 +272,8 @@ class Instance(Actor[InstanceMessage]):
     async def _carry_out(self, decided: m.Decided) -> None:
         if not self._running():
             return
-        # A log that is closed stays so, whatever the handler wants.
-        response = UncaughtResponse.SHUTDOWN_CLIENT if isinstance(decided.error, LogClosed) else decided.response
+        # A log that is closed stays so, and who is in one's place would be thrown out of it in turn, whatever the handler wants.
+        response = UncaughtResponse.SHUTDOWN_CLIENT if isinstance(decided.error, LogClosed | FencedInstanceId) else decided.response
         if response is UncaughtResponse.SHUTDOWN_CLIENT or (not decided.rolled_back and response is UncaughtResponse.LOSE_WORKER):
             await self._end_in_error(decided.error)
         elif not decided.rolled_back:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ks_actors.assignment import decode_processes, decode_tasks, encode_member
+from ks_actors.assignment import decode_processes, decode_standbys, decode_tasks, encode_member
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ks_actors._task_id import TaskId
     from ks_actors.log import MemberAssignment
@@ -32,6 +32,10 @@ class GroupView:
                 self._task_of[partition] = task
         return tasks
 
+    def standbys(self, assignment: MemberAssignment) -> frozenset[TaskId]:
+        """Return the tasks whose state is to be kept up to date."""
+        return decode_standbys(assignment)
+
     def take_gone(self, assignment: MemberAssignment) -> frozenset[str]:
         """Return the ids of processes that have left the group since the last assignment; to one of those that were there before, and still are."""
         before, self._processes = self._processes, decode_processes(assignment)
@@ -42,7 +46,7 @@ class GroupView:
         """Return the task that reads a partition, as of the last assignment that had it."""
         return self._task_of.get(partition)
 
-    def user_data(self, owned: Iterable[TaskId], generation: int = -1) -> bytes:
-        """Return what to tell the leader."""
+    def user_data(self, owned: Iterable[TaskId], generation: int = -1, offsets: Mapping[TaskId, int] | None = None) -> bytes:
+        """Return what to tell the leader: the tasks that are here, and how far the state is of those that are not."""
         self._counter += 1
-        return encode_member(owned, process_id=self._process_id, counter=self._counter, generation=generation)
+        return encode_member(owned, process_id=self._process_id, counter=self._counter, generation=generation, offsets=offsets)

@@ -25,7 +25,14 @@ class Start(Message, frozen=True, tag="START"):
 
 
 class StopInstance(Message, frozen=True, tag="STOP"):
-    """Commit, close everything; answered when that is done."""
+    """Commit, close everything; answered when that is done. A static member leaves its group only with `leave`."""
+
+    reply: Reply[None]
+    leave: bool = False
+
+
+class Stopped(Message, frozen=True, tag="STOPPED"):
+    """Everything is closed: whoever waits for that is answered, behind all that was still on its way (internal)."""
 
     reply: Reply[None]
 
@@ -77,7 +84,7 @@ class Decided(Message, frozen=True, tag="DECIDED"):
     rolled_back: bool
 
 
-InstanceMessage: TypeAlias = Start | StopInstance | PauseAll | ResumeAll | AddWorker | RemoveWorker | TasksChanged | Fatal | Decided
+InstanceMessage: TypeAlias = Start | StopInstance | Stopped | PauseAll | ResumeAll | AddWorker | RemoveWorker | TasksChanged | Fatal | Decided
 
 # --- to the Poller --------------------------------------------------------------------------------------------------------------
 
@@ -163,10 +170,17 @@ class Rejoin(Message, frozen=True, tag="REJOIN"):
     cause: Exception
 
 
-class LeaveGroup(Message, frozen=True, tag="LEAVE"):
-    """Stop fetching and leave the group."""
+class StopFollowing(Message, frozen=True, tag="STOP_FOLLOWING"):
+    """Fetch no more, and do no more of what the group wants: the app closes. The membership stays until LEAVE."""
 
     reply: Reply[None]
+
+
+class LeaveGroup(Message, frozen=True, tag="LEAVE"):
+    """Stop fetching and leave the group; a static member keeps its place there, unless it is `for_good`."""
+
+    reply: Reply[None]
+    for_good: bool
 
 
 class Settled(Message, frozen=True, tag="SETTLED"):
@@ -202,6 +216,7 @@ PollerMessage: TypeAlias = (
     | CommitOffsets
     | AskGroup
     | Rejoin
+    | StopFollowing
     | LeaveGroup
     | Settled
     | GivenUp

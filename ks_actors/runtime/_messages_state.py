@@ -27,6 +27,28 @@ class OpenTask(Message, frozen=True, tag="ASSIGN"):
     epoch: int
 
 
+class OpenStandby(Message, frozen=True, tag="STAND_BY"):
+    """Keep the stores of this task up to date from now on, if you do not yet; it is processed elsewhere."""
+
+    task: TaskId
+
+
+class Recycle(Message, frozen=True, tag="RECYCLE"):
+    """These tasks are processed elsewhere from now on: keep their stores open, and up to date. Answered when they are standbys.
+
+    What is not committed of them is void. No worker has any of them, and the task manager has given them back.
+    """
+
+    reply: Reply[None]
+    tasks: frozenset[TaskId]
+
+
+class AskOffsets(Message, frozen=True, tag="ASK_OFFSETS"):
+    """Tell how far the state is of all tasks that are not processed: standbys, and what is on disk, as sums of the changelogs' offsets."""
+
+    reply: Reply[Mapping[TaskId, int]]
+
+
 class Opened(Message, frozen=True, tag="OPENED"):
     """The stores of a task are open (internal)."""
 
@@ -47,9 +69,10 @@ class RestoredRecords(Message, frozen=True, tag="RESTORED_RECORDS"):
 
 
 class Restored(Message, frozen=True, tag="RESTORED"):
-    """The changelogs of a task are read to their end."""
+    """The changelogs of a task are read to their end, as the order of that number wanted."""
 
     task: TaskId
+    ticket: int
 
 
 class RestoreFailed(Message, frozen=True, tag="RESTORE_FAILED"):
@@ -59,11 +82,15 @@ class RestoreFailed(Message, frozen=True, tag="RESTORE_FAILED"):
 
 
 class CloseStores(Message, frozen=True, tag="CLOSE_STORES"):
-    """Close the stores of these tasks (None: of all); answered when they are. `clean` writes what is committed first."""
+    """Close the stores of these tasks (None: of all); answered when they are. `clean` writes what is committed first.
+
+    Without `standbys` those of all tasks that are standbys stay.
+    """
 
     reply: Reply[None]
     tasks: frozenset[TaskId] | None
     clean: bool
+    standbys: bool = True
 
 
 class EncodeChangelog(Message, frozen=True, tag="FLUSH"):
@@ -104,8 +131,23 @@ class FlushStep(Message, frozen=True, tag="FLUSH_STEP"):
     """Write a little of the committed layers to disk (internal)."""
 
 
+class CleanUp(Message, frozen=True, tag="CLEAN_UP"):
+    """Delete the directories of tasks that have not been here for long (internal)."""
+
+
+class CleanedUp(Message, frozen=True, tag="CLEANED_UP"):
+    """Directories are deleted, or why they are not (internal)."""
+
+    error: Exception | None
+
+
 StateManagerMessage: TypeAlias = (
     OpenTask
+    | OpenStandby
+    | Recycle
+    | AskOffsets
+    | CleanUp
+    | CleanedUp
     | Opened
     | OpenFailed
     | RestoredRecords
@@ -124,28 +166,51 @@ StateManagerMessage: TypeAlias = (
 
 
 class Restore(Message, frozen=True, tag="ASSIGN"):
-    """Read these changelogs of a task, from these offsets to their end. A position of None begins at the log's first record."""
+    """Read these changelogs of a task, from these offsets to their end. A position of None begins at the log's first record.
+
+    What is being read of them goes on from where it is. The answer has the `ticket`.
+    """
 
     task: TaskId
     changelogs: Mapping[TopicPartition, int | None]
+    ticket: int
+
+
+class Follow(Message, frozen=True, tag="FOLLOW"):
+    """Read these changelogs of a standby, from these offsets on, until told otherwise; in all else as for ASSIGN."""
+
+    task: TaskId
+    changelogs: Mapping[TopicPartition, int | None]
+    ticket: int
 
 
 class StopRestoring(Message, frozen=True, tag="CLOSE"):
-    """Read the changelogs of these tasks no more (None: of none)."""
+    """Read the changelogs of these tasks no more (None: of none); answered when nothing more will be said of them."""
 
+    reply: Reply[None]
     tasks: frozenset[TaskId] | None
 
 
 class ChangelogEnds(Message, frozen=True, tag="ENDS"):
     """Where changelogs begin and end (internal)."""
 
-    task: TaskId
+    order: Restore | Follow
     begins: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
-    positions: Mapping[TopicPartition, int | None]
 
 
-RestorerMessage: TypeAlias = Restore | StopRestoring | ChangelogEnds | Arrived | FetchFailed
+class EndsUnknown(Message, frozen=True, tag="ENDS_UNKNOWN"):
+    """Where changelogs begin and end could not be found out (internal)."""
+
+    order: Restore | Follow
+    error: Exception
+
+
+class FollowAgain(Message, frozen=True, tag="FOLLOW_AGAIN"):
+    """The rest after a failure is over (internal)."""
+
+
+RestorerMessage: TypeAlias = Restore | Follow | StopRestoring | ChangelogEnds | EndsUnknown | FollowAgain | Arrived | FetchFailed
 
 # --- to the Collector -----------------------------------------------------------------------------------------------------------
 
@@ -258,4 +323,10 @@ class HoldCommits(Message, frozen=True, tag="HOLD"):
     held: bool
 
 
-CommitterMessage: TypeAlias = Commit | CommitTimer | WorkersChanged | Rollback | Purged | HoldCommits
+class EndCommits(Message, frozen=True, tag="END_COMMITS"):
+    """Commit nothing and roll nothing back any more: the app closes. Answered when nothing of that is under way."""
+
+    reply: Reply[None]
+
+
+CommitterMessage: TypeAlias = Commit | CommitTimer | WorkersChanged | Rollback | Purged | HoldCommits | EndCommits

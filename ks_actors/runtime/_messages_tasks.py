@@ -104,12 +104,20 @@ class Refed(Message, frozen=True, tag="FEED"):
 class Rewind(Message, frozen=True, tag="REWIND"):
     """All workers stand still: throw away what these tasks (None: all) did since the last commit; answered with where to fetch from.
 
-    Records that were fetched before `epoch` are stale for them.
+    Records that were fetched before `epoch` are stale for them. The one that has `failed` (None: all) is not processed for `rest` seconds.
     """
 
     reply: Reply[Mapping[TopicPartition, int]]
     tasks: frozenset[TaskId] | None
     epoch: int
+    failed: TaskId | None
+    rest: float
+
+
+class RestOver(Message, frozen=True, tag="REST_OVER"):
+    """The task has rested for long enough after it has failed (internal)."""
+
+    task: TaskId
 
 
 class CommittedTasks(Message, frozen=True, tag="COMMITTED"):
@@ -155,6 +163,7 @@ TaskManagerMessage: TypeAlias = (
     | Refed
     | Freeze
     | Rewind
+    | RestOver
     | CommittedTasks
     | OutputPressure
     | PauseProcessing

@@ -7,6 +7,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._task import Task
 
@@ -18,6 +20,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.tasks: dict[TaskId, Task] = {}
+        self.standbys: Callable[[], int] = int
         self.processed_total: int = 0
         self.produced: int = 0
         self.stale: int = 0
@@ -83,6 +86,7 @@ class Metrics:
             "failed-workers": self.failed_workers,
             "alive-workers": self.alive_workers,
             "active-tasks": len(self.tasks),
+            "standby-tasks": self.standbys(),
             "enforced-processing-total": sum(task.group.enforced for task in self.tasks.values()),
             "uncommitted-bytes": sum(task.stores.uncommitted_bytes for task in self.tasks.values() if task.stores is not None),
             "active-buffer-count": sum(task.group.buffered for task in self.tasks.values()),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ks_actors._batch import Batch, Headers
     from ks_actors._task_id import TaskId
     from ks_actors.processors._operator import Process, ProcessBatch, RecordMetadata
+    from ks_actors.runtime._cache import Caches, HeldUpdates
     from ks_actors.runtime._current import Current
     from ks_actors.runtime._faults import Faults
     from ks_actors.runtime._punctuation import Schedule
@@ -35,6 +36,7 @@ class TaskServices:
         dropped: Callable[[int], None],
         request_commit: Callable[[], None],
         progress: dict[str, int],
+        caches: Caches | None = None,
     ) -> None:
         self.application_id: str = application_id
         self.task_id: TaskId = task_id
@@ -47,6 +49,7 @@ class TaskServices:
         self.dropped: Callable[[int], None] = dropped
         self.request_commit: Callable[[], None] = request_commit
         self.progress: dict[str, int] = progress
+        self.caches: Caches | None = caches
 
 
 class NodeWork:
@@ -55,6 +58,7 @@ class NodeWork:
     def __init__(self, services: TaskServices, node: str, connected: Sequence[str]) -> None:
         self._services: TaskServices = services
         self._connected: frozenset[str] = frozenset(connected)
+        self._exact: bool = False
         self.node: str = node
         self.application_id: str = services.application_id
         self.task_id: TaskId = services.task_id
@@ -67,8 +71,9 @@ class NodeWork:
         self.request_commit: Callable[[], None] = services.request_commit
         self.progress: dict[str, int] = services.progress
 
-    def lead_to(self, children: Mapping[str, Process], batches: Mapping[str, ProcessBatch], *, disjoint: bool) -> None:
-        """Set what comes behind; `disjoint` children may take a batch one after the other."""
+    def lead_to(self, children: Mapping[str, Process], batches: Mapping[str, ProcessBatch], *, disjoint: bool, exact: bool) -> None:
+        """Set what comes behind; `disjoint` children may take a batch one after the other, `exact`: some node looks at the record's context."""
+        self._exact = exact
         self.children = dict(children)
         self.children_batch = dict(batches)
         if len(children) == 1:
@@ -89,6 +94,11 @@ class NodeWork:
             f"processor {self.node} has no access to store {name!r}, it {known}: name the store where the processor is added, "
             f"as in stream.process(supplier, {name!r}) or topology.connect_processor_and_state_stores({self.node!r}, {name!r})"
         )
+
+    def cache(self, store: str, *, send_old: bool) -> HeldUpdates | None:
+        """Return what takes the updates of a store, if it is to be cached."""
+        caches = self._services.caches
+        return None if caches is None else caches.of(store, self.store(store), self.forward, self.forward_batch, exact=self._exact, send_old=send_old)
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
         """Call back periodically."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ks_actors.log._types import OffsetAndMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _HEAD = struct.Struct(">bq")
 _LENGTH = struct.Struct(">i")
@@ -65,4 +65,13 @@ def _decode_progress(data: bytes) -> dict[str, int]:
         at += length
         (progress[key],) = _VALUE.unpack_from(data, at)
         at += _VALUE.size
+    return progress
+
+
+def merged_progress(positions: Iterable[Position]) -> dict[str, int]:
+    """Return the progress that was committed: all partitions of a task have the same, unless some were committed without."""
+    progress: dict[str, int] = {}
+    for position in positions:
+        for name, value in position.progress.items():
+            progress[name] = max(value, progress.get(name, value))
     return progress

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from actors import Spec
 from ks_actors._config import ProcessingGuarantee
-from ks_actors._errors import LogError
+from ks_actors._errors import IllegalGeneration, LogError, TaskMigrated
 from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
+from ks_actors.log._port import NewMember
 from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._blocking import needs_thread
@@ -19,6 +20,7 @@ from ks_actors.runtime._collector import COLLECTOR_MAILBOX, Collector
 from ks_actors.runtime._committer import COMMITTER_MAILBOX, Committer
 from ks_actors.runtime._current import Current
 from ks_actors.runtime._directory import StateDirectory
+from ks_actors.runtime._disk import Disk
 from ks_actors.runtime._global_tables import GLOBAL_MAILBOX, AwaitFilled, GlobalTables
 from ks_actors.runtime._making import GLOBAL, make_stores
 from ks_actors.runtime._membership import GroupView
@@ -26,7 +28,7 @@ from ks_actors.runtime._poller import POLLER_MAILBOX, Poller
 from ks_actors.runtime._production import Production
 from ks_actors.runtime._purge import Purger
 from ks_actors.runtime._restorer import RESTORER_MAILBOX, Restorer
-from ks_actors.runtime._state_manager import STATE_MANAGER_MAILBOX, RestoreListener, StateManager
+from ks_actors.runtime._state_manager import STATE_MANAGER_MAILBOX, StateManager
 from ks_actors.runtime._task_manager import TASK_MANAGER_MAILBOX, TaskManager
 from ks_actors.runtime._topics import prepare_topics
 from ks_actors.state import SharedResources
@@ -38,10 +40,12 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.log import Log, TransactionalProducer
     from ks_actors.runtime._metrics import Metrics
+    from ks_actors.runtime._progress import Progress
     from ks_actors.runtime._setup import Setup
     from ks_actors.state import TaskStores
 
 _FIRST_EPOCH = 1
+_AFTER_FAILURE = 1.0
 _log = logging.getLogger("ks_actors")
 
 
@@ -54,21 +58,23 @@ class Parts:
         log: Log,
         metrics: Metrics,
         *,
-        restore_listener: RestoreListener,
+        progress: Progress,
         priority: Callable[[TaskId], int] | None,
     ) -> None:
         self._setup = setup
         self._config = setup.config
         self._log = log
         self._metrics = metrics
-        self._restore_listener = restore_listener
+        self._progress = progress
         self._priority = priority
         self._directory = StateDirectory(setup.config.state_dir / setup.application_id)
+        self._disk = Disk(self._directory.path, setup.wall_time)
         self._shared: SharedResources | None = None
         self._specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in setup.topology.subtopologies()}
         self._started: list[Ref[Any]] = []
         self._context: Context[Any] | None = None
         self._keeper: StateManager | None = None
+        self._reader: Restorer | None = None
         self.removed: dict[Ref[Any], str] = {}
         self.manager: Ref[m.TaskManagerMessage]
         self.collector: Ref[m.CollectorMessage]
@@ -96,6 +102,7 @@ class Parts:
             await context.blocking(warm_up)
         process_id = await context.blocking(self._directory.open)
         self._shared = SharedResources()
+        await context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms))
         await self._start_collector(context, process_id)
         await self._start_state(context)
         if self._setup.topology.global_topics:
@@ -158,14 +165,17 @@ class Parts:
             manager=self.manager,
             collector=self.collector,
             instance=context.self_ref,
-            listener=self._restore_listener,
+            progress=self._progress,
+            disk=self._disk,
+            cleanup_seconds=config.state_cleanup_delay_ms / 1000,
             residents=setup.residents,
             work_time=setup.work_time,
             pausing=lambda: self._metrics.pausing,
         )
+        self._metrics.standbys = lambda: len(state.standby_stores())
         self._state = await self._spawn(context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager")
         fetcher = self._log.fetcher(client_id=f"{config.client_id}-restore", isolation=IsolationLevel.READ_COMMITTED)
-        restorer = Restorer(self._log, fetcher, self._state, poll_ms=config.poll_ms)
+        restorer = self._reader = Restorer(self._log, fetcher, self._state, poll_ms=config.poll_ms)
         self._restorer = await self._spawn(context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer")
 
     async def _start_globals(self, context: Context[Any]) -> None:
@@ -225,17 +235,21 @@ class Parts:
         setup, config, log = self._setup, self._config, self._log
         group = GroupView(process_id, config.max_poll_interval_ms)
         subtopologies = setup.subtopology_topics()
+        stateful = [number for number, specs in self._specs.items() if any(spec.logging for spec in specs)]
         membership = await log.join(
             config.application_id,
-            # Its directory is locked, so whoever is in the group by this process id has died.
-            client_id=f"{config.client_id}-{process_id}",
-            takes_over=True,
-            stuck=self._metrics.stuck_seconds,
-            topics=setup.source_topics,
-            user_data=group.user_data(()),
-            assignor=TaskAssignor(subtopologies, setup.copartition_groups()),
-            session_timeout_ms=config.session_timeout_ms,
-            rebalance_timeout_ms=config.max_poll_interval_ms,
+            NewMember(
+                client_id=f"{config.client_id}-{process_id}",
+                instance_id=config.group_instance_id,
+                # Its directory is locked, so whoever is in the group by this process id has died. A static member is not to leave by that.
+                takes_over=config.group_instance_id is None,
+                stuck=self._metrics.stuck_seconds,
+                topics=setup.source_topics,
+                user_data=group.user_data((), offsets=self._disk.offsets),
+                assignor=TaskAssignor(subtopologies, setup.copartition_groups(), replicas=config.num_standby_replicas, stateful=stateful),
+                session_timeout_ms=config.session_timeout_ms,
+                rebalance_timeout_ms=config.max_poll_interval_ms,
+            ),
         )
         poller = Poller(
             log,
@@ -301,11 +315,14 @@ class Parts:
 
     # --- end ------------------------------------------------------------------------------------------------------------------
 
-    async def close(self, *, clean: bool) -> None:
-        """End everything: committed first, when clean. Raises the first error; the rest is closed all the same."""
+    async def close(self, *, clean: bool, leave: bool) -> None:
+        """End everything: committed first, when clean; a static member keeps its place, unless it is to `leave`.
+
+        Raises the first error; the rest is closed all the same.
+        """
         errors: list[Exception] = []
         if self._poller is not None:
-            await self._end_processing(self._poller, errors, clean=clean)
+            await self._end_processing(self._poller, errors, clean=clean, leave=leave)
         context = self._context
         if context is not None:
             for ref in (*context.children,):
@@ -316,16 +333,24 @@ class Parts:
         if errors:
             raise errors[0]
 
-    async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool) -> None:
+    async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool, leave: bool) -> None:
         patience = self.patience
         self.manager.tell(m.PauseProcessing(paused=True))
+        failed: list[Exception] = []
         if clean:
-            await _try(self.committer.ask(m.Commit, "the app closes").within(patience), errors)
+            await _try(self.committer.ask(m.Commit, "the app closes").within(patience), failed)
+        # What is somebody else's by now that one will do: there is nothing wrong with this app.
+        errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration)]
+        # From here on nobody asks for anything of which those who would have to do it may have ended.
+        await _try(poller.ask(m.StopFollowing).within(patience), errors)
+        if clean:
+            # A commit that has failed may have left something behind that does not come to its end.
+            await _try(self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience), errors)
         if not clean or errors:
             self._drop_workers()
         await _try(self.manager.ask(m.CloseTasks, None).within(patience), errors)
         await _try(self._state.ask(m.CloseStores, None, clean=clean).within(patience), errors)
-        await _try(poller.ask(m.LeaveGroup).within(patience), errors)
+        await _try(poller.ask(m.LeaveGroup, for_good=leave).within(patience), errors)
 
     def _drop_workers(self) -> None:
         """End what still works, and what commits: nothing of it is wanted any more."""

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from actors import Actor, AskTimeout, Mailbox, Signal, Started, Stopping
-from ks_actors._errors import KsActorsError, LogClosed, MissingSourceTopics, OffsetOutOfRange, StreamsError, TaskTimeout, UnknownTopicOrPartition
+from actors import Actor, Mailbox, Signal, Started, Stopping
+from ks_actors._errors import (
+    FencedInstanceId,
+    KsActorsError,
+    LogClosed,
+    MissingSourceTopics,
+    OffsetOutOfRange,
+    StreamsError,
+    UnknownTopicOrPartition,
+)
 from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
 from ks_actors.runtime import _messages as m
-from ks_actors.runtime._beginnings import begin_positions
+from ks_actors.runtime._beginnings import begin_positions, reset_position
+from ks_actors.runtime._handover import Handover
 from ks_actors.runtime._messages import PollerMessage
 from ks_actors.runtime._rests import Rests
 
@@ -28,6 +38,7 @@ POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Buf
 _ENDS = -1
 # Records of a partition per fetch: nobody else is to wait long while they are handed on.
 _AT_ONCE = 2_000
+_FENCED = "another process has come with the same group_instance_id, and has this one's place in the group: each needs an id of its own"
 _log = logging.getLogger("ks_actors")
 T = TypeVar("T")
 
@@ -69,14 +80,20 @@ class Poller(Actor[PollerMessage]):
         self._committer = committer
         self._epoch: int = 0
         self._tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
+        self._standbys: frozenset[TaskId] = frozenset()
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
         self._stopped: set[TopicPartition] = set()
         self._fetching: bool = False
-        self._leaving: Reply[None] | None = None
+        self._closing: bool = False
+        # What is being done for the group.
+        self._work: asyncio.Future[Any] | None = None
         # What the group says is dealt with one after the other, and before that what is to be given up.
         self._events: deque[MembershipEvent] = deque()
         self._rejoin: Exception | None = None
+        self._handover = Handover(manager=manager, state=state, committer=committer, seconds=group.rebalance_seconds)
+        # Set when somebody else has the place in the group: nothing is to be done for it any more.
+        self._fenced: FencedInstanceId | None = None
         self._rests = Rests()
         self._waiting: bool = False
         self._following: bool = False
@@ -87,7 +104,7 @@ class Poller(Actor[PollerMessage]):
             self._go_on()
         elif isinstance(signal, Stopping):
             await self._fetcher.close()
-            await self._membership.leave()
+            await self._membership.close()
 
     async def receive(self, message: PollerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
         """Fetch, and follow the group."""
@@ -113,19 +130,17 @@ class Poller(Actor[PollerMessage]):
             case m.AskGroup():
                 message.reply.tell(self._membership.group)
             case m.MembershipChanged():
-                self._waiting = False
-                self._events.append(message.event)
-                self._go_on()
+                self._hear(message.event)
             case m.Settled():
                 self._following = False
                 self._go_on()
             case m.GivenUp():
                 self._rest(message)
             case m.EnterAnew():
-                self._membership.rejoin(self._group.user_data(frozenset(), self._membership.group.generation))
+                self._membership.rejoin(self._user_data(self._membership.group.generation))
             case m.FetchFailed():
                 self._fetching = self._fetching and message.epoch == _ENDS
-                if self._leaving is None:
+                if not self._closing:
                     await self._fetch_failed(message.error)
             case m.MembershipFailed():
                 self._membership_failed(message)
@@ -134,8 +149,10 @@ class Poller(Actor[PollerMessage]):
                 self._go_on()
             case m.Rested():
                 pass  # the timer has held up fetching
+            case m.StopFollowing():
+                self._stop_following(message.reply)
             case m.LeaveGroup():
-                await self._leave(message.reply)
+                await self._leave(message)
             case _:
                 assert_never(message)
         self._fetch()
@@ -143,10 +160,10 @@ class Poller(Actor[PollerMessage]):
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def _fetch(self) -> None:
-        if self._fetching or self._leaving is not None or "fetch" in self.ctx.timers or not (self._positions.keys() - self._stopped):
+        if self._fetching or self._closing or "fetch" in self.ctx.timers or not (self._positions.keys() - self._stopped):
             return
         self._fetching = True
-        self.ctx.pipe(self._fetch_once(), _arrived, partial(_fetch_failed, epoch=self._epoch))
+        self.ctx.pipe(self._fetch_once(), _as_it_is, partial(m.FetchFailed, epoch=self._epoch))
 
     async def _fetch_once(self) -> m.Arrived:
         fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=_AT_ONCE)
@@ -186,7 +203,7 @@ class Poller(Actor[PollerMessage]):
             if partition in self._positions and (task := self._group.task_of(partition)) is not None and len(self._tasks.get(task, ())) > 1
         ]
         if wanted:
-            self.ctx.pipe(self._look_at_ends(wanted, self._epoch), _ends_known, partial(_fetch_failed, epoch=_ENDS))
+            self.ctx.pipe(self._look_at_ends(wanted, self._epoch), _as_it_is, partial(m.FetchFailed, epoch=_ENDS))
 
     async def _look_at_ends(self, partitions: Sequence[TopicPartition], epoch: int) -> m.EndsKnown:
         return m.EndsKnown(await self._log.end_offsets(partitions, self._isolation), epoch)
@@ -200,29 +217,16 @@ class Poller(Actor[PollerMessage]):
         if isinstance(error, OffsetOutOfRange):
             if error.partition not in self._positions or self._fetcher.position(error.partition) != error.position:
                 return  # that is over: it reads from somewhere else by now, or not at all
-            begin = await self._first(error.partition, error)
-            if begin is not None:
-                self._fetcher.seek(error.partition, begin)
+            try:
+                self._fetcher.seek(error.partition, await reset_position(error, self._log, self._reset))
+            except StreamsError as failure:
+                self._give_up(failure)
         elif isinstance(error, UnknownTopicOrPartition):
             missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")
             missing.__cause__ = error
             self._give_up(missing)
         else:
             self._give_up(error)
-
-    async def _first(self, partition: TopicPartition, error: OffsetOutOfRange) -> int | None:
-        """Return where to go on when the position is not in the log, as the topic's reset policy says."""
-        policy = self._reset(partition.topic)
-        if policy == "none":
-            failure = StreamsError(
-                f"{error}; auto_offset_reset is none, so it is for you to decide where to go on", topic=partition.topic, partition=partition.partition
-            )
-            self._give_up(failure)
-            return None
-        _log.warning("%s; going on from the %s record", error, policy)
-        if policy == "earliest":
-            return (await self._log.begin_offsets((partition,)))[partition]
-        return (await self._log.end_offsets((partition,), IsolationLevel.READ_COMMITTED))[partition]
 
     def _give_up(self, error: Exception) -> None:
         self._positions.clear()
@@ -241,7 +245,7 @@ class Poller(Actor[PollerMessage]):
 
     def _go_on(self) -> None:
         """Deal with the next thing, when the last one is settled."""
-        if self._following or self._leaving is not None:
+        if self._following or self._closing or self._fenced is not None:
             return
         if self._rejoin is not None:
             cause, self._rejoin = self._rejoin, None
@@ -250,16 +254,25 @@ class Poller(Actor[PollerMessage]):
             self._follow(self._events.popleft())
         elif not self._waiting:
             self._waiting = True
-            self.ctx.pipe(self._membership.event(), m.MembershipChanged, _no_event)
+            self.ctx.pipe(self._membership.event(), m.MembershipChanged, partial(m.MembershipFailed, waiting=True))
+
+    def _hear(self, event: MembershipEvent) -> None:
+        self._waiting = False
+        self._events.append(event)
+        self._go_on()
 
     def _do(self, work: Coroutine[Any, Any, T], then: Callable[[T], PollerMessage]) -> None:
         self._following = True
-        self.ctx.pipe(work, then, _not_done)
+        self._work = asyncio.ensure_future(work)
+        self.ctx.pipe(self._work, then, partial(m.MembershipFailed, waiting=False))
 
     def _rest(self, given_up: m.GivenUp) -> None:
         """Enter the group anew, after a rest when nothing came of it the last time. What the group says meanwhile is dealt with."""
         if given_up.fruitful:
             self._rests.succeeded()
+        if self._fenced is not None:
+            self._give_up(self._fenced)
+            return
         if "rest" not in self.ctx.timers:
             self.ctx.timers.once("rest", self._rests.next(self.ctx.time()), m.EnterAnew())
         self._following = False
@@ -270,8 +283,8 @@ class Poller(Actor[PollerMessage]):
             self._waiting = False
         else:
             self._following = False
-        if self._leaving is None:
-            self._instance.tell(m.Fatal(failed.error, rolled_back=False))
+        if not self._closing:
+            self._instance.tell(m.Fatal(self._fenced or failed.error, rolled_back=False))
             if not isinstance(failed.error, LogClosed):
                 self._go_on()
 
@@ -285,6 +298,9 @@ class Poller(Actor[PollerMessage]):
                 self._committer.tell(m.HoldCommits(held=False))
                 self._take_over(event)
             case Lost():
+                if event.fenced:
+                    self._fenced = FencedInstanceId(_FENCED)
+                    self.ctx.timers.cancel("rest")
                 self._do(self._lose_all(StreamsError("the membership of the group is lost")), m.GivenUp)
             case _:
                 assert_never(event)
@@ -292,13 +308,12 @@ class Poller(Actor[PollerMessage]):
     async def _let_rebalance(self) -> int:
         if self._tasks:
             self._instance.tell(m.TasksChanged(0, len(self._tasks)))
-        try:
-            # The group may wait for others for long: commits go on meanwhile. One that comes when it has moved on is done again.
-            await self._committer.ask(m.Commit, "the group rebalances", rebalancing=True).within(self._group.rebalance_seconds)
-        except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
-            _log.warning("the commit before a rebalance failed: %s", error)
-        self._membership.revoked(self._group.user_data(frozenset(self._tasks), self._membership.group.generation))
+        await self._handover.before_rebalance()
+        self._membership.revoked(self._user_data(self._membership.group.generation))
         return self._membership.group.generation
+
+    def _user_data(self, generation: int) -> bytes:
+        return self._group.user_data(frozenset(self._tasks), generation, self._handover.offsets)
 
     def _take_over(self, event: Assigned) -> None:
         try:
@@ -308,36 +323,36 @@ class Poller(Actor[PollerMessage]):
             self._go_on()
             return
         gone = frozenset(self._tasks) - frozenset(assigned)
+        standbys = self._group.standbys(event.assignment)
+        migrated = self._standbys - standbys - frozenset(assigned)
+        self._standbys = standbys
         new = {task: partitions for task, partitions in assigned.items() if task not in self._tasks}
         self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in gone}
         self._tasks.update(new)
         self._pending = (self._pending - gone) | set(new)
         self._tell_instance()
-        self._do(self._change(gone, new, event), m.Settled)
+        self._do(self._change(gone, migrated, new, event), m.Settled)
 
-    async def _change(self, gone: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned) -> int:
-        """Give up what is gone, begin what is new."""
+    async def _change(
+        self, gone: frozenset[TaskId], migrated: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned
+    ) -> int:
+        """Give up what is gone, begin what is new: tasks first, then standbys."""
         await self._bury(self._group.take_gone(event.assignment))
         if gone:
             self._forget(gone)
-            # From here on they write nothing more: it would be committed without them.
-            await self._manager.ask(m.SuspendTasks, gone, event.group.generation - 1).within(self._group.rebalance_seconds)
-            try:
-                await self._committer.ask(m.Commit, "tasks move to another member", hold=True).within(self._group.rebalance_seconds)
-            except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
-                _log.warning("the commit of tasks that move to another member failed: %s", error)
-            try:
-                await self._manager.ask(m.CloseTasks, gone).within(self._group.rebalance_seconds)
-                await self._state.ask(m.CloseStores, gone, clean=True).within(self._group.rebalance_seconds)
-            finally:
-                self._committer.tell(m.HoldCommits(held=False))
-            self._membership.rejoin(self._group.user_data(frozenset(self._tasks), event.group.generation))
+            await self._handover.give_up(gone, self._standbys, event.group.generation - 1)
+        if migrated:
+            await self._handover.close(migrated)
+        if gone:
+            self._membership.rejoin(self._user_data(event.group.generation))
         if new:
             wanted = [partition for partitions in new.values() for partition in partitions]
             positions = await begin_positions(wanted, self._membership, self._log, self._reset)
             for task, partitions in new.items():
                 if task in self._tasks:
                     self._state.tell(m.OpenTask(task, {partition: positions[partition] for partition in partitions}, event.group.generation))
+        for task in sorted(self._standbys):
+            self._state.tell(m.OpenStandby(task))
         return event.group.generation
 
     async def _lose_all(self, cause: Exception) -> bool:
@@ -348,14 +363,7 @@ class Poller(Actor[PollerMessage]):
         self._tasks = {}
         self._pending = set()
         self._instance.tell(m.TasksChanged(0, 1))
-        try:
-            await self._manager.ask(m.SuspendTasks, None, self._membership.group.generation).within(self._group.rebalance_seconds)
-        except AskTimeout as late:
-            raise TaskTimeout(f"a processor does not return, {self._group.rebalance_seconds:g} s after its task was lost: {cause}") from late
-        fruitful = await self._committer.ask(m.Rollback, None, cause, give_up=True).within(self._group.rebalance_seconds)
-        await self._manager.ask(m.CloseTasks, None).within(self._group.rebalance_seconds)
-        await self._state.ask(m.CloseStores, None, clean=False).within(self._group.rebalance_seconds)
-        return fruitful
+        return await self._handover.lose_all(cause, self._membership.group.generation)
 
     def _forget(self, tasks: frozenset[TaskId]) -> None:
         for partition in [partition for partition in self._positions if self._group.task_of(partition) in tasks]:
@@ -366,29 +374,18 @@ class Poller(Actor[PollerMessage]):
     def _tell_instance(self) -> None:
         self._instance.tell(m.TasksChanged(len(self._tasks) - len(self._pending), len(self._pending)))
 
-    async def _leave(self, reply: Reply[None]) -> None:
-        self._leaving = reply
-        self._positions.clear()
-        self._fetcher.assign({})
-        await self._membership.leave()
+    def _stop_following(self, reply: Reply[None]) -> None:
+        self._closing = True
+        if self._work is not None:
+            self._work.cancel()
         reply.tell(None)
 
+    async def _leave(self, message: m.LeaveGroup) -> None:
+        self._positions.clear()
+        self._fetcher.assign({})
+        await (self._membership.leave() if message.for_good else self._membership.close())
+        message.reply.tell(None)
 
-def _arrived(message: m.Arrived) -> PollerMessage:
+
+def _as_it_is(message: m.Arrived | m.EndsKnown) -> PollerMessage:
     return message
-
-
-def _ends_known(message: m.EndsKnown) -> PollerMessage:
-    return message
-
-
-def _fetch_failed(error: Exception, epoch: int) -> PollerMessage:
-    return m.FetchFailed(error, epoch)
-
-
-def _no_event(error: Exception) -> PollerMessage:
-    return m.MembershipFailed(error, waiting=True)
-
-
-def _not_done(error: Exception) -> PollerMessage:
-    return m.MembershipFailed(error, waiting=False)

@@ -9,6 +9,7 @@ from operator import index as index_of
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ks_actors._batch import Batch
+from ks_actors.serdes._columns import for_column
 from ks_actors.topology import InputRecord
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class RecordQueue:
         self.partition_time: int = partition_time
         self.end_offset: int | None = None
         self.buffered: int = 0
+        self._decode_keys: Callable[[list[Any]], list[Any]] = for_column(source.decode_key)
+        self._decode_values: Callable[[list[Any]], list[Any]] = for_column(source.decode_value)
         self._raw: deque[Batch] = deque()
         self._chunk: Batch = Batch([], [], [], None, ())
         self._raw_chunk: Batch = self._chunk
@@ -200,6 +203,18 @@ class RecordQueue:
         self.partition_time = highest
         return chunk, start, stop
 
+    def upcoming(self, limit: int) -> tuple[Batch, int, int]:
+        """Return the chunk of the next records, and where in it they are, at most `limit`. Only after `plain` has said that the queue is."""
+        return self._chunk, self._at, min(len(self._chunk), self._at + limit)
+
+    def skip(self, stop: int) -> Batch:
+        """Take the upcoming records to before a place in the chunk; there is one at least."""
+        batch = self._chunk.slice(self._at, stop)
+        self.buffered -= stop - self._at
+        self._at = stop
+        self.partition_time = max(self.partition_time, latest(batch.timestamps))
+        return batch
+
     @property
     def plain(self) -> int | None:
         """The timestamp of the next record when there is one that is decoded, and nothing to decide about others; else None."""
@@ -238,8 +253,8 @@ class RecordQueue:
         self._raw_chunk, self._at = raw, 0
         source = self.source
         failures: dict[int, Exception] = {}
-        keys = _decoded(source.decode_key, raw.keys, failures)
-        values = _decoded(source.decode_value, raw.values, failures)
+        keys = _decoded(self._decode_keys, source.decode_key, raw.keys, failures)
+        values = _decoded(self._decode_values, source.decode_value, raw.values, failures)
         chunk = Batch(keys, values, raw.timestamps, raw.headers, raw.offsets)
         if failures:
             self._bad.extend(sorted(failures.items()))
@@ -308,10 +323,12 @@ class RecordQueue:
         return stamped.select([stamp >= 0 for stamp in stamps])
 
 
-def _decoded(decode: Callable[[bytes], Any], column: list[bytes | None], failures: dict[int, Exception]) -> list[Any]:
+def _decoded(
+    whole: Callable[[list[Any]], list[Any]], decode: Callable[[bytes], Any], column: list[bytes | None], failures: dict[int, Exception]
+) -> list[Any]:
     """Return a column decoded, with None where that failed, and the errors by index."""
     try:
-        return [None if data is None else decode(data) for data in column]
+        return whole(column)
     except Exception:  # noqa: BLE001 - bytes may be anything; once more, and note which
         decoded: list[Any] = []
     rest = iter(column)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Signal, Stopping
+from ks_actors._errors import LogClosed, OffsetOutOfRange
 from ks_actors.log._types import IsolationLevel
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import RestorerMessage
+from ks_actors.runtime._rests import Rests
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from actors import Ref
     from ks_actors._task_id import TaskId
@@ -19,12 +22,16 @@ if TYPE_CHECKING:
     from ks_actors.log._types import Fetched, TopicPartition
 
 RESTORER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
-_ANY = -1
+# Records of a partition per fetch. While nothing but standbys is read tasks are processed: nobody is to wait long for records to be taken in.
+_AT_ONCE = 10_000
+_AT_ONCE_STANDBY = 1_000
+_log = logging.getLogger("ks_actors")
 
 
 class Restorer(Actor[RestorerMessage]):
-    """Read the changelogs of tasks from where their stores are to the ends there were at the start, and pass the records on as they are.
+    """Read the changelogs of tasks from where their stores are, and pass the records on as they are.
 
+    Those of tasks that are to run are read to the ends there were at the start; those of standbys on and on, while no other task is on its way.
     What somebody who had the task has written and not committed is not seen, but waited for: until it is committed after all, or aborted.
     """
 
@@ -33,9 +40,16 @@ class Restorer(Actor[RestorerMessage]):
         self._fetcher = fetcher
         self._state = state
         self._poll_ms = poll_ms
+        self._orders: dict[TaskId, m.Restore | m.Follow] = {}
         self._missing: dict[TaskId, set[TopicPartition]] = {}
+        self._task_of: dict[TopicPartition, TaskId] = {}
+        # Where reading goes on, also of what is not read at the moment.
         self._positions: dict[TopicPartition, int] = {}
+        # Of what is read to its end.
         self._ends: dict[TopicPartition, int] = {}
+        self._reading: dict[TopicPartition, int] = {}
+        self._unknown: dict[TaskId, m.Follow] = {}
+        self._rests = Rests()
         self._epoch: int = 0
         self._fetching: bool = False
 
@@ -45,102 +59,190 @@ class Restorer(Actor[RestorerMessage]):
             await self._fetcher.close()
 
     def receive(self, message: RestorerMessage) -> None:
-        """Read until all ends are reached."""
+        """Read until all ends are reached, then follow for the standbys."""
         match message:
-            case m.Restore():
-                self._missing[message.task] = set(message.changelogs)
-                self.ctx.pipe(self._look(message), _ends_known, partial(_failed, _ANY))
+            case m.Restore() | m.Follow():
+                self._take_on(message)
             case m.ChangelogEnds():
                 self._begin(message)
+            case m.EndsUnknown():
+                self._ends_unknown(message)
+            case m.FollowAgain():
+                orders, self._unknown = list(self._unknown.values()), {}
+                for order in orders:
+                    self._look_at(order)
             case m.Arrived():
                 self._fetching = False
                 if message.epoch == self._epoch:
                     self._pass_on(message.fetched)
             case m.FetchFailed():
-                self._fetching = self._fetching and message.epoch == _ANY
-                if message.epoch in {self._epoch, _ANY}:
-                    self._state.tell(m.RestoreFailed(message.error))
+                self._fetching = False
+                if message.epoch == self._epoch and not self._fetch_failed(message.error):
                     return
             case m.StopRestoring():
-                self._stop(message.tasks)
+                for task in list(self._orders) if message.tasks is None else message.tasks:
+                    self._forget(task)
+                self._assign()
+                message.reply.tell(None)
             case _:
                 assert_never(message)
         self._fetch()
 
-    async def _look(self, message: m.Restore) -> m.ChangelogEnds:
-        begins = await self._log.begin_offsets(message.changelogs)
+    # --- what is to be read ---------------------------------------------------------------------------------------------------
+
+    def _take_on(self, order: m.Restore | m.Follow) -> None:
+        task = order.task
+        self._orders[task] = order
+        self._unknown.pop(task, None)
+        for changelog in order.changelogs:
+            self._task_of[changelog] = task
+            self._ends.pop(changelog, None)
+        if isinstance(order, m.Restore):
+            self._missing[task] = set(order.changelogs)
+        else:
+            self._missing.pop(task, None)
+        self._assign()
+        self._look_at(order)
+
+    def _look_at(self, order: m.Restore | m.Follow) -> None:
+        if self._orders.get(order.task) is order:
+            self.ctx.pipe(self._look(order), _ends_known, partial(_no_ends, order))
+
+    async def _look(self, order: m.Restore | m.Follow) -> m.ChangelogEnds:
+        begins = await self._log.begin_offsets(order.changelogs)
         # All that is there, whether it is decided about or not. A transaction that the committed offsets are from may not be marked as committed in
         # every partition yet, and where it is not, the end of what is committed is still before it.
-        ends = await self._log.end_offsets(message.changelogs, IsolationLevel.READ_UNCOMMITTED)
-        return m.ChangelogEnds(message.task, begins, ends, message.changelogs)
+        ends = await self._log.end_offsets(order.changelogs, IsolationLevel.READ_UNCOMMITTED)
+        return m.ChangelogEnds(order, begins, ends)
 
     def _begin(self, found: m.ChangelogEnds) -> None:
-        missing = self._missing.get(found.task)
-        if missing is None:
-            return  # closed meanwhile
+        order = found.order
+        if self._orders.get(order.task) is not order:
+            return  # closed meanwhile, or wanted for something else
+        starts = {changelog: self._positions.get(changelog, told) for changelog, told in order.changelogs.items()}
         beyond = [
-            f"{one} ends at {found.ends[one]}, the store is at {at}" for one, at in found.positions.items() if at is not None and at > found.ends[one]
+            f"{one} has offsets {found.begins[one]} to {found.ends[one]}, the store is at {at}"
+            for one, at in starts.items()
+            # What is being read has moved on since the ends were asked for; reading itself notices when it is out of range.
+            if at is not None and one not in self._reading and not found.begins[one] <= at <= found.ends[one]
         ]
         if beyond:
-            del self._missing[found.task]
-            self._state.tell(m.Corrupted(found.task, "; ".join(beyond)))
+            self._start_over(order.task, "; ".join(beyond))
             return
-        for changelog, position in found.positions.items():
-            start = found.begins[changelog] if position is None else position
-            if start >= found.ends[changelog]:
-                missing.discard(changelog)
-            else:
-                self._positions[changelog] = max(start, found.begins[changelog])
-                self._ends[changelog] = found.ends[changelog]
+        for changelog, at in starts.items():
+            start = self._positions[changelog] = found.begins[changelog] if at is None else at
+            if isinstance(order, m.Restore):
+                if start >= found.ends[changelog]:
+                    self._reached(changelog)
+                else:
+                    self._ends[changelog] = found.ends[changelog]
         self._assign()
-        self._tell_restored(found.task)
+        self._tell_restored(order.task)
+
+    def _ends_unknown(self, found: m.EndsUnknown) -> None:
+        order = found.order
+        if self._orders.get(order.task) is not order:
+            return
+        if isinstance(order, m.Restore) or isinstance(found.error, LogClosed):
+            self._state.tell(m.RestoreFailed(found.error))
+        else:
+            self._unknown[order.task] = order
+            self._rest(found.error)
+
+    def _start_over(self, task: TaskId, reason: str) -> None:
+        """Have a task wiped: its stores do not fit its changelogs."""
+        self._forget(task)
+        self._assign()
+        self._state.tell(m.Corrupted(task, reason))
+
+    def _forget(self, task: TaskId) -> None:
+        order = self._orders.pop(task, None)
+        self._missing.pop(task, None)
+        self._unknown.pop(task, None)
+        for changelog in () if order is None else order.changelogs:
+            self._positions.pop(changelog, None)
+            self._ends.pop(changelog, None)
+            self._task_of.pop(changelog, None)
+
+    # --- records --------------------------------------------------------------------------------------------------------------
 
     def _pass_on(self, fetched: Sequence[Fetched]) -> None:
-        known = [one for one in fetched if one.partition in self._positions]
+        known = [one for one in fetched if one.partition in self._reading]
         if known:
+            self._rests.succeeded()
             self._state.tell(m.RestoredRecords(known))
-        reached = False
+        reached: list[TaskId] = []
         for one in known:
-            self._positions[one.partition] = one.next_offset
-            if one.next_offset >= self._ends[one.partition]:
-                del self._positions[one.partition]
-                reached = True
-                for missing in self._missing.values():
-                    missing.discard(one.partition)
+            self._positions[one.partition] = self._reading[one.partition] = one.next_offset
+            end = self._ends.get(one.partition)
+            if end is not None and one.next_offset >= end:
+                reached.append(self._task_of[one.partition])
+                self._reached(one.partition)
         if reached:
             self._assign()
-            for task in list(self._missing):
+            for task in reached:
                 self._tell_restored(task)
 
-    def _tell_restored(self, task: TaskId) -> None:
-        if not self._missing[task]:
-            del self._missing[task]
-            self._state.tell(m.Restored(task))
+    def _reached(self, changelog: TopicPartition) -> None:
+        self._positions.pop(changelog, None)
+        self._ends.pop(changelog, None)
+        missing = self._missing.get(self._task_of[changelog])
+        if missing is not None:
+            missing.discard(changelog)
 
-    def _stop(self, tasks: frozenset[TaskId] | None) -> None:
-        for task in list(self._missing):
-            if tasks is None or task in tasks:
-                for changelog in self._missing.pop(task):
-                    self._positions.pop(changelog, None)
-        self._assign()
+    def _tell_restored(self, task: TaskId) -> None:
+        order, missing = self._orders.get(task), self._missing.get(task)
+        if order is not None and missing is not None and not missing:
+            self._forget(task)
+            self._state.tell(m.Restored(task, order.ticket))
 
     def _assign(self) -> None:
-        self._epoch += 1
-        self._fetcher.assign(self._positions)
+        """Read what is to be read to its end, if anything is; else what is followed."""
+        wanted: Iterable[TopicPartition] = self._ends or [
+            changelog for changelog in self._positions if isinstance(self._orders[self._task_of[changelog]], m.Follow)
+        ]
+        reading = {changelog: self._positions[changelog] for changelog in wanted}
+        if reading != self._reading:
+            self._epoch += 1
+            self._reading = reading
+            self._fetcher.assign(reading)
 
     def _fetch(self) -> None:
-        if self._positions and not self._fetching:
+        if self._reading and not self._fetching and (self._ends or "rest" not in self.ctx.timers):
             self._fetching = True
-            self.ctx.pipe(self._fetch_once(), _arrived, partial(_failed, self._epoch))
+            self.ctx.pipe(self._fetch_once(_AT_ONCE if self._ends else _AT_ONCE_STANDBY), _arrived, partial(_failed, self._epoch))
 
-    async def _fetch_once(self) -> m.Arrived:
-        fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms)
+    async def _fetch_once(self, most: int) -> m.Arrived:
+        fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=most)
         # The epoch as it is now: what was assigned while the fetch was under way is what it has read.
         return m.Arrived(fetched, self._epoch)
+
+    def _fetch_failed(self, error: Exception) -> bool:
+        """Return whether to go on reading."""
+        if isinstance(error, OffsetOutOfRange) and error.partition in self._reading:
+            if error.position == self._reading[error.partition]:
+                self._start_over(self._task_of[error.partition], str(error))
+            return True
+        if self._ends or isinstance(error, LogClosed):
+            self._state.tell(m.RestoreFailed(error))
+            return False
+        self._rest(error)
+        return True
+
+    def _rest(self, error: Exception) -> None:
+        """Let standbys wait: nothing hangs on them as long as others have the tasks."""
+        if "rest" not in self.ctx.timers:
+            rest = self._rests.next(self.ctx.time())
+            _log.warning("standbys are not kept up to date, again in %g s: %s", rest, error)
+            self.ctx.timers.once("rest", rest, m.FollowAgain())
 
 
 def _ends_known(found: m.ChangelogEnds) -> RestorerMessage:
     return found
+
+
+def _no_ends(order: m.Restore | m.Follow, error: Exception) -> RestorerMessage:
+    return m.EndsUnknown(order, error)
 
 
 def _arrived(message: m.Arrived) -> RestorerMessage:

@@ -10,6 +10,7 @@ import msgspec
 from ks_actors._errors import TopologyError
 from ks_actors._timestamps import FailOnInvalidTimestamp
 from ks_actors.runtime._blocking import check_threads
+from ks_actors.runtime._cache import CacheBudget
 from ks_actors.runtime._residents import Residents
 from ks_actors.topology import SourceNode
 
@@ -54,6 +55,10 @@ class Setup:
         self.max_task_idle_ms: int = config.max_task_idle_ms
         self.timestamp_extractor: TimestampExtractor = config.default_timestamp_extractor
         self.global_stores: Mapping[str, Any] = {}
+        self.cache: CacheBudget = CacheBudget(config.statestore_cache_max_bytes)
+        self.cached_stores: Mapping[str, StoreSpec] = {}
+        if self.cache.limit:
+            self.cached_stores = {name: self._store_spec(spec) for name, spec in topology.stores.items() if spec.caching}
         self.residents: Residents = Residents()
         self._internal = frozenset(topology.internal_topics)
         self._sources: dict[str, SourceNode] = {}

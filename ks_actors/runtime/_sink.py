@@ -7,8 +7,10 @@ from itertools import compress, count, repeat
 from typing import TYPE_CHECKING, Any, cast
 
 from ks_actors._errors import StreamsError
+from ks_actors._native import kernel as _kernel
 from ks_actors._partitioner import Partitioner, partition
 from ks_actors.runtime._output import UNKNOWN_PARTITION
+from ks_actors.serdes._columns import for_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +98,8 @@ class _TopicWriter:
         self._topic = topic
         self._encode_key = sink._key_serde.serializer(topic, is_key=True)
         self._encode_value = sink._value_serde.serializer(topic)
+        self._encode_keys = for_column(self._encode_key)
+        self._encode_values = for_column(self._encode_value)
         self._count = sink._partitions(topic) or 0
         self._custom: Callable[..., Any] | None = sink._node.partitioner
         # A partitioner that looks at a part of the serialized key need not be asked record by record.
@@ -127,10 +131,9 @@ class _TopicWriter:
         if self._custom is not None and self._part is None:
             self._one_by_one(records)
             return
-        encode_key, encode_value = self._encode_key, self._encode_value
         try:
-            keys = [None if key is None else encode_key(key) for key in records.keys]
-            values = [None if value is None else encode_value(value) for value in records.values]
+            keys = self._encode_keys(records.keys)
+            values = self._encode_values(records.values)
         except Exception:  # noqa: BLE001 - found out and decided about one by one
             self._one_by_one(records)
             return
@@ -152,15 +155,9 @@ class _TopicWriter:
         if numbers and numbers.count(numbers[0]) == len(numbers):  # as ever where keys are those of the input
             self._columns[numbers[0]].extend(keys, values, timestamps, headers)
             return
-        for place, column in enumerate(self._columns):
-            picked = [number == place for number in numbers]
-            if True in picked:
-                column.extend(
-                    list(compress(keys, picked)),
-                    list(compress(values, picked)),
-                    list(compress(timestamps, picked)),
-                    None if headers is None else list(compress(headers, picked)),
-                )
+        for column, picked in zip(self._columns, _scattered(numbers, self._count, keys, values, timestamps, headers), strict=True):
+            if picked is not None:
+                column.extend(*picked)
 
     def _one_by_one(self, records: Batch) -> None:
         headers: Iterable[Headers] = repeat(()) if records.headers is None else records.headers
@@ -186,3 +183,29 @@ class _TopicWriter:
             if not isinstance(number, int) or not 0 <= number < self._count:
                 raise self._sink.failure(f"the partitioner chose partition {number!r} of topic {self._topic}, which has {self._count}")
         return numbers
+
+
+Part = tuple[list[bytes | None], list[bytes | None], list[int], "list[Headers] | None"]
+
+
+def _scattered(
+    numbers: list[int], count: int, keys: list[bytes | None], values: list[bytes | None], timestamps: list[int], headers: list[Headers] | None
+) -> Iterable[Part | None]:
+    """Return columns taken apart by number; None for numbers that do not occur."""
+    if _kernel is not None:
+        columns: list[list[Any]] = [keys, values, timestamps] if headers is None else [keys, values, timestamps, headers]
+        for part in zip(*_kernel.scatter(numbers, count, columns), strict=True):
+            yield None if part[0] is None else part if headers is not None else (*part, None)
+        return
+    for place in range(count):
+        picked = [number == place for number in numbers]
+        yield (
+            None
+            if True not in picked
+            else (
+                list(compress(keys, picked)),
+                list(compress(values, picked)),
+                list(compress(timestamps, picked)),
+                None if headers is None else list(compress(headers, picked)),
+            )
+        )

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from actors import Actor, Mailbox, Signal, Started
+from actors import Actor, ActorStopped, Mailbox, Signal, Started
 from ks_actors._errors import StreamsError, TaskCorrupted
-from ks_actors.log._types import Outgoing, TopicPartition
+from ks_actors.log._types import TopicPartition
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._flushing import Flusher
+from ks_actors.runtime._held import Held
 from ks_actors.runtime._messages import StateManagerMessage
+from ks_actors.runtime._state_commit import StateCommit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from actors import Ref
     from ks_actors._task_id import TaskId
     from ks_actors.log._types import Fetched
     from ks_actors.runtime._current import Current
+    from ks_actors.runtime._disk import Disk
+    from ks_actors.runtime._progress import Progress
     from ks_actors.runtime._residents import Residents
     from ks_actors.state import TaskStores
 
@@ -30,35 +36,11 @@ _log = logging.getLogger("ks_actors")
 STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Keep,))
 
 
-class RestoreListener:
-    """Hear how restoring goes; all methods do nothing unless overridden. Called on the event loop: they must not block."""
-
-    def on_restore_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
-        """Hear that a store begins to be restored from its changelog partition, from offset `start` (None: the beginning)."""
-
-    def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:
-        """Hear that another `count` records are restored, up to before offset `end`."""
-
-    def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
-        """Hear that the store is restored, from `total` records."""
-
-
-class _Opening:
-    """A task on its way."""
-
-    def __init__(self, message: m.OpenTask, stores: TaskStores | None, current: Current) -> None:
-        self.message: m.OpenTask = message
-        self.current: Current = current
-        self.stores: TaskStores | None = stores
-        self.retried: bool = False
-        self.restored: dict[str, int] = {}
-        self.opened: asyncio.Event = asyncio.Event()
-
-
 class StateManager(Actor[StateManagerMessage]):
     """Own every store of every task: open and restore them, pass tasks on when they are ready, make commits final, write to disk bit by bit.
 
-    A task is here while it restores, and at the task manager while it is processed, never at both. What blocks runs in threads.
+    A task is here while it restores or is a standby, and at the task manager while it is processed, never at both. Its stores are opened once, and
+    stay open whatever it becomes. What blocks runs in threads. Directories of tasks that are not here are deleted after `cleanup_seconds`.
     """
 
     def __init__(
@@ -70,7 +52,9 @@ class StateManager(Actor[StateManagerMessage]):
         manager: Ref[m.TaskManagerMessage],
         collector: Ref[m.CollectorMessage],
         instance: Ref[m.InstanceMessage],
-        listener: RestoreListener,
+        progress: Progress,
+        disk: Disk,
+        cleanup_seconds: float,
         residents: Residents,
         work_time: Callable[[], float],
         pausing: Callable[[], bool],
@@ -79,48 +63,66 @@ class StateManager(Actor[StateManagerMessage]):
         self._changelog = changelog
         self._restorer = restorer
         self._manager = manager
-        self._collector = collector
         self._instance = instance
-        self._listener = listener
+        self._progress = progress
+        self._disk = disk
+        self._cleanup_seconds = cleanup_seconds
         self._residents = residents
         self._work_time = work_time
         self._pausing = pausing
-        self._opening: dict[TaskId, _Opening] = {}
+        self._held: dict[TaskId, Held] = {}
+        # Those that are open.
         self._stores: dict[TaskId, TaskStores] = {}
         self._by_changelog: dict[TopicPartition, tuple[TaskId, str]] = {}
-        self._steps: Iterator[None] | None = None
-        self._stepping: TaskId | None = None
+        self._flusher = Flusher(self._stores)
+        self._commit = StateCommit(self._stores, changelog, collector, residents, self._turn)
         self._kept: int = 0
 
     def signal(self, signal: Signal) -> None:
-        """Look for idle times from the start on."""
+        """Look for idle times, and for what may be deleted, from the start on."""
         if isinstance(signal, Started):
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
+            self.ctx.timers.every("cleanup", self._cleanup_seconds, m.CleanUp())
+
+    def standby_stores(self) -> Mapping[TaskId, TaskStores]:
+        """Return the open stores of the tasks that are standbys now; to be read on the loop, and not to be kept over an `await`."""
+        return {task: held.stores for task, held in self._held.items() if held.standing_by and held.is_open}
 
     async def let_go(self, blocking: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
         """Close what nobody has closed, after a failure: when all who may be at the stores have ended, which is not yet when this actor has."""
-        for opening in self._opening.values():
-            opening.opened.set()  # nothing is waited for any more
-        for error in await self._close_all(self._all(), blocking, clean=False):
+        for held in self._held.values():
+            held.opened.set()  # nothing is waited for any more
+        for error in await self._close_all(tuple(self._held), blocking, clean=False):
             _log.warning("closing stores failed: %s", error)
 
     async def receive(self, message: StateManagerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
         """Open, restore, keep, write, close."""
         match message:
             case m.OpenTask():
-                self._open(message, retried=False)
+                self._begin(message)
+            case m.OpenStandby():
+                self._stand_by(message.task)
+            case m.Recycle():
+                await self._recycle(message)
+            case m.AskOffsets():
+                self._tell_offsets(message)
             case m.Opened():
-                self._restore(message.task)
+                self._read_on(message.task)
             case m.OpenFailed():
                 await self._open_failed(message)
             case m.RestoredRecords():
-                self._apply(message.fetched)
+                await self._take_in(message.fetched)
             case m.Restored():
-                self._hand_over(message.task)
+                held = self._held.get(message.task)
+                if held is not None and held.restoring and held.ticket == message.ticket:
+                    self._hand_over(held)
             case m.RestoreFailed():
                 self._instance.tell(m.Fatal(message.error, rolled_back=False))
             case m.EncodeChangelog() | m.PersistUnlogged() | m.Keep():
-                await self._take_part(message)
+                await self._commit.take_part(message)
+                if isinstance(message, m.Keep):
+                    self._kept += 1
+                    self._begin_flush()
             case m.LookIdle():
                 if self._kept == 0:
                     self._begin_flush(idle=True)
@@ -129,6 +131,8 @@ class StateManager(Actor[StateManagerMessage]):
                 await self._start_over(message)
             case m.FlushStep():
                 self._step()
+            case m.CleanUp() | m.CleanedUp():
+                self._clean_up(message)
             case m.CloseStores():
                 await self._close(message)
             case _:
@@ -136,212 +140,248 @@ class StateManager(Actor[StateManagerMessage]):
 
     # --- a task is made -------------------------------------------------------------------------------------------------------
 
-    def _open(self, message: m.OpenTask, *, retried: bool) -> None:
-        stores, current = self._make(message.task)
-        opening = self._opening[message.task] = _Opening(message, stores, current)
-        opening.retried = retried
-        if stores is None:
-            self._hand_over(message.task)
-        else:
-            self.ctx.pipe(self._open_stores(stores, opening.opened), partial(_opened, task=message.task), partial(m.OpenFailed, message.task))
+    def _begin(self, order: m.OpenTask) -> None:
+        """Bring a task to where it can be processed; that of a standby begins where the standby is."""
+        held = self._held.get(order.task)
+        if held is None:
+            self._open(order.task, order)
+            return
+        if not held.standing_by:
+            return  # what has failed is given up with all others
+        if held.is_open:
+            self._progress.promoted(held, self._changelogs(held))
+        held.order = order
+        held.current.begin_anew()
+        if held.is_open:
+            self._read_on(order.task)
 
-    async def _open_stores(self, stores: TaskStores, opened: asyncio.Event) -> None:
+    def _stand_by(self, task: TaskId) -> None:
+        held = self._held.get(task)
+        if held is None:
+            self._open(task, None)
+
+    def _open(self, task: TaskId, order: m.OpenTask | None, *, wiped: bool = False) -> None:
+        stores, current = self._make(task)
+        if stores is None:
+            if order is not None:
+                self._manager.tell(m.AssignTask(task, order.positions, None, current, order.epoch))
+            return
+        held = self._held[task] = Held(task, stores, current, order)
+        held.wiped = wiped
+        held.offsets = self._disk.used(task)
+        self.ctx.pipe(self._open_stores(held), partial(_opened, task=task), partial(m.OpenFailed, task))
+
+    async def _open_stores(self, held: Held) -> None:
         try:
-            await self.ctx.blocking(stores.open)
+            await self.ctx.blocking(held.stores.open)
         finally:
-            opened.set()
+            held.opened.set()
 
     async def _open_failed(self, failed: m.OpenFailed) -> None:
-        opening = self._opening.pop(failed.task, None)
-        if opening is None:
+        held = self._held.pop(failed.task, None)
+        if held is None:
             return
-        if isinstance(failed.error, TaskCorrupted) and opening.stores is not None and not opening.retried:
+        if isinstance(failed.error, TaskCorrupted) and not held.wiped:
             # What is on disk is not to be trusted: the changelog has it all.
-            await self._wipe(opening.message, opening.stores)
+            await self._wipe(held)
         else:
+            self._disk.released(failed.task, held.offsets)
             self._instance.tell(m.Fatal(failed.error, rolled_back=False))
 
-    async def _wipe(self, message: m.OpenTask, stores: TaskStores) -> None:
+    async def _wipe(self, held: Held) -> None:
         try:
-            await self.ctx.blocking(stores.wipe)
+            await self.ctx.blocking(held.stores.wipe)
         except Exception as error:  # noqa: BLE001 - a disk that cannot be written, for one: the handler decides
             self._instance.tell(m.Fatal(error, rolled_back=False))
         else:
-            self._open(message, retried=True)
+            self._open(held.task, held.order, wiped=True)
 
     async def _start_over(self, message: m.Corrupted) -> None:
-        """Wipe a task that restores, and restore all of it."""
-        opening = self._opening.pop(message.task, None)
-        stores = self._stores.pop(message.task, None)
-        if opening is None or stores is None:
+        """Wipe a task that restores, or is a standby, and restore all of it."""
+        held = self._held.get(message.task)
+        if held is None or held.lent or not held.is_open:
             return
         _log.warning("the state of task %s is wiped and restored: %s", message.task, message.reason)
-        if self._stepping == message.task:
-            self._steps = self._stepping = None
+        del self._held[message.task]
         self._residents.leave(message.task)
-        await self.ctx.blocking(partial(stores.close, clean=False))
-        await self._wipe(opening.message, stores)
+        await self._forget(frozenset({message.task}))
+        self._stores.pop(message.task, None)
+        await self.ctx.blocking(partial(held.stores.close, clean=False))
+        await self._wipe(held)
 
-    def _restore(self, task: TaskId) -> None:
-        opening = self._opening.get(task)
-        if opening is None or opening.stores is None:
-            return
-        stores = self._stores[task] = opening.stores
-        self._residents.restoring(task, stores)
-        changelogs: dict[TopicPartition, int | None] = {}
-        for name in stores.logged:
-            partition = TopicPartition(self._changelog(name), task.partition)
-            self._by_changelog[partition] = (task, name)
-            changelogs[partition] = stores.next_offset(name)
-            self._listener.on_restore_start(partition, name, changelogs[partition])
-        if changelogs:
-            self._restorer().tell(m.Restore(task, changelogs))
+    def _changelogs(self, held: Held) -> dict[TopicPartition, str]:
+        return {TopicPartition(self._changelog(name), held.task.partition): name for name in held.stores.logged}
+
+    def _read_on(self, task: TaskId) -> None:
+        """Have the changelogs of a task read that is open: to their ends, or on and on."""
+        held = self._held.get(task)
+        if held is None or not held.opened.is_set():
+            return  # closed meanwhile, and maybe opened again
+        self._stores[task] = held.stores
+        held.is_open = True
+        held.ticket += 1
+        (self._residents.standby if held.order is None else self._residents.restoring)(task, held.stores)
+        names = self._changelogs(held)
+        self._by_changelog.update((changelog, (task, name)) for changelog, name in names.items())
+        starts = {changelog: held.stores.next_offset(name) for changelog, name in names.items()}
+        self._progress.started(held, names, starts)
+        if held.order is None:
+            self._restorer().tell(m.Follow(task, starts, held.ticket))
+        elif starts:
+            self._restorer().tell(m.Restore(task, starts, held.ticket))
         else:
-            self._hand_over(task)
+            self._hand_over(held)
 
-    def _apply(self, fetched: Sequence[Fetched]) -> None:
+    async def _take_in(self, fetched: Sequence[Fetched]) -> None:
+        began = await self._turn(None)
         for one in fetched:
             found = self._by_changelog.get(one.partition)
-            if found is None or found[0] not in self._opening:
+            held = None if found is None else self._held.get(found[0])
+            if found is None or held is None or held.lent or held.failed:
                 continue
-            task, name = found
             try:
-                self._stores[task].restore(name, one.batch, one.next_offset)
+                held.stores.restore(found[1], one.batch, one.next_offset)
             except Exception as error:  # noqa: BLE001 - a record that is none of this store's, for one: the handler decides
-                del self._opening[task]
+                held.failed = True
                 topic, partition = one.partition
-                failure = StreamsError(f"store {name} cannot be restored: {error}", task=task, topic=topic, partition=partition)
+                failure = StreamsError(f"store {found[1]} cannot be restored: {error}", task=held.task, topic=topic, partition=partition)
                 failure.__cause__ = error
                 self._instance.tell(m.Fatal(failure, rolled_back=False))
                 continue
-            restored = self._opening[task].restored
-            restored[name] = restored.get(name, 0) + len(one.batch)
-            self._listener.on_batch_restored(one.partition, name, one.next_offset, len(one.batch))
+            self._progress.moved(held, found[1], one)
+            began = await self._turn(began)
         self._begin_flush()
 
-    def _hand_over(self, task: TaskId) -> None:
-        opening = self._opening.pop(task, None)
-        if opening is None:
-            return
-        for partition, (owner, name) in self._by_changelog.items():
-            if owner == task:
-                self._listener.on_restore_end(partition, name, opening.restored.get(name, 0))
-        self._manager.tell(m.AssignTask(task, opening.message.positions, opening.stores, opening.current, opening.message.epoch))
+    async def _turn(self, began: float | None) -> float:
+        """Let others have their turn when this one has been long; return when it began."""
+        if began is not None and self._work_time() - began < _TURN_SECONDS:
+            return began
+        if began is not None:
+            await asyncio.sleep(0)
+        return self._work_time()
 
-    # --- a commit -------------------------------------------------------------------------------------------------------------
+    def _hand_over(self, held: Held) -> None:
+        order = held.order
+        assert order is not None
+        self._progress.ended(held, self._changelogs(held))
+        held.lent = True
+        self._manager.tell(m.AssignTask(held.task, order.positions, held.stores, held.current, order.epoch))
 
-    async def _take_part(self, message: m.EncodeChangelog | m.PersistUnlogged | m.Keep) -> None:
-        """Do a step of a commit."""
-        try:
-            match message:
-                case m.EncodeChangelog():
-                    await self._encode(message)
-                case m.PersistUnlogged():
-                    self._persist(message)
-                case m.Keep():
-                    self._keep(message)
-                case _:
-                    assert_never(message)
-        except Exception as error:  # noqa: BLE001 - the committer decides what it means
-            message.reply.fail(error)
-        else:
-            message.reply.tell(None)
+    # --- standbys -------------------------------------------------------------------------------------------------------------
 
-    async def _encode(self, message: m.EncodeChangelog) -> None:
-        began = self._work_time()
-        for task, token in message.frozen.tokens.items():
-            for name, batch in self._stores[task].changelog(token):
-                self._collector.tell(m.Output((Outgoing(TopicPartition(self._changelog(name), task.partition), batch),), message.epoch))
-                # Each time others have their turn may be as long as the slices of all workers: a commit of many records is not to wait for as many.
-                if self._work_time() - began >= _TURN_SECONDS:
-                    await asyncio.sleep(0)
-                    began = self._work_time()
+    async def _recycle(self, message: m.Recycle) -> None:
+        for task in sorted(message.tasks):
+            held = self._held.get(task)
+            if held is None:
+                self._open(task, None)
+            elif not held.standing_by:
+                await self._make_standby(held)
+        message.reply.tell(None)
 
-    def _persist(self, message: m.PersistUnlogged) -> None:
-        for task, token in message.frozen.tokens.items():
-            self._stores[task].persist_unlogged(token)
+    async def _make_standby(self, held: Held) -> None:
+        if held.restoring and held.is_open:
+            self._progress.suspended(held, self._changelogs(held))
+        held.order, held.lent = None, False
+        if held.is_open:
+            held.stores.drop()
+            began = await self._turn(None)
+            for _ in held.stores.settle_steps():
+                began = await self._turn(began)
+            self._read_on(held.task)
 
-    def _keep(self, message: m.Keep) -> None:
-        self._kept += 1
-        for task, token in message.frozen.tokens.items():
-            stores = self._stores.get(task)
-            if stores is None:
-                continue
-            ends = {
-                name: end for name in stores.logged if (end := message.ends.get(TopicPartition(self._changelog(name), task.partition))) is not None
-            }
-            stores.keep(token, ends)
-            self._residents.committed(task, message.frozen)
-        self._begin_flush()
+    def _tell_offsets(self, message: m.AskOffsets) -> None:
+        here = {task: held.offset_sum for task, held in self._held.items() if not held.lent}
+        message.reply.tell({**self._disk.offsets, **{task: offsets for task, offsets in here.items() if offsets is not None}})
 
     # --- to disk --------------------------------------------------------------------------------------------------------------
 
     def _begin_flush(self, *, idle: bool = False) -> None:
-        if self._steps is not None:
-            return
-        for task, stores in self._stores.items():
-            if stores.wants_flush(idle):
-                self._steps, self._stepping = stores.flush_steps(), task
-                self._step_soon()
-                return
+        if self._flusher.begin(idle=idle):
+            self._step_soon()
 
     def _step(self) -> None:
         """Write a little; others have their turn before the next step."""
-        if self._steps is None:
+        if not self._flusher.busy:
             return
         if self._pausing():
             self._step_soon()
             return
         try:
-            next(self._steps)
-        except StopIteration:
-            self._steps = self._stepping = None
-            self._begin_flush()
+            more = self._flusher.step()
         except Exception as error:  # noqa: BLE001 - a full disk, for one: nothing is lost, the changelog has it
-            self._steps = self._stepping = None
-            self._instance.tell(m.Fatal(error, rolled_back=False))
+            self._flush_failed(error)
         else:
-            self._step_soon()
+            if more:
+                self._step_soon()
+            else:
+                self._begin_flush()
+
+    def _flush_failed(self, error: Exception) -> None:
+        task = self._flusher.task
+        held = None if task is None else self._held.get(task)
+        if isinstance(error, TaskCorrupted) and held is not None and held.standing_by:
+            self.ctx.self_ref.tell(m.Corrupted(held.task, str(error)))
+        else:
+            self._instance.tell(m.Fatal(error, rolled_back=False))
 
     def _step_soon(self) -> None:
         # Not at once: a commit takes a few messages, and workers are not to stand still for a step at each of them.
         self.ctx.timers.once("flush", _REST_SECONDS, m.FlushStep())
 
+    def _clean_up(self, message: m.CleanUp | m.CleanedUp) -> None:
+        if isinstance(message, m.CleanedUp):
+            if message.error is not None:
+                _log.warning("directories of tasks that are not here any more could not be deleted: %s", message.error)
+            return
+        old = self._disk.old(self._cleanup_seconds * 1000)
+        if old:
+            _log.info("deleting what is on disk of %s, which nobody has used for %g s", ", ".join(map(str, old)), self._cleanup_seconds)
+            self.ctx.pipe(self._delete(old), m.CleanedUp, m.CleanedUp)
+
+    async def _delete(self, tasks: Collection[TaskId]) -> None:
+        # Out of the way first: a task that comes back meanwhile begins anew.
+        aside = self._disk.set_aside(tasks)
+        await self.ctx.blocking(partial(self._disk.delete, aside))
+
     # --- the end --------------------------------------------------------------------------------------------------------------
 
     async def _close(self, message: m.CloseStores) -> None:
-        wanted = self._all() if message.tasks is None else message.tasks
-        self._restorer().tell(m.StopRestoring(None if message.tasks is None else message.tasks))
-        if self._stepping in wanted:
-            self._steps = self._stepping = None
+        wanted = [
+            task
+            for task, held in self._held.items()
+            if (message.tasks is None or task in message.tasks) and (message.standbys or not held.standing_by)
+        ]
+        await self._forget(frozenset(wanted))
         errors = await self._close_all(wanted, self.ctx.blocking, clean=message.clean)
-        self._by_changelog = {partition: owner for partition, owner in self._by_changelog.items() if owner[0] not in wanted}
         if errors:
             message.reply.fail(errors[0])
         else:
             message.reply.tell(None)
 
+    async def _forget(self, tasks: frozenset[TaskId]) -> None:
+        """Read and write nothing more for these."""
+        with suppress(ActorStopped):  # then it restores nothing any more
+            await self._restorer().ask(m.StopRestoring, tasks)
+        self._flusher.leave(tasks)
+        self._by_changelog = {changelog: owner for changelog, owner in self._by_changelog.items() if owner[0] not in tasks}
+
     async def _close_all(
-        self, tasks: frozenset[TaskId], blocking: Callable[[Callable[[], None]], Awaitable[None]], *, clean: bool
+        self, tasks: Collection[TaskId], blocking: Callable[[Callable[[], None]], Awaitable[None]], *, clean: bool
     ) -> list[Exception]:
         errors: list[Exception] = []
         for task in sorted(tasks):
-            opening = self._opening.pop(task, None)
-            stores = self._stores.pop(task, None) or (opening.stores if opening is not None else None)
+            held = self._held.pop(task)
+            self._stores.pop(task, None)
             self._residents.leave(task)
-            if stores is None:
-                continue
-            if opening is not None:
-                await opening.opened.wait()  # two threads at one store would be one too many
+            await held.opened.wait()  # two threads at one store would be one too many
             try:
-                await blocking(partial(stores.close, clean=clean))
+                await blocking(partial(held.stores.close, clean=clean))
             except Exception as error:  # noqa: BLE001 - the others are closed all the same
                 errors.append(error)
+            self._disk.released(task, held.stores.stored_offset_sum)
+            if held.is_open:
+                self._progress.closed(held, self._changelogs(held))
         return errors
-
-    def _all(self) -> frozenset[TaskId]:
-        both: Iterable[TaskId] = (*self._stores, *self._opening)
-        return frozenset(both)
 
 
 def _opened(_: None, task: TaskId) -> StateManagerMessage:

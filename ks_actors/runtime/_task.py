@@ -8,21 +8,24 @@ from ks_actors._errors import StreamsError
 from ks_actors.processors._operator import PunctuationType
 from ks_actors.runtime._absence import Absence
 from ks_actors.runtime._async import AsyncNode
+from ks_actors.runtime._cache import Caches
 from ks_actors.runtime._compile import Compiler
 from ks_actors.runtime._current import Current
+from ks_actors.runtime._draining import Draining
 from ks_actors.runtime._faults import Faults
 from ks_actors.runtime._group import PartitionGroup
 from ks_actors.runtime._node import TaskServices
-from ks_actors.runtime._offsets import encode_position
+from ks_actors.runtime._offsets import encode_position, merged_progress
 from ks_actors.runtime._output import OutputBuffer
 from ks_actors.runtime._punctuation import PunctuationQueue, Schedule
-from ks_actors.runtime._queue import RecordQueue, latest
+from ks_actors.runtime._queue import RecordQueue
 from ks_actors.runtime._sink import Sink
 from ks_actors.runtime._source import TopicSource
 from ks_actors.runtime._states import TASK_TRANSITIONS, TaskState
+from ks_actors.runtime._weave import PairedTurns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from ks_actors._batch import Batch
     from ks_actors._task_id import TaskId
@@ -44,10 +47,9 @@ _FEW = 4
 class Task:
     """Process the records of one set of partitions, on whoever's turn it is: nothing here waits, and only one may be at it at a time.
 
-    `positions` tells for each partition the offset to begin at, and the partition's time (ms, -1 when it is not known).
-
-    A record goes from its queue through the compiled functions into the output buffer; stores are changed on the way. What becomes final of all
-    that, and when, is the committer's business: `positions` and the stores' tokens at one moment belong together.
+    `positions` tells for each partition the offset to begin at, and the partition's time (ms, -1 when it is not known). A record goes from its queue
+    through the compiled functions into the output buffer; stores are changed on the way. What becomes final of all that, and when, is the committer's
+    business: `positions` and the stores' tokens at one moment belong together.
     """
 
     def __init__(
@@ -78,13 +80,15 @@ class Task:
         self._wall_punctuation = PunctuationQueue()
         self._run: int = _FIRST_RUN
         self._plan: Plan | None = None
+        self._paired: PairedTurns | None = None
+        self._draining = Draining((), ())
         queues = [
             RecordQueue(partition, self._source(partition.topic), positions[partition].offset, positions[partition].time)
             for partition in sorted(positions)
         ]
         self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
         self._current.stream_time = max((position.time for position in positions.values()), default=-1)
-        self._progress: dict[str, int] = _merged(positions.values())
+        self._progress: dict[str, int] = merged_progress(positions.values())
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
@@ -110,7 +114,7 @@ class Task:
         self._output.drop()
         for partition, position in positions.items():
             self.group.queues[partition].clear(position.offset, position.time)
-        self._progress = _merged(positions.values())
+        self._progress = merged_progress(positions.values())
         self._current.stream_time = max((queue.partition_time for queue in self.group.queues.values()), default=-1)
         self.commit_needed = self.commit_requested = self.broken = False
         self._plan = self._compile()
@@ -125,6 +129,7 @@ class Task:
     def abandon(self) -> None:
         """Leave processors as they are, to be closed by nobody, as if the process had ended; what is in flight is cancelled."""
         plan, self._plan = self._plan, None
+        self._draining.drop()
         for node in () if plan is None else plan.asynchronous:
             node.cancel()
 
@@ -139,7 +144,7 @@ class Task:
     def ready(self, now_ms: int) -> bool:
         """Return whether `process` has something to do."""
         assert self._plan is not None
-        return any(node.has_results for node in self._plan.asynchronous) or (self._room() > 0 and self.group.ready(now_ms))
+        return any(node.has_results for node in self._plan.asynchronous) or (self._draining.room() > 0 and self.group.ready(now_ms))
 
     def process(self, seconds: float) -> int:
         """Process for about so long, or until nothing is left to do; return the number of records."""
@@ -147,8 +152,8 @@ class Task:
         done, began = 0, clock()
         deadline = began + seconds
         while True:
-            self._take_results()
-            limit = self._room()
+            self._draining.take_results()
+            limit = self._draining.room()
             if limit == 0 or not self.group.ready(wall_time()):
                 break
             done += self._process_some(min(limit, self._run))
@@ -161,8 +166,8 @@ class Task:
 
     def process_one(self) -> bool:
         """Process one record, as far as it goes; return whether there was one."""
-        self._take_results()
-        if self._room() == 0 or not self.group.ready(self._setup.wall_time()):
+        self._draining.take_results()
+        if self._draining.room() == 0 or not self.group.ready(self._setup.wall_time()):
             return False
         return self._process_some(1) > 0
 
@@ -194,14 +199,24 @@ class Task:
         return [node.node for node in self._plan.asynchronous if node.in_flight] if self._plan is not None else []
 
     @property
-    def asynchronous(self) -> bool:
-        """Whether there are asynchronous processors."""
-        return self._plan is not None and bool(self._plan.asynchronous)
+    def drains(self) -> bool:
+        """Whether something has to be drained before a commit: there are asynchronous processors, or caches."""
+        return self._draining.wanted
 
     @property
-    def has_results(self) -> bool:
-        """Whether asynchronous processors have finished something that was not handed on yet."""
-        return self._plan is not None and any(node.has_results for node in self._plan.asynchronous)
+    def drained(self) -> bool:
+        """Whether nothing is in flight, and nothing held back."""
+        return self._draining.done
+
+    @property
+    def can_drain(self) -> bool:
+        """Whether `drain` has something to do."""
+        return self._draining.ready
+
+    @property
+    def held(self) -> int:
+        """How many updates are held back by caches."""
+        return self._draining.held
 
     @property
     def blocking(self) -> bool:
@@ -213,9 +228,9 @@ class Task:
         """The highest timestamp of all records taken, -1 before the first."""
         return self._current.stream_time
 
-    def take_results(self) -> bool:
-        """Hand on what asynchronous processors have finished; return whether that was anything."""
-        return self._take_results()
+    def drain(self, seconds: float) -> None:
+        """Hand on what asynchronous processors have finished, and what caches hold, for about so long."""
+        self._draining.step(self._setup.work_time, seconds)
 
     def take_output(self) -> list[Outgoing]:
         """Return what was written since the last call."""
@@ -245,6 +260,9 @@ class Task:
 
         The streams of a join have a record or two in a row: what is to be done per turn counts as much as what is done per record.
         """
+        if self._paired is not None and (done := self._paired.take(limit)):
+            self.processed += done
+            return done
         group, done = self.group, 0
         assert self._plan is not None
         while done < limit and (turn := group.turn()) is not None:
@@ -269,7 +287,7 @@ class Task:
         current.queue, current.chunk = queue, queue.chunk
         if entrance.batch is not None:
             current.offset = batch.offsets[0]
-            current.stream_time = max(current.stream_time, latest(batch.timestamps))
+            current.stream_time = max(current.stream_time, queue.partition_time)
             entrance.batch(batch)
         else:
             self._one_at_a_time(batch, range(len(batch)), entrance.process)
@@ -299,18 +317,6 @@ class Task:
         elif seconds < _RUN_SECONDS:
             self._run = min(_LONGEST_RUN, self._run * 2)
 
-    def _take_results(self) -> bool:
-        assert self._plan is not None
-        any_results = False
-        for node in self._plan.asynchronous:
-            any_results = node.emit() or any_results
-        return any_results
-
-    def _room(self) -> int:
-        assert self._plan is not None
-        nodes = self._plan.asynchronous
-        return min(node.room for node in nodes) if nodes else _LONGEST_RUN
-
     def _source(self, topic: str) -> TopicSource:
         setup = self._setup
         node = setup.source_of(topic)
@@ -331,6 +337,7 @@ class Task:
             dropped=self._count_dropped,
             request_commit=self._request_commit,
             progress=self._progress,
+            caches=Caches(setup.cache, setup.cached_stores, self._current) if setup.cached_stores else None,
         )
 
         def sink(node: SinkNode) -> Sink:
@@ -350,10 +357,14 @@ class Task:
             operator = cast("AsyncOperator", node.operator)
             return AsyncNode(work, operator, options, current=self._current, wake=self._wake)
 
-        return Compiler(setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous).compile()
+        plan = Compiler(setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous).compile()
+        self._paired = None if plan.pair is None else PairedTurns(plan.pair, plan, self.group, self._current)
+        self._draining = Draining(plan.asynchronous, plan.caches)
+        return plan
 
     def _close_plan(self) -> None:
         plan, self._plan = self._plan, None
+        self._draining.drop()
         self._stream_punctuation.clear()
         self._wall_punctuation.clear()
         if plan is None:
@@ -387,12 +398,3 @@ class Task:
 
     def _request_commit(self) -> None:
         self.commit_requested = True
-
-
-def _merged(positions: Iterable[Position]) -> dict[str, int]:
-    """Return the progress that was committed: all partitions of a task have the same, unless some were committed without."""
-    progress: dict[str, int] = {}
-    for position in positions:
-        for name, value in position.progress.items():
-            progress[name] = max(value, progress.get(name, value))
-    return progress

@@ -10,13 +10,13 @@ from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._buffers import InputBudget
-from ks_actors.runtime._committing import TasksBroken
+from ks_actors.runtime._committing import TasksBroken, reason_to_commit
 from ks_actors.runtime._messages import TaskManagerMessage
 from ks_actors.runtime._offsets import Position, decode_position
 from ks_actors.runtime._task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping
 
     from actors import Ref, Reply
     from ks_actors._task_id import TaskId
@@ -78,8 +78,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         """Close what nobody has closed: after a failure."""
         if isinstance(signal, Stopping):
             for task_id in list(self._tasks):
-                error = self._close(task_id)
-                if error is not None:
+                if (error := self._close(task_id)) is not None:
                     _log.warning("closing task %s failed: %s", task_id, error)
 
     def receive(self, message: TaskManagerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
@@ -111,6 +110,8 @@ class TaskManager(Actor[TaskManagerMessage]):
                 return
             case m.Rewind():
                 self._begin_rewind(message)
+            case m.RestOver():
+                self._broken.discard(message.task)
             case m.CommittedTasks():
                 self._note_committed(message.positions)
             case m.OutputPressure():
@@ -135,8 +136,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._rewind_when_quiet(self._rewinding)
         now = self._setup.wall_time()
         while self._idle:
-            best = self._best(now)
-            if best is None:
+            if (best := self._best(now)) is None:
                 self._sleep(now)
                 return
             task, draining = best
@@ -150,11 +150,11 @@ class TaskManager(Actor[TaskManagerMessage]):
         for task in self._tasks.values():
             if task.id in self._leased or task.id in self._broken or task.broken:
                 continue
-            draining = self._draining is not None and task.asynchronous
+            draining = self._draining is not None and task.drains
             if task.id in self._suspended and not draining:
                 continue
             if draining:
-                fit = task.has_results
+                fit = task.can_drain
             else:
                 due = task.next_punctuation
                 fit = not (self._pressed or self._paused) and ((due is not None and due <= now) or task.ready(now))
@@ -172,7 +172,7 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _awake(self, task: Task) -> bool:
         """Return whether a task may be given new work."""
-        busy = task.id in self._leased or (self._draining is not None and task.asynchronous)
+        busy = task.id in self._leased or (self._draining is not None and task.drains)
         return not (busy or task.broken or task.id in self._broken or task.id in self._suspended)
 
     def _wake(self) -> None:
@@ -188,8 +188,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         task = self._tasks[done.task]
         for fetched in self._held.pop(done.task, ()):
             task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
-        low = self._budget.consumed(task)
-        if low:
+        if low := self._budget.consumed(task):
             self._poller().tell(m.BufferLow(low))
         self._metrics.processed(done.records)
         self._ask_for_commit(task)
@@ -198,13 +197,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     def _ask_for_commit(self, task: Task) -> None:
         if self._asked_commit:
             return
-        limit = self._setup.config.statestore_uncommitted_max_bytes
-        reason = None
-        if task.commit_requested:
-            reason = f"task {task.id} requested it"
-        elif limit >= 0 and sum(task.stores.uncommitted_bytes for task in self._tasks.values() if task.stores is not None) >= limit:
-            reason = "statestore_uncommitted_max_bytes is reached"
-        if reason is not None:
+        if (reason := reason_to_commit(task, self._tasks.values(), self._setup.config.statestore_uncommitted_max_bytes)) is not None:
             self._asked_commit = True
             self._committer().tell(m.Commit(None, reason))
 
@@ -255,8 +248,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._poller().tell(m.TaskReady(task.id, offsets))
 
     def _suspend(self, message: m.SuspendTasks) -> None:
-        tasks: Iterable[TaskId | None] = (None,) if message.tasks is None else message.tasks
-        for task_id in tasks:
+        for task_id in (None,) if message.tasks is None else message.tasks:
             self._void_generation[task_id] = message.generation
         self._suspended.update(self._tasks if message.tasks is None else message.tasks & self._tasks.keys())
         self._suspending.append(message)
@@ -285,6 +277,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     def _close(self, task_id: TaskId) -> Exception | None:
         task = self._tasks.pop(task_id)
         self._broken.discard(task_id)
+        self.ctx.timers.cancel(f"rest {task_id}")
         self._suspended.discard(task_id)
         self._held.pop(task_id, None)
         self._metrics.forget(task_id)
@@ -302,8 +295,8 @@ class TaskManager(Actor[TaskManagerMessage]):
     # --- commit and rollback --------------------------------------------------------------------------------------------------
 
     def _finish_draining(self, reply: Reply[None]) -> None:
-        whole = [task for task in self._tasks.values() if task.asynchronous and not task.broken]
-        if not any(task.in_flight or task.id in self._leased for task in whole):
+        whole = [task for task in self._tasks.values() if task.drains and not task.broken]
+        if all(task.drained and task.id not in self._leased for task in whole):
             self._drained = True
             reply.tell(None)
         elif broken := [task.id for task in self._tasks.values() if task.broken]:
@@ -330,8 +323,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._asked_commit = False
         message.reply.tell(m.Frozen(positions, tokens, tasks))
 
-    def _note_committed(self, positions: Iterable[TopicPartition] | object) -> None:
-        assert isinstance(positions, dict)
+    def _note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         for partition, committed in positions.items():
             if partition in self._owner:
                 self._committed[partition] = decode_position(committed)
@@ -369,7 +361,11 @@ class TaskManager(Actor[TaskManagerMessage]):
                 task.rewind(positions)
             except Exception as error:  # noqa: BLE001 - a user's close or init; told to whoever asked
                 errors.append(error)
-            self._broken.discard(task.id)
+            if message.rest and message.failed in {None, task.id}:
+                self._broken.add(task.id)
+                self.ctx.timers.once(f"rest {task.id}", message.rest, m.RestOver(task.id))
+            elif f"rest {task.id}" not in self.ctx.timers:
+                self._broken.discard(task.id)
             for partition, position in positions.items():
                 again[partition] = position.offset
                 self._stale_below[partition] = message.epoch
@@ -382,19 +378,23 @@ class TaskManager(Actor[TaskManagerMessage]):
     # --- workers --------------------------------------------------------------------------------------------------------------
 
     def _retire(self, worker: Ref[m.WorkerMessage]) -> None:
-        if worker in self._idle:
-            self._idle.remove(worker)
-            self._retiring.discard(worker)
-            worker.tell(m.CloseWorker())
-        else:
-            self._retiring.add(worker)
+        self._retiring.add(worker)
+        if worker not in self._idle:
+            return
+        self._idle.remove(worker)
+        # Without a worker a commit could not send what caches hold: the last one does it before it goes.
+        fit = (task for task in self._tasks.values() if task.held and task.can_drain and not (task.broken or task.id in self._broken))
+        if not self._idle and not self._leased and (left := next(fit, None)) is not None:
+            self._leased[left.id] = worker
+            worker.tell(m.Lease(left, draining=True))
+            return
+        self._retiring.discard(worker)
+        worker.tell(m.CloseWorker())
 
     def _lose(self, worker: Ref[m.WorkerMessage]) -> None:
         self._retiring.discard(worker)
-        if worker in self._idle:
-            self._idle.remove(worker)
-        for task_id, holder in list(self._leased.items()):
-            if holder is worker or holder == worker:
-                del self._leased[task_id]
-                self._broken.add(task_id)
+        self._idle = deque(other for other in self._idle if other != worker)
+        for task_id in [task_id for task_id, holder in self._leased.items() if holder == worker]:
+            del self._leased[task_id]
+            self._broken.add(task_id)
         self._settle()

@@ -22,11 +22,12 @@ _WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW}
 async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
     """Check the topics that are read, make repartition and changelog topics, and return how many partitions every topic has.
 
-    Raises MissingSourceTopics, which names all that are missing, and TopologyError for internal topics that are there but not as they have to be.
+    Raises MissingSourceTopics, which names all that are missing, NotAuthorized, and TopologyError for internal topics that are there but not as they
+    have to be.
     """
     existing = await log.describe_topics()
     subtopologies = setup.topology.subtopologies()
-    _check_sources(setup, subtopologies, existing)
+    await _check_sources(log, setup, subtopologies, existing)
     counts = {name: topic.partitions for name, topic in existing.items()}
     repartitions = _repartition_counts(setup, subtopologies, counts)
     wanted = [
@@ -48,11 +49,13 @@ async def _create(log: Log, topics: Sequence[NewTopic]) -> None:
         _check_internal(topics, await log.describe_topics([topic.name for topic in topics]))
 
 
-def _check_sources(setup: Setup, subtopologies: Iterable[Subtopology], existing: Mapping[str, TopicDescription]) -> None:
+async def _check_sources(log: Log, setup: Setup, subtopologies: Iterable[Subtopology], existing: Mapping[str, TopicDescription]) -> None:
     internal = setup.topology.internal_topics
     needed = {topic for subtopology in subtopologies for topic in subtopology.source_topics if topic not in internal}
     missing = sorted((needed | set(setup.topology.global_topics)) - existing.keys())
     if missing:
+        # Those that may not even be looked at are not told of unless they are asked for: then the log says that it is forbidden.
+        await log.describe_topics(missing)
         raise MissingSourceTopics(
             f"the topology reads topics that do not exist: {', '.join(missing)}; create them, with as many partitions as are wanted"
         )

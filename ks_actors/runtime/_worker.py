@@ -80,15 +80,13 @@ class Worker(Actor[WorkerMessage]):
     async def _work(self, lease: Lease) -> None:
         task = self.at = lease.task
         try:
-            if lease.draining:
-                task.take_results()
-                records = 0
-            elif task.blocking:
+            work = self._drain if lease.draining else self._slice
+            if task.blocking:
                 task.absence.begin()
-                records = await self.ctx.blocking(self._slice, task)
+                records = await self.ctx.blocking(work, task)
                 task.absence.end()
             else:
-                records = self._slice(task)
+                records = work(task)
         except BaseException as error:
             task.broken = True
             task.absence.end(quiet=isinstance(error, Exception))  # else the thread goes on
@@ -100,6 +98,10 @@ class Worker(Actor[WorkerMessage]):
             self._collector.tell(Output(output, self._epoch))
         self.at = None
         self._manager.tell(TaskDone(self.ctx.self_ref, task.id, records))
+
+    def _drain(self, task: Task) -> int:
+        task.drain(self._seconds)
+        return 0
 
     def _slice(self, task: Task) -> int:
         now = self._wall_time()

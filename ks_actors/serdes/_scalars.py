@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ks_actors._errors import SerializationError
+from ks_actors.serdes._columns import has_form
 from ks_actors.serdes._serde import FunctionSerde, Serde
 
 if TYPE_CHECKING:
@@ -36,7 +37,11 @@ def _number(name: str, form: str, *, faithful: bool) -> Serde[Any]:
             raise _wrong_length(name, layout.size, data) from None
         return value
 
-    return FunctionSerde(layout.pack, deserialize, faithful=faithful, immutable=True, name=name)
+    pack = layout.pack
+    if form == ">q":
+        has_form(pack, "encode_longs")
+        has_form(deserialize, "decode_longs")
+    return FunctionSerde(pack, deserialize, faithful=faithful, immutable=True, name=name)
 
 
 class _Booleans(dict[Any, Any]):
@@ -108,3 +113,7 @@ UUID: Serde[uuid.UUID] = FunctionSerde(_uuid_serializer(), _uuid_deserializer(),
 
 VOID: Serde[None] = FunctionSerde(_not_void, _not_void, faithful=True, immutable=True, name="VOID")
 """Null and nothing else."""
+
+has_form(str.encode, "encode_texts")
+has_form(bytes.decode, "decode_texts")
+has_form(bytes.__bytes__, "check_bytes")

@@ -80,7 +80,12 @@ def offset_row(store: str, offset: int) -> Row:
 def read_offset(engine: Engine, store: str) -> int | None:
     """Return the next offset of a store's changelog, or None."""
     data = engine.get(OFFSET + store.encode())
-    return None if data is None else int(_offset.unpack(data)[0])
+    return None if data is None else unpack_offset(data)
+
+
+def unpack_offset(data: bytes) -> int:
+    """Return an offset as it was written."""
+    return int(_offset.unpack(data)[0])
 
 
 def facts_row(store: str, facts: bytes) -> Row:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from itertools import compress, repeat
+from operator import is_, itemgetter
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ks_actors._native import kernel as _kernel
 from ks_actors.state._codec import Codec, Entry, pack_time
 from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
@@ -23,6 +25,16 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 Found = tuple[bytes, Any, Any]
 """A key's bytes, the key or MISSING when it is still to be read, and its entry, or the bytes of that."""
+
+
+class CountUp(Protocol):
+    """Count many records, as long as they are plain ones; see `_kernel.pyi`."""
+
+    def __call__(
+        self, keys: list[Any], values: list[Any], timestamps: list[int], start: int, changes: list[Any], times: list[int], *, with_old: bool
+    ) -> int:
+        """Return the index of the first record that was not counted."""
+        ...
 
 
 class View(dict[Any, Any]):
@@ -48,6 +60,7 @@ class Table(Transactional[Any], Generic[K]):
 
     get_entry: Callable[[K], Entry | None]
     put_entry: Callable[[K, Entry | None], None]
+    count_up: CountUp | None = None
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=logged)
@@ -65,6 +78,8 @@ class Table(Transactional[Any], Generic[K]):
         if codec.faithful:
             self.get_entry = get
             self.put_entry = put
+            if codec.fixed and not codec.mutable and _kernel is not None:
+                self.count_up = self._count_up
         else:
             encode = codec.key
             self.get_entry = lambda key: get(encode(key))
@@ -139,6 +154,16 @@ class Table(Transactional[Any], Generic[K]):
         if entry is None:
             self._deleted[key] = self._time()
 
+    def _count_up(
+        self, keys: list[Any], values: list[Any], timestamps: list[int], start: int, changes: list[Any], times: list[int], *, with_old: bool
+    ) -> int:
+        """Do to keys that are in the view what one `get_entry` and one `put_entry` each would do; return where that came to an end."""
+        stop: int
+        stop, size = _kernel.count_up(self._view, self._dirty, keys, values, timestamps, start, changes, times, with_old)
+        if self._sized_keys:
+            self._size += size
+        return stop
+
     def _put_text(self, key: Any, entry: Entry | None) -> None:
         view = self._view
         if key in self._dirty:
@@ -169,6 +194,24 @@ class Table(Transactional[Any], Generic[K]):
                 self._typical = average(self._typical, weigh(value))
             self._ticks += 1
         self._size += size
+
+    def put_entries(self, entries: dict[Any, Entry], fresh: Iterable[Any]) -> None:
+        """Put many entries, no deletes; all keys but the `fresh` ones among them have been put in this transaction before. For operators."""
+        if not (self._codec.fixed and self._codec.faithful):
+            put = self.put_entry
+            for key, entry in entries.items():
+                put(key, entry)
+            return
+        dirty, view = self._dirty, self._view
+        first = [key for key in fresh if key not in dirty]
+        if first:  # as `_first` does
+            values = list(map(view.get, first, repeat(MISSING)))
+            dirty.update(zip(first, values, strict=True))
+            if self._sized_keys:
+                self._size += sum(map(len, first))
+            for key in compress(first, map(is_, values, repeat(MISSING))):
+                self._enter(key)
+        view.update(entries)
 
     # What a transaction needs.
 

@@ -13,7 +13,13 @@ from ks_actors.state._engine import RocksEngine, SharedResources, after
 from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore
 from ks_actors.state._manifest import Manifest, facts_row, offset_row, read_facts, read_offset
 from ks_actors.state._transaction import RECORD_BYTES, SLICE
-from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
+from ks_actors.state._window_store import (
+    DuplicatesTimestampedWindowStore,
+    DuplicatesWindowStore,
+    SingleTimestampedWindowStore,
+    SingleWindowStore,
+    window_class,
+)
 from ks_actors.topology._stores import StoreKind
 
 if TYPE_CHECKING:
@@ -24,20 +30,21 @@ if TYPE_CHECKING:
     from ks_actors.state._engine import Engine
     from ks_actors.topology._stores import StoreSpec
 
-AnyStore: TypeAlias = KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any] | WindowStore[Any, Any] | TimestampedWindowStore[Any, Any]
+AnyStore: TypeAlias = (
+    KeyValueStore[Any, Any]
+    | TimestampedKeyValueStore[Any, Any]
+    | SingleWindowStore[Any, Any]
+    | SingleTimestampedWindowStore[Any, Any]
+    | DuplicatesWindowStore[Any, Any]
+    | DuplicatesTimestampedWindowStore[Any, Any]
+)
 
 TABLES: Final[dict[StoreKind, type[KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any]]]] = {
     StoreKind.KEY_VALUE: KeyValueStore,
     StoreKind.TIMESTAMPED_KEY_VALUE: TimestampedKeyValueStore,
 }
-WINDOWS: Final[dict[StoreKind, type[WindowStore[Any, Any] | TimestampedWindowStore[Any, Any]]]] = {
-    StoreKind.WINDOW: WindowStore,
-    StoreKind.TIMESTAMPED_WINDOW: TimestampedWindowStore,
-}
 TIMESTAMPED: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
 DATABASE: Final = "rocksdb"
-BACKLOG: Final = 50_000
-"""Kept changes that have not been looked at, from which on somebody should."""
 
 
 @final
@@ -148,7 +155,7 @@ class TaskStores:
         table = TABLES.get(spec.kind)
         if table is not None:
             return table(codec, engine, prefix, self._record_time, logged=spec.logging)
-        return WINDOWS[spec.kind](codec, engine, prefix, self._record_time, spec, self._expired)
+        return window_class(spec, timestamped=codec.timestamped)(codec, engine, prefix, self._record_time, spec, self._expired)
 
     def _partition(self, store: str) -> tuple[str, int]:
         number = self.task.rpartition("_")[2]
@@ -201,6 +208,24 @@ class TaskStores:
     def next_offset(self, store: str) -> int | None:
         """Return where a store's changelog is to be read from; None is its beginning."""
         return self._offsets.get(store)
+
+    @property
+    def offset_sum(self) -> int:
+        """How far the stores are: the sum of the offsets that their changelogs are to be read from."""
+        return sum(self._offsets.values())
+
+    @property
+    def stored_offset_sum(self) -> int | None:
+        """How far what is on disk is; None when nothing is ever there. May be asked after `close`."""
+        on_disk = self._directory is not None and any(spec.type != "in_memory" for spec in self._specs)
+        return sum(self._written.values()) if on_disk else None
+
+    def settle_steps(self) -> Iterator[None]:
+        """Look at all that was kept, some of it per step. To be done before `restore` goes on after commits: it would pass for newer."""
+        while any(store.unsettled() for store in self._stores.values()):
+            for store in self._stores.values():
+                store.settle(SLICE)
+            yield
 
     def restore(self, store: str, batch: Batch, next_offset: int) -> None:
         """Take in records of a store's changelog as committed: columns of bytes, None deletes, the last record of a key counts.
@@ -293,7 +318,7 @@ class TaskStores:
             )
             if self._write:
                 return True
-        memory_only = any(store.unsettled() >= (1 if idle else BACKLOG) for store in stores)
+        memory_only = any(store.unsettled() if idle else store.overdue for store in stores)
         self._write = not memory_only
         return memory_only
 

@@ -18,6 +18,11 @@ def weigh(value: Any) -> int:
     return 0 if type(value) in TEXTS else _weigh(value, 4)
 
 
+def size(value: Any) -> int:
+    """Return about how many bytes an object takes, text too."""
+    return _weigh(value, 4)
+
+
 def average(typical: int, weight: int) -> int:
     """Return the typical weight after one more was seen, the latest count most."""
     return typical + (weight - typical) // 4 if typical else weight

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._key_value import ValueAndTimestamp
-from ks_actors.state._tracks import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
-from ks_actors.state._transaction import MISSING
+from ks_actors.state._span_runs import SpanRuns
 from ks_actors.state._windows import Windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable
+    from weakref import WeakSet
 
-    from ks_actors.state._codec import Entry
-    from ks_actors.state._engine import Engine
+    from ks_actors.state._codec import Codec, Entry
+    from ks_actors.topology._stores import StoreSpec
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -22,8 +23,30 @@ P = TypeVar("P")
 LATEST = (1 << 63) - 1
 
 
-class WindowBase(Windows[K], Generic[K, P]):
-    """Values by key and window start."""
+class WindowBase(ABC, Generic[K, P]):
+    """Values by key and window start, wherever they are: the classes at the end of this file have the data too."""
+
+    name: str
+    _codec: Codec
+    _time: Callable[[], int]
+    _segmented: bool
+    _iterators: WeakSet[StoreIterator[Any]]
+
+    @abstractmethod
+    def get_entry(self, key: K, start: int) -> Entry | None:
+        """Return what is there of one window."""
+
+    @abstractmethod
+    def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
+        """Set or add what is there of one window."""
+
+    @abstractmethod
+    def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
+        """Return start and entry of each window of `key` that starts at `time_from` to `time_to`, both included, in time order."""
+
+    @abstractmethod
+    def _fetched(self, time_from: int, time_to: int, *, by_time: bool) -> list[tuple[bytes, int, int, Entry]]:
+        """Return key bytes, start, sequence number and entry of each window, in order."""
 
     def _show(self, entry: Entry) -> Any:
         return entry[0]
@@ -102,65 +125,6 @@ class WindowBase(Windows[K], Generic[K, P]):
         key = self._codec.object_key
         return self._iterate(((key(encoded), start), self._show(entry)) for encoded, start, _, entry in rows)
 
-    def _fetched(self, time_from: int, time_to: int, *, by_time: bool) -> list[tuple[bytes, int, int, Entry]]:
-        """Return key bytes, start, sequence number and entry of each window, in order."""
-        first = max(time_from, self._limit + 1)
-        if time_to < first:
-            return []
-        if first < self._low and self.engine is not None:
-            self._load_all(self.engine, first, min(time_to, self._low - 1))
-        encode, duplicates = self._codec.index_bytes, self._duplicates
-        found = []
-        for index, slot in list(self._slots(first, time_to)):
-            value = self._tracks[index].get(slot, MISSING) if index in self._tracks else MISSING
-            if value is not MISSING:
-                entry = self._entry_of(index, slot, value)
-                if entry is not None:
-                    start, sequence = (slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) if duplicates else (slot, 0)
-                    found.append((encode(index), start, sequence, entry))
-        if by_time:
-            found.sort(key=lambda row: (row[1], row[0], row[2]))
-        else:
-            segment = self.segment_ms
-            found.sort(key=lambda row: (row[1] // segment, row[0] + SUFFIX.pack(row[1], row[2])))
-        return found
-
-    def _slots(self, first: int, last: int) -> Iterator[tuple[Any, int]]:
-        if self._duplicates:
-            for index, track in self._tracks.items():
-                yield from ((index, slot) for slot in track if first <= slot >> SEQUENCE_BITS <= last)
-            return
-        starts = self._starts
-        if starts is None:
-            starts = self._starts = {}
-            for index, track in self._tracks.items():
-                for start in track:
-                    starts.setdefault(start, {})[index] = None
-        gone = self._committed - self._retention
-        for start in list(starts):
-            if start <= gone:
-                del starts[start]
-            elif first <= start <= last:
-                yield from ((index, start) for index in starts[start])
-
-    def _load_all(self, engine: Engine, first: int, last: int) -> None:
-        """Read what may be on disk only, of all keys."""
-        due, self._due = self._due, 0  # no sweep may take out again what is read here
-        cut = len(self.prefix) + SEGMENT.size
-        for segment in range(first // self.segment_ms, last // self.segment_ms + 1):
-            base = self.prefix + SEGMENT.pack(segment)
-            for name, data in engine.scan(base, self.prefix + SEGMENT.pack(segment + 1)):
-                start, sequence = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)
-                index = self._codec.index_key(name[cut : -SUFFIX.size])
-                if not first <= start <= last or index in self._loaded:
-                    continue
-                slot = start << SEQUENCE_BITS | sequence if self._duplicates else start
-                track = self._track(index)
-                if slot not in track:
-                    track[slot] = self._codec.from_engine(data)
-                    self._added(index, start)
-        self._due = due
-
 
 class WindowStore(WindowBase[K, V], Generic[K, V]):
     """Values by key and window start: what joins of streams live in."""
@@ -177,3 +141,37 @@ class TimestampedWindowStore(WindowBase[K, ValueAndTimestamp[V]], Generic[K, V])
 
     def _entry(self, value: Any) -> Entry | None:
         return None if value is None or value[0] is None else (value[0], value[1])
+
+
+@final
+class SingleWindowStore(Windows[K], WindowStore[K, V], Generic[K, V]):
+    """One value per key and window."""
+
+
+@final
+class SingleTimestampedWindowStore(Windows[K], TimestampedWindowStore[K, V], Generic[K, V]):
+    """One value with its timestamp per key and window."""
+
+
+@final
+class DuplicatesWindowStore(SpanRuns[K], WindowStore[K, V], Generic[K, V]):
+    """All values that were put, per key and window."""
+
+
+@final
+class DuplicatesTimestampedWindowStore(SpanRuns[K], TimestampedWindowStore[K, V], Generic[K, V]):
+    """All values that were put with their timestamps, per key and window."""
+
+
+def window_class(
+    spec: StoreSpec, *, timestamped: bool
+) -> type[
+    SingleWindowStore[Any, Any]
+    | SingleTimestampedWindowStore[Any, Any]
+    | DuplicatesWindowStore[Any, Any]
+    | DuplicatesTimestampedWindowStore[Any, Any]
+]:
+    """Return the class of a window store."""
+    if spec.retain_duplicates:
+        return DuplicatesTimestampedWindowStore if timestamped else DuplicatesWindowStore
+    return SingleTimestampedWindowStore if timestamped else SingleWindowStore

@@ -10,7 +10,7 @@ from ks_actors.state._transaction import MISSING
 from ks_actors.state._weight import TEXTS, average, weigh
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ks_actors.state._codec import Codec, Entry
     from ks_actors.state._engine import Engine
@@ -199,3 +199,64 @@ class Windows(Tracks, Generic[K]):
                         track[slot] = self._codec.from_engine(data)
                         self._added(index, start)
         self._loaded.add(index)
+
+    # All keys.
+
+    def _fetched(self, time_from: int, time_to: int, *, by_time: bool) -> list[tuple[bytes, int, int, Entry]]:
+        """Return key bytes, start, sequence number and entry of each window, in order."""
+        first = max(time_from, self._limit + 1)
+        if time_to < first:
+            return []
+        if first < self._low and self.engine is not None:
+            self._load_all(self.engine, first, min(time_to, self._low - 1))
+        encode, duplicates = self._codec.index_bytes, self._duplicates
+        found = []
+        for index, slot in list(self._slots(first, time_to)):
+            value = self._tracks[index].get(slot, MISSING) if index in self._tracks else MISSING
+            if value is not MISSING:
+                entry = self._entry_of(index, slot, value)
+                if entry is not None:
+                    start, sequence = (slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) if duplicates else (slot, 0)
+                    found.append((encode(index), start, sequence, entry))
+        if by_time:
+            found.sort(key=lambda row: (row[1], row[0], row[2]))
+        else:
+            segment = self.segment_ms
+            found.sort(key=lambda row: (row[1] // segment, row[0] + SUFFIX.pack(row[1], row[2])))
+        return found
+
+    def _slots(self, first: int, last: int) -> Iterator[tuple[Any, int]]:
+        if self._duplicates:
+            for index, track in self._tracks.items():
+                yield from ((index, slot) for slot in track if first <= slot >> SEQUENCE_BITS <= last)
+            return
+        starts = self._starts
+        if starts is None:
+            starts = self._starts = {}
+            for index, track in self._tracks.items():
+                for start in track:
+                    starts.setdefault(start, {})[index] = None
+        gone = self._committed - self._retention
+        for start in list(starts):
+            if start <= gone:
+                del starts[start]
+            elif first <= start <= last:
+                yield from ((index, start) for index in starts[start])
+
+    def _load_all(self, engine: Engine, first: int, last: int) -> None:
+        """Read what may be on disk only, of all keys."""
+        due, self._due = self._due, 0  # no sweep may take out again what is read here
+        cut = len(self.prefix) + SEGMENT.size
+        for segment in range(first // self.segment_ms, last // self.segment_ms + 1):
+            base = self.prefix + SEGMENT.pack(segment)
+            for name, data in engine.scan(base, self.prefix + SEGMENT.pack(segment + 1)):
+                start, sequence = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)
+                index = self._codec.index_key(name[cut : -SUFFIX.size])
+                if not first <= start <= last or index in self._loaded:
+                    continue
+                slot = start << SEQUENCE_BITS | sequence if self._duplicates else start
+                track = self._track(index)
+                if slot not in track:
+                    track[slot] = self._codec.from_engine(data)
+                    self._added(index, start)
+        self._due = due

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from ks_actors.log import (
-        Assignor,
         Fetched,
         Fetcher,
         GroupMetadata,
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
         Log,
         Membership,
         MembershipEvent,
+        NewMember,
         NewTopic,
         OffsetAndMetadata,
         Outgoing,
@@ -87,34 +87,9 @@ class Connection:
         make = self._log.transactional_producer
         return _TransactionalProducer(self, await self.through(make, transactional_id, client_id=client_id, timeout_ms=timeout_ms))
 
-    async def join(
-        self,
-        group_id: str,
-        *,
-        client_id: str,
-        topics: Iterable[str],
-        user_data: bytes,
-        assignor: Assignor,
-        session_timeout_ms: int,
-        rebalance_timeout_ms: int,
-        instance_id: str | None = None,
-        takes_over: bool = False,
-        stuck: Callable[[], float] | None = None,
-    ) -> Membership:
+    async def join(self, group_id: str, member: NewMember, /) -> Membership:
         """Enter a group."""
-        inner = await self.through(
-            self._log.join,
-            group_id,
-            client_id=client_id,
-            topics=topics,
-            user_data=user_data,
-            assignor=assignor,
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms,
-            instance_id=instance_id,
-            takes_over=takes_over,
-            stuck=stuck,
-        )
+        inner = await self.through(self._log.join, group_id, member)
         self.memberships.append(inner)
         return _Membership(self, inner)
 
@@ -233,3 +208,7 @@ class _Membership:
     async def leave(self) -> None:
         if not self._connection.is_cut:
             await self._inner.leave()
+
+    async def close(self) -> None:
+        if not self._connection.is_cut:
+            await self._inner.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import deque
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -176,12 +177,13 @@ class _Driver:
             if each is None:
                 continue
             while True:
-                while each.process_one():
-                    self._route(each.take_output())
                 self._route(each.take_output())
-                if not each.in_flight:
-                    break
-                await self._result(each)
+                if each.can_drain:
+                    each.drain(inf)
+                elif not each.process_one():
+                    if each.drained:
+                        break
+                    await self._result(each)
         self._commit()
 
     async def _result(self, task: Task) -> None:
@@ -189,7 +191,7 @@ class _Driver:
         if self._woken is None:
             self._woken = asyncio.Event()
         self._woken.clear()
-        if not task.has_results:
+        if not task.can_drain:
             try:
                 async with asyncio.timeout(_IN_FLIGHT_SECONDS):
                     await self._woken.wait()

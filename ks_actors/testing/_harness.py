@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.log.embedded._faults import Operation
     from ks_actors.log.embedded._member import EmbeddedMembership
-    from ks_actors.runtime import RestoreListener, UncaughtHandler
+    from ks_actors.runtime import RestoreListener, StandbyUpdateListener, UncaughtHandler
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
 
@@ -83,6 +83,7 @@ class AppHarness:
         wall_clock_ms: int = 0,
         on_state: Callable[[InstanceState, InstanceState], None] | None = None,
         restore_listener: RestoreListener | None = None,
+        standby_listener: StandbyUpdateListener | None = None,
         uncaught_handler: UncaughtHandler = shut_down,
         task_priority: Callable[[TaskId], int] | None = None,
         **config: Unpack[Keywords],
@@ -92,6 +93,7 @@ class AppHarness:
         self._options: dict[str, Any] = {
             "on_state": on_state,
             "restore_listener": restore_listener,
+            "standby_listener": standby_listener,
             "uncaught_handler": uncaught_handler,
             "task_priority": task_priority,
         }
@@ -192,11 +194,11 @@ class AppHarness:
         self._app = app = App(self._topology, self.config, log=connection, system=self.kit, **self._options)
         await app.start()
 
-    async def close(self) -> None:
+    async def close(self, *, leave_group: bool = False) -> None:
         """Close the app as `App.close` does; does nothing when there is none."""
         app, self._app = self._app, None
         if app is not None:
-            await app.close()
+            await app.close(leave_group=leave_group)
 
     async def ended(self, timeout_ms: int = 600_000) -> Exception | None:
         """Wait until the app ends by itself, close it, and return the error that it ended by, which then is not raised at the end of the block.

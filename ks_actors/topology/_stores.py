@@ -26,8 +26,8 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One state store of a topology; every task of its subtopology has one such store.
 
     `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` None is the app's default. `logging` keeps a changelog topic with
-    `changelog_configs` on top of what the kind demands. Times are ms; a window store drops what is older than `retention_ms` behind the latest record
-    put into it.
+    `changelog_configs` on top of what the kind demands. `caching` lets the updates of its table be held back. Times are ms; a
+    window store drops what is older than `retention_ms` behind the latest record put into it.
     """
 
     name: str
@@ -36,6 +36,7 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     value: Any
     type: StoreType | None = None
     logging: bool = True
+    caching: bool = False
     changelog_configs: Mapping[str, str] = {}
     retention_ms: int = 0
     window_size_ms: int = 0

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from ks_actors import TaskId
 from ks_actors._errors import KsActorsError, MissingSourceTopics, SerializationError, StreamsError, TopologyError
-from ks_actors.assignment import MemberState, TaskAssignor, decode_member, decode_processes, decode_tasks, encode_member, encode_problem, encode_tasks
+from ks_actors.assignment import (
+    MemberState,
+    TaskAssignor,
+    decode_member,
+    decode_processes,
+    decode_standbys,
+    decode_tasks,
+    encode_member,
+    encode_problem,
+    encode_tasks,
+)
 from ks_actors.log import MemberAssignment, MemberInfo, TopicPartition
 from ks_actors.runtime._membership import GroupView
 
@@ -42,8 +52,16 @@ def test_what_a_member_tells_is_understood(owned: set[TaskId], process_id: str, 
     """Tasks in order, the counter as a byte."""
     data = encode_member(owned, process_id=process_id, counter=counter, generation=generation)
     told = tuple((task.subtopology, task.partition) for task in sorted(owned))
-    assert decode_member(data) == MemberState(1, process_id, counter % 256, generation, told)
+    assert decode_member(data) == MemberState(2, process_id, counter % 256, generation, told)
     assert encode_member(owned, process_id=process_id, counter=counter + 1, generation=generation) != data
+
+
+@given(st.dictionaries(TASK_IDS, st.integers(0, 1 << 62)), st.sets(TASK_IDS))
+def test_state_and_standbys_are_understood(offsets: dict[TaskId, int], standbys: set[TaskId]) -> None:
+    """Each task with the sum of its offsets, and each standby."""
+    told = decode_member(encode_member((), process_id="p", offsets=offsets)).offsets
+    assert told == tuple((task.subtopology, task.partition, offset) for task, offset in sorted(offsets.items()))
+    assert decode_standbys(encode_tasks({}, (), standbys)) == standbys
 
 
 @given(st.dictionaries(TASK_IDS, st.lists(PARTITIONS).map(tuple)))
@@ -63,8 +81,16 @@ def test_who_says_nothing_has_nothing() -> None:
 
 def test_what_a_later_version_adds_is_not_looked_at() -> None:
     """Members of several versions can be in one group."""
-    later = msgspec.msgpack.encode([2, "process", 0, 5, [[0, 1]], "more"])
-    assert decode_member(later) == MemberState(2, "process", 0, 5, ((0, 1),))
+    later = msgspec.msgpack.encode([3, "process", 0, 5, [[0, 1]], [[0, 2, 7]], "more"])
+    assert decode_member(later) == MemberState(3, "process", 0, 5, ((0, 1),), ((0, 2, 7),))
+
+
+def test_what_an_earlier_version_does_not_tell_is_not_there() -> None:
+    """Neither state that a member has nor standbys that it is to have."""
+    earlier = msgspec.msgpack.encode([1, "process", 0, 5, [[0, 1]]])
+    assert decode_member(earlier) == MemberState(1, "process", 0, 5, ((0, 1),))
+    assert decode_standbys(MemberAssignment((), msgspec.msgpack.encode([1, [[0, 1, []]]]))) == frozenset()
+    assert decode_standbys(MemberAssignment(())) == decode_standbys(MemberAssignment((), b"no")) == frozenset()
 
 
 @pytest.mark.parametrize("data", [b"\xc1", b"{}", msgspec.msgpack.encode([1, "p", 0, 0, "tasks"])])
@@ -167,7 +193,7 @@ def test_grouper_and_assignment_can_be_replaced() -> None:
     def pairs(subtopologies: Any, partitions: Any) -> Any:
         return {TaskId(0, 0): (TopicPartition("t", 0), TopicPartition("t", 1))}
 
-    def to_the_last(owned: Any, all_tasks: Any) -> Any:
+    def to_the_last(owned: Any, all_tasks: Any, warm: Any) -> Any:
         return {max(owned): all_tasks}
 
     assignments = TaskAssignor({0: ["t"]}, grouper=pairs, assign=to_the_last)([member("a"), member("b")], {"t": 2})
@@ -186,7 +212,7 @@ def test_grouper_and_assignment_can_be_replaced() -> None:
 )
 def test_an_assignment_that_is_wrong_is_refused(wanted: Any, message: str) -> None:
     """Each task has to go to exactly one of the members."""
-    assignments = TaskAssignor({0: ["t"]}, assign=lambda owned, all_tasks: wanted)([member("a"), member("b")], {"t": 2})
+    assignments = TaskAssignor({0: ["t"]}, assign=lambda owned, all_tasks, warm: wanted)([member("a"), member("b")], {"t": 2})
     with pytest.raises(StreamsError, match=message):
         decode_tasks(assignments["a"])
 

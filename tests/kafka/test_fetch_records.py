@@ -12,6 +12,7 @@ from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogCorrupted, LogError
 from ks_actors.log import TopicPartition
+from ks_actors.log.kafka import _body
 from ks_actors.log.kafka._records import Chunk, Columns
 
 if TYPE_CHECKING:
@@ -23,6 +24,13 @@ PARTITION = TopicPartition("topic", 0)
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 ABORT, COMMIT = 0, 1
 Header = tuple[str, bytes | None]
+
+
+@pytest.fixture(params=["kernel", "aiokafka"], autouse=True)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test is passed by both ways of reading."""
+    if request.param == "aiokafka":
+        monkeypatch.setattr(_body, "_kernel", None)
 
 
 def sealed(raw: bytearray) -> bytes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors._errors import IllegalGeneration, LogError, NotAuthorized
-from ks_actors.log import OffsetAndMetadata, TopicPartition
+from ks_actors.log import NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka._client import GROUP, TRANSACTION
 from ks_actors.log.kafka._requests import AddOffsetsToTxnRequest, EndTxnRequest, init_producer_id, txn_offset_commit
@@ -35,8 +35,11 @@ async def enter(
     log: KafkaLog, group: str, topic: str, *, session_timeout_ms: int = SESSION_MS, instance_id: str | None = None, assignor: Assignor = by_turns
 ) -> Membership:
     return await log.join(
-        group, client_id="c", topics=[topic], user_data=b"", assignor=assignor, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=30_000,
-        instance_id=instance_id,
+        group,
+        NewMember(
+            client_id="c", topics=[topic], user_data=b"", assignor=assignor, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=30_000,
+            instance_id=instance_id,
+        ),
     )  # fmt: skip
 
 

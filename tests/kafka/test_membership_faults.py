@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors._errors import IllegalGeneration, LogClosed, LogError, LogTimeout, NotAuthorized, UnknownTopicOrPartition
-from ks_actors.log import OffsetAndMetadata, TopicPartition
+from ks_actors.log import NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka._connections import Unavailable
 from ks_actors.log.kafka._loop_thread import LoopThread
@@ -39,7 +39,10 @@ def tampering(monkeypatch: pytest.MonkeyPatch) -> Tampering:
 
 async def enter(log: KafkaLog, group: str, topic: str, *, session_timeout_ms: int = 3_000) -> Membership:
     return await log.join(
-        group, client_id="c", topics=[topic], user_data=b"", assignor=by_turns, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=30_000
+        group,
+        NewMember(
+            client_id="c", topics=[topic], user_data=b"", assignor=by_turns, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=30_000
+        ),
     )
 
 
@@ -248,7 +251,8 @@ async def test_what_comes_too_late_changes_nothing(log: KafkaLog) -> None:
     """Answers to a rebalance that is over, and news for a member that has left."""
     (partition,) = await new_topic(log)
     member = await log.join(
-        group_name(), client_id="c", topics=[partition.topic], user_data=b"", assignor=by_turns, session_timeout_ms=3_000, rebalance_timeout_ms=30_000
+        group_name(),
+        NewMember(client_id="c", topics=[partition.topic], user_data=b"", assignor=by_turns, session_timeout_ms=3_000, rebalance_timeout_ms=30_000),
     )
     event = await assigned(member)
     coordinator = member._coordinator
@@ -270,9 +274,8 @@ async def test_a_loop_that_is_gone_is_told_nothing(log: KafkaLog) -> None:
     """The other thread hears that nobody is there."""
 
     async def make() -> KafkaMembership:
-        return KafkaMembership(
-            log._client, log._threads, "group", client_id="c", assignor=by_turns, instance_id=None, stuck=None, closed=lambda _: None
-        )
+        new = NewMember(client_id="c", topics=[], user_data=b"", assignor=by_turns, session_timeout_ms=1, rebalance_timeout_ms=1)
+        return KafkaMembership(log._client, log._threads, "group", new, closed=lambda _: None)
 
     member = await asyncio.to_thread(asyncio.run, make())
     assert not member.is_there()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors.log import NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
+from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka._client import GROUP
 from ks_actors.log.kafka._requests import offset_fetch
@@ -80,7 +80,7 @@ async def test_what_a_dead_broker_led_goes_on_elsewhere(two_brokers: tuple[Broke
 
         group = await coordinated_by(2)
         member = await log.join(
-            group, client_id="c", topics=[topic], user_data=b"", assignor=by_turns, session_timeout_ms=30_000, rebalance_timeout_ms=30_000
+            group, NewMember(client_id="c", topics=[topic], user_data=b"", assignor=by_turns, session_timeout_ms=30_000, rebalance_timeout_ms=30_000)
         )
         before = await assigned(member)
         await asyncio.wait_for(write_and_read(0, 100), _PATIENCE_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 
 from ks_actors import _partitioner
 from ks_actors._partitioner import CACHE, FEW, REST, Partitioner, murmur2, partition, partitions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Computed by org.apache.kafka.common.utils.Utils.murmur2 of kafka-clients 4.3.1.
 JAVA = {
@@ -27,10 +31,15 @@ JAVA = {
 }
 
 
-@pytest.fixture(params=["numpy", "no numpy"])
-def _with_and_without_numpy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "no numpy":
-        monkeypatch.setitem(sys.modules, "numpy", None)
+@pytest.fixture(params=["kernel", "numpy", "no numpy"], autouse=True)
+def _way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test is passed by each way to do it; not by `monkeypatch`, which hypothesis would want to be undone for each example."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param != "kernel":
+            patch.setattr(_partitioner, "_kernel", None)
+        if request.param == "no numpy":
+            patch.setitem(sys.modules, "numpy", None)
+        yield
 
 
 def one_by_one(keys: list[bytes], partitions: int) -> list[int]:
@@ -48,9 +57,8 @@ def test_the_partition_is_that_of_a_java_producer() -> None:
     assert {key: partition(key, 7) for key in JAVA} == {key: (value & 0x7FFFFFFF) % 7 for key, value in JAVA.items()}
 
 
-@pytest.mark.usefixtures("_with_and_without_numpy")
 def test_a_batch_gives_what_single_keys_give_for_the_keys_of_java() -> None:
-    """In the order of the keys, with and without numpy."""
+    """In the order of the keys."""
     keys = list(JAVA) * FEW
     assert partitions_of(keys, 1000) == one_by_one(keys, 1000)
 
@@ -84,8 +92,9 @@ def test_what_is_remembered_is_what_would_be_computed(batches: list[list[bytes]]
         assert list(map(single.one, keys)) == one_by_one(keys, partitions)
 
 
-def test_keys_that_do_not_come_again_are_not_remembered() -> None:
+def test_keys_that_do_not_come_again_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """But every now and then, to see whether that has changed."""
+    monkeypatch.setattr(_partitioner, "_kernel", None)
     source = random.Random(1)
     partitioner = Partitioner(12)
     for _ in range(2 * (REST + 1)):

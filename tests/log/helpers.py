@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ks_actors._batch import Batch
-from ks_actors.log import Assigned, GroupMetadata, IsolationLevel, Lost, MemberAssignment, NewTopic, Outgoing, Revoked, TopicPartition
+from ks_actors.log import Assigned, GroupMetadata, IsolationLevel, Lost, MemberAssignment, NewMember, NewTopic, Outgoing, Revoked, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -88,14 +88,16 @@ async def join(
 ) -> Membership:  # fmt: skip
     return await log.join(
         group,
-        client_id="client",
-        topics=topics,
-        user_data=user_data,
-        assignor=by_turns,
-        session_timeout_ms=60_000,
-        rebalance_timeout_ms=rebalance_timeout_ms,
-        instance_id=instance_id,
-        takes_over=takes_over,
+        NewMember(
+            client_id="client",
+            topics=topics,
+            user_data=user_data,
+            assignor=by_turns,
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            instance_id=instance_id,
+            takes_over=takes_over,
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors._errors import IllegalGeneration, LogClosed
-from ks_actors.log import NewTopic, OffsetAndMetadata, TopicPartition
+from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, TopicPartition
 from tests.log.helpers import assigned, by_turns, group_name, join, lost, new_topic, revoked, settle, soon
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ async def test_the_leader_hears_what_members_say(log: Log) -> None:
 
     group = group_name()
     members = [
-        await log.join(group, client_id="c", topics=topics, user_data=data, assignor=note, session_timeout_ms=60_000, rebalance_timeout_ms=60_000)
+        await log.join(
+            group, NewMember(client_id="c", topics=topics, user_data=data, assignor=note, session_timeout_ms=60_000, rebalance_timeout_ms=60_000)
+        )
         for topics, data in (([topic], b"one"), ([topic, f"{topic}-later"], b"two"))
     ]
     events = await settle(*members)
@@ -197,12 +199,75 @@ async def test_who_takes_over_waits_for_nobody_of_its_client_id(log: Log) -> Non
 
 
 async def test_a_newcomer_takes_the_place_of_its_instance(log: Log) -> None:
-    """Who had the instance id before hears that its partitions are lost."""
+    """Who had the instance id before hears that its partitions are lost, and why; the newcomer has them in the same generation."""
     (partition,) = await new_topic(log)
     group = group_name()
     old = await join(log, group, partition.topic, instance_id="i")
-    await assigned(old)
+    before = await assigned(old)
     new = await join(log, group, partition.topic, instance_id="i")
-    assert (await lost(old)).partitions == (partition,)
-    (event,) = await settle(new)
-    assert event.assignment.partitions == (partition,)
+    event = await lost(old)
+    assert event.partitions == (partition,)
+    assert event.fenced
+    after = await assigned(new)
+    assert after.assignment.partitions == (partition,)
+    assert after.group.generation == before.group.generation
+    assert after.group.member_id != before.group.member_id
+    with pytest.raises(IllegalGeneration):
+        await old.commit({partition: OffsetAndMetadata(1)})
+    await new.commit({partition: OffsetAndMetadata(2)})
+
+
+async def test_an_instance_that_closes_keeps_its_place(log: Log) -> None:
+    """Others are not asked for anything; who comes with its instance id has its partitions in the same generation, leader or not."""
+    partitions = await new_topic(log, 2)
+    topic, group = partitions[0].topic, group_name()
+    members = {name: await join(log, group, topic, instance_id=name) for name in ("a", "b")}
+    before = dict(zip(members, await settle(*members.values()), strict=True))
+    for name, other in (("a", "b"), ("b", "a")):
+        await members[name].close()
+        with pytest.raises(LogClosed):
+            await members[name].event()
+        await members[other].commit(dict.fromkeys(before[other].assignment.partitions, OffsetAndMetadata(1)))
+        members[name] = await join(log, group, topic, instance_id=name)
+        after = await assigned(members[name])
+        assert after.assignment == before[name].assignment
+        assert after.group.generation == members[other].group.generation == before[name].group.generation
+    # The group is whole: both are in its next rebalance.
+    members["a"].rejoin(b"")
+    await settle(*members.values())
+
+
+async def test_an_instance_that_leaves_gives_its_partitions_away(log: Log) -> None:
+    """At once, whatever the session timeout is."""
+    partitions = await new_topic(log, 2)
+    topic, group = partitions[0].topic, group_name()
+    stays, goes = await join(log, group, topic, instance_id="a"), await join(log, group, topic, instance_id="b")
+    await settle(stays, goes)
+    await goes.leave()
+    (event,) = await settle(stays)
+    assert set(event.assignment.partitions) == set(partitions)
+
+
+async def test_who_closes_without_an_instance_id_leaves(log: Log) -> None:
+    """Others get what it had."""
+    partitions = await new_topic(log, 2)
+    topic, group = partitions[0].topic, group_name()
+    stays, goes = await join(log, group, topic), await join(log, group, topic)
+    await settle(stays, goes)
+    await goes.close()
+    (event,) = await settle(stays)
+    assert set(event.assignment.partitions) == set(partitions)
+
+
+async def test_the_topics_of_an_instance_that_came_again_are_looked_after(log: Log) -> None:
+    """It may have been the leader, and nobody else looks whether topics come."""
+    (partition,) = await new_topic(log)
+    group, later = group_name(), f"topic-{group_name()}"
+    first = await join(log, group, partition.topic, later, instance_id="a")
+    await assigned(first)
+    await first.close()
+    again = await join(log, group, partition.topic, later, instance_id="a")
+    await assigned(again)
+    await log.create_topics([NewTopic(later, 1)])
+    (event,) = await settle(again)
+    assert set(event.assignment.partitions) == {partition, TopicPartition(later, 0)}

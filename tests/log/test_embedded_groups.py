@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors._errors import IllegalGeneration, LogError, UnknownTopicOrPartition
-from ks_actors.log import NewTopic, OffsetAndMetadata, TopicPartition
+from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, TopicPartition
 from tests.log.helpers import NOBODY, assigned, by_turns, join, lost, new_topic, revoked, settle
 
 if TYPE_CHECKING:
@@ -20,10 +20,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("actors_seed")
 
 
-async def enter(log: EmbeddedLog, *topics: str, rebalance_timeout_ms: int = 1000) -> EmbeddedMembership:
+async def enter(
+    log: EmbeddedLog, *topics: str, rebalance_timeout_ms: int = 1000, session_timeout_ms: int = 1, instance_id: str | None = None
+) -> EmbeddedMembership:
     member = await log.join(
-        "g", client_id="c", topics=topics, user_data=b"", assignor=by_turns, session_timeout_ms=1, rebalance_timeout_ms=rebalance_timeout_ms
-    )
+        "g",
+        NewMember(
+            client_id="c", topics=topics, user_data=b"", assignor=by_turns, session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id,
+        ),
+    )  # fmt: skip
     assert member.group.generation == -1
     return member
 
@@ -135,7 +141,7 @@ async def test_what_the_assignor_raises_is_the_leaders_business(embedded: Embedd
         return by_turns(members, counts)
 
     leader = await embedded.join(
-        "g", client_id="l", topics=[partition.topic], user_data=b"", assignor=moody, session_timeout_ms=1, rebalance_timeout_ms=1000
+        "g", NewMember(client_id="l", topics=[partition.topic], user_data=b"", assignor=moody, session_timeout_ms=1, rebalance_timeout_ms=1000)
     )
     follower = await enter(embedded, partition.topic)
     with pytest.raises(ZeroDivisionError, match="not today"):
@@ -150,7 +156,8 @@ async def test_members_who_are_not_assigned_anything_hear_so(embedded: EmbeddedL
     """An assignor may leave members out."""
     (partition,) = await new_topic(embedded)
     member = await embedded.join(
-        "g", client_id="l", topics=[partition.topic], user_data=b"", assignor=lambda *_: {}, session_timeout_ms=1, rebalance_timeout_ms=1000
+        "g",
+        NewMember(client_id="l", topics=[partition.topic], user_data=b"", assignor=lambda *_: {}, session_timeout_ms=1, rebalance_timeout_ms=1000),
     )
     assert (await assigned(member)).assignment.partitions == ()
 
@@ -218,3 +225,73 @@ async def test_only_errors_of_the_log_come_from_the_log(embedded: EmbeddedLog) -
     await member.leave()
     with pytest.raises(LogError):
         await member.committed([])
+
+
+async def test_a_place_is_kept_for_a_session_timeout(embedded: EmbeddedLog) -> None:
+    """Then others get its partitions; who comes after that is a new member."""
+    (partition,) = await new_topic(embedded)
+    loop = asyncio.get_running_loop()
+    stays = await enter(embedded, partition.topic, session_timeout_ms=2_000, instance_id="a")
+    other = await enter(embedded, partition.topic)
+    await settle(stays, other)
+    await stays.close()
+    begin = loop.time()
+    await revoked(other)
+    assert loop.time() - begin == pytest.approx(2)
+    other.revoked()
+    assert (await assigned(other)).assignment.partitions == (partition,)
+    again = await enter(embedded, partition.topic, instance_id="a")
+    await settle(again, other)
+
+
+async def test_a_rebalance_does_not_wait_for_who_is_away(embedded: EmbeddedLog) -> None:
+    """It is dealt with as if it were there, and has what it was given when it comes."""
+    partitions = await new_topic(embedded, 2)
+    topic, loop = partitions[0].topic, asyncio.get_running_loop()
+    first = await enter(embedded, topic, session_timeout_ms=60_000, instance_id="a")
+    await assigned(first)
+    await first.close()
+    begin = loop.time()
+    second = await enter(embedded, topic, instance_id="b")
+    (event,) = await settle(second)
+    assert len(event.assignment.partitions) == 1
+    again = await enter(embedded, topic, session_timeout_ms=60_000, instance_id="a")
+    after = await assigned(again)
+    assert after.assignment.partitions + event.assignment.partitions in {tuple(partitions), tuple(reversed(partitions))}
+    assert after.group.generation == event.group.generation
+    assert loop.time() == begin
+
+
+async def test_who_goes_away_in_a_rebalance_is_not_waited_for(embedded: EmbeddedLog) -> None:
+    """Nor does the group deal anything out when nobody is there: the next one who comes has it done."""
+    (partition,) = await new_topic(embedded)
+    first = await enter(embedded, partition.topic, session_timeout_ms=60_000, instance_id="a")
+    await assigned(first)
+    second = await enter(embedded, partition.topic, session_timeout_ms=60_000, instance_id="b")
+    await first.close()
+    await second.close()
+    again = await enter(embedded, partition.topic, session_timeout_ms=60_000, instance_id="a")
+    event = await assigned(again)
+    assert event.assignment.partitions == (partition,)
+    assert event.group.generation == 2
+
+
+async def test_what_happened_to_topics_while_all_were_away_is_noticed(embedded: EmbeddedLog) -> None:
+    """Who comes again gets the partitions that there are now."""
+    (partition,) = await new_topic(embedded)
+    first = await enter(embedded, partition.topic, "later", session_timeout_ms=60_000, instance_id="a")
+    await assigned(first)
+    await first.close()
+    await embedded.create_topics([NewTopic("later", 1)])
+    again = await enter(embedded, partition.topic, "later", session_timeout_ms=60_000, instance_id="a")
+    assert set((await assigned(again)).assignment.partitions) == {partition, TopicPartition("later", 0)}
+
+
+async def test_no_place_outlives_its_log(embedded: EmbeddedLog) -> None:
+    """The timer of who is away is not left running."""
+    (partition,) = await new_topic(embedded)
+    first = await enter(embedded, partition.topic, session_timeout_ms=60_000, instance_id="a")
+    await assigned(first)
+    await first.close()
+    await embedded.close()
+    assert not embedded._groups.get("g")._absences

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ks_actors._batch import Batch
 from ks_actors._errors import Fenced
-from ks_actors.log import GroupMetadata, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
+from ks_actors.log import GroupMetadata, NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.log.helpers import COMMITTED, UNCOMMITTED, abandon
 
@@ -219,7 +219,9 @@ class LogMachine(RuleBasedStateMachine):
             for isolation in (COMMITTED, UNCOMMITTED):
                 self.check(place, isolation, model.begin, 1000)
         member = self.run(
-            self.log.join("other", client_id="c", topics=[], user_data=b"", assignor=lambda *_: {}, session_timeout_ms=1, rebalance_timeout_ms=1)
+            self.log.join(
+                "other", NewMember(client_id="c", topics=[], user_data=b"", assignor=lambda *_: {}, session_timeout_ms=1, rebalance_timeout_ms=1)
+            )
         )
         self.run(member.leave())
 

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from ks_actors.log import NewTopic, OffsetAndMetadata, TopicPartition
+from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.log.helpers import outgoing
 
@@ -23,7 +23,7 @@ async def main(directory: Path) -> None:
         await log.create_topics([NewTopic("t", len(PARTITIONS))])
     producer = await log.transactional_producer("x", client_id="p", timeout_ms=60_000)
     member = await log.join(
-        "g", client_id="c", topics=["t"], user_data=b"", assignor=lambda *_: {}, session_timeout_ms=60_000, rebalance_timeout_ms=60_000
+        "g", NewMember(client_id="c", topics=["t"], user_data=b"", assignor=lambda *_: {}, session_timeout_ms=60_000, rebalance_timeout_ms=60_000)
     )
     await member.event()
     committed = await member.committed(PARTITIONS[:1])

@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ks_actors._batch import Batch, Headers
+    from ks_actors.processors._cache import Cache
     from ks_actors.processors._operator import Bound, Operator, Process, ProcessBatch, RecordMetadata
 
 Entry = tuple[Any, int]
 
 
 class DictStore:
-    """A timestamped key-value store; every read and write is in `calls`."""
+    """A timestamped key-value store."""
+
+    count_up = None
 
     def __init__(self) -> None:
         self.entries: dict[Any, Entry] = {}
@@ -129,6 +132,9 @@ class Node:
 
     def store(self, name: str) -> Any:
         return self.stores[name]
+
+    def cache(self, store: str, *, send_old: bool) -> Cache | None:
+        return None
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
         self.scheduled.append((interval_ms, punctuation, start_ms))

@@ -15,7 +15,7 @@ from actors.testing import VirtualLoop
 from ks_actors import LogAndSkipOnInvalidTimestamp, Processor, Record, TopologyError, serdes
 from ks_actors._batch import Batch
 from ks_actors.dsl import Consumed, EmitStrategy, Grouped, Joined, Materialized, Produced, Repartitioned, StreamsBuilder, TimeWindows
-from ks_actors.log import IsolationLevel, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
+from ks_actors.log import IsolationLevel, NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.processors import PunctuationType
 from ks_actors.runtime._merge import merged
@@ -347,7 +347,10 @@ def test_a_connection_passes_everything_on_until_it_is_cut() -> None:
             await transactional.send([Outgoing(P, batch)])
             await transactional.abort()
             membership = await connection.join(
-                "g", client_id="m", topics=["t"], user_data=b"", assignor=lambda members, counts: {}, session_timeout_ms=1, rebalance_timeout_ms=1
+                "g",
+                NewMember(
+                    client_id="m", topics=["t"], user_data=b"", assignor=lambda members, counts: {}, session_timeout_ms=1, rebalance_timeout_ms=1
+                ),
             )
             await membership.event()
             membership.rejoin(b"")

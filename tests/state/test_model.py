@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
-from ks_actors.state import SharedResources, _table, _task_stores, _tracks, _transaction
+from ks_actors.state import SharedResources, _spans, _table, _task_stores, _tracks, _transaction
 from tests.state.helpers import PLACES, Record, Task, key_value, window
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ def drive(seed: int) -> None:
 
 @pytest.fixture
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_table, _task_stores, _tracks, _transaction):
+    for module in (_spans, _table, _task_stores, _tracks, _transaction):
         for name, value in {"SLICE": 2, "ROWS": 2, "GROUP": 4, "VISITS": 2}.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ks_actors import StoreClosed
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
-from ks_actors.state import KeyValueReader, SharedResources, WindowReader, _order, _reading, _transaction, reader_of
+from ks_actors.state import DuplicatesReader, KeyValueReader, SharedResources, _order, _reading, _transaction, reader_of
 from tests.state.helpers import PLACES, Record, Task, key_value, window
 
 if TYPE_CHECKING:
@@ -345,14 +345,16 @@ def test_an_order_that_nobody_needs_is_forgotten(place: str, tmp_path: Path) -> 
 def test_duplicates_are_read_one_by_one(place: str, tmp_path: Path) -> None:
     """A window store that keeps duplicates is read in the order in which they were put; those that are not committed only when they are asked for."""
     task = Task([window(retain_duplicates=True)], tmp_path, place)
-    store, reader = task.store, WindowReader(task.store)
+    store = task.store
     for number in range(3):
         store.put("k", f"old{number}", 50)
     store.put("l", "other", 60)
     task.commit()
     task.flush()
     task.reopen()
-    store, reader = task.store, WindowReader(task.store)
+    store = task.store
+    reader: Any = reader_of(store)
+    assert isinstance(reader, DuplicatesReader)
     store.put("k", "new", 50)
 
     def rows(found: Any) -> list[tuple[Any, Any]]:

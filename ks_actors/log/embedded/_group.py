@@ -21,10 +21,12 @@ _NOTHING = MemberAssignment(())
 
 @final
 class Group:
-    """Members in the order in which they came; the first one leads.
+    """Members in the order in which they came; the first one that is there leads.
 
     A rebalance asks all members for their partitions, waits until they have let go (who does not within the rebalance timeout is thrown out), counts
     the generation up and has the leader assign. Until then the members' generation is the old one, so that they can commit what they have done.
+
+    A place that has an instance id is kept for a session timeout when its member is away: the leader goes on giving it partitions.
     """
 
     def __init__(self, group_id: str, broker: Broker, member_numbers: Iterator[int]) -> None:
@@ -37,6 +39,7 @@ class Group:
         self._counts: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._completion: asyncio.Handle | None = None
+        self._absences: dict[EmbeddedMembership, asyncio.TimerHandle] = {}
 
     def committed(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return all that was committed."""
@@ -62,20 +65,44 @@ class Group:
             raise IllegalGeneration(f"group {self.group_id!r} is in generation {self.generation}, member {who.member_id} is of {who.generation}")
 
     def enter(self, member: EmbeddedMembership) -> None:
-        """Take a member in, if it is not, and rebalance. One of the same instance id is thrown out."""
+        """Take a member in, if it is not, and rebalance; but one that has the instance id of another takes that one's place as it is."""
         if self._members.get(member.member_id) is not member:
-            for other in tuple(self._members.values()):
-                if member.instance_id is not None and other.instance_id == member.instance_id:
-                    self._expel(other)
             member.entered(f"{member.client_id}-{self._broker.incarnation}-{next(self._numbers)}")
-            self._members[member.member_id] = member
+            former = next((each for each in self._members.values() if each.instance_id and each.instance_id == member.instance_id), None)
+            if former is not None:
+                self._replace(former, member)
+                if not self._rebalancing and former.given is not None and self._count() == self._counts:
+                    member.assign(self.generation, former.given)
+                    return
+            else:
+                self._members[member.member_id] = member
         self._rebalance()
+
+    def _replace(self, former: EmbeddedMembership, member: EmbeddedMembership) -> None:
+        self._members = {each.member_id: each for each in (member if each is former else each for each in self._members.values())}
+        self._forget(former)
+        former.lose(fenced=True)
+
+    def park(self, member: EmbeddedMembership) -> None:
+        """Keep the place of a member that goes away, until its session timeout is over."""
+        if self._members.get(member.member_id) is member:
+            member.away, member.awaited = True, False
+            loop = asyncio.get_running_loop()
+            self._absences[member] = loop.call_later(member.session_timeout_ms / 1000, self.expire, member)
+            if self._rebalancing:
+                self.proceed()
 
     def remove(self, member: EmbeddedMembership) -> None:
         """Let a member go, if it is one."""
         if self._members.get(member.member_id) is member:
             del self._members[member.member_id]
+            self._forget(member)
             self._rebalance()
+
+    def _forget(self, member: EmbeddedMembership) -> None:
+        timer = self._absences.pop(member, None)
+        if timer is not None:
+            timer.cancel()
 
     def expire(self, member: EmbeddedMembership) -> None:
         """Throw a member out, as if its session had timed out."""
@@ -91,6 +118,7 @@ class Group:
 
     def _expel(self, member: EmbeddedMembership) -> None:
         del self._members[member.member_id]
+        self._forget(member)
         member.lose()
 
     def topics_changed(self, names: set[str]) -> None:
@@ -103,8 +131,11 @@ class Group:
         return {topic: len(self._broker.topics[topic].partitions) for topic in topics if topic in self._broker.topics}
 
     def _rebalance(self) -> None:
-        if not self._members:
+        if self._leader() is None:
+            # Whoever comes will have the group assign.
             self.stop()
+            for member in self._members.values():
+                member.given = None
             return
         if not self._rebalancing:
             self._rebalancing = True
@@ -116,8 +147,13 @@ class Group:
 
     def proceed(self) -> None:
         """Complete the rebalance, soon, if nobody is waited for any more. Soon, so that all who come at the same time are in it."""
-        if self._completion is None and not self._awaited():
+        if self._leader() is None:
+            self._rebalance()
+        elif self._completion is None and not self._awaited():
             self._completion = asyncio.get_running_loop().call_soon(self._complete)
+
+    def _leader(self) -> EmbeddedMembership | None:
+        return next((member for member in self._members.values() if not member.away), None)
 
     def _awaited(self) -> list[EmbeddedMembership]:
         return [member for member in self._members.values() if member.awaited]
@@ -125,21 +161,21 @@ class Group:
     def _time_is_up(self) -> None:
         for member in self._awaited():
             self._expel(member)
-        if self._members:
-            self.proceed()
-        else:
-            self.stop()
+        self.proceed()
 
     def _complete(self) -> None:
         self.stop()
+        leader = self._leader()
+        if leader is None:
+            return
         self.generation += 1
         self._counts = self._count()
         members = list(self._members.values())
         infos = [MemberInfo(member.member_id, member.topics, member.user_data) for member in members]
         try:
-            assignments = members[0].assignor(infos, dict(self._counts))
+            assignments = leader.assignor(infos, dict(self._counts))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the leader's
-            members[0].fail(error)
+            leader.fail(error)
             return
         for member in members:
             member.assign(self.generation, assignments.get(member.member_id, _NOTHING))
@@ -153,6 +189,12 @@ class Group:
         if self._completion is not None:
             self._completion.cancel()
             self._completion = None
+
+    def end(self) -> None:
+        """Let no timer go off any more."""
+        self.stop()
+        for member in tuple(self._absences):
+            self._forget(member)
 
 
 @final
@@ -183,4 +225,4 @@ class Groups:
     def stop(self) -> None:
         """Let no timer go off any more."""
         for group in self._groups.values():
-            group.stop()
+            group.end()

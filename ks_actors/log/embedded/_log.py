@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from ks_actors.log._port import Assignor
+    from ks_actors.log._port import NewMember
     from ks_actors.log._types import NewTopic, TopicPartition
     from ks_actors.log.embedded._faults import Operation
     from ks_actors.log.embedded._partition import Partition
@@ -147,33 +147,20 @@ class EmbeddedLog:
             )
         )
 
-    async def join(
-        self,
-        group_id: str,
-        *,
-        client_id: str,
-        topics: Iterable[str],
-        user_data: bytes,
-        assignor: Assignor,
-        session_timeout_ms: int,  # noqa: ARG002 - members of this process do not die unnoticed
-        rebalance_timeout_ms: int,
-        instance_id: str | None = None,
-        takes_over: bool = False,
-        stuck: Callable[[], float] | None = None,  # noqa: ARG002 - when the loop stands still, so do all others
-    ) -> EmbeddedMembership:
-        """Enter a group; the first event is Assigned. Another member of the same instance id is thrown out; with `takes_over`, of the same client id.
+    async def join(self, group_id: str, member: NewMember, /) -> EmbeddedMembership:
+        """Enter a group; the first event is Assigned.
 
-        The group rebalances when members come, go or rejoin, and when a topic of theirs is created or deleted.
+        The group rebalances when members come, go or rejoin, and when a topic of theirs is created or deleted; but not for who comes with the
+        instance id of another member, which is thrown out, or of one that was closed within the session timeout. Else members of this process do
+        not die unnoticed, and `stuck` is not asked: when the loop stands still, so do all others.
         """
         self._begin("join")
-        member = EmbeddedMembership(
-            self._groups.get(group_id), self._faults, client_id, topics=topics, user_data=user_data, assignor=assignor,
-            rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id, closed=self._remove,
-        )  # fmt: skip
-        if takes_over:
-            self._groups.get(group_id).bury(client_id)
-        member.join()
-        return self._add(member)
+        group = self._groups.get(group_id)
+        made = EmbeddedMembership(group, self._faults, member, closed=self._remove)
+        if member.takes_over:
+            group.bury(member.client_id)
+        made.join()
+        return self._add(made)
 
     async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
         """Create topics.

@@ -12,7 +12,7 @@ from ks_actors.log._types import Assigned, GroupMetadata, Lost, Revoked
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ks_actors.log._port import Assignor, MembershipEvent
+    from ks_actors.log._port import Assignor, MembershipEvent, NewMember
     from ks_actors.log._types import MemberAssignment, OffsetAndMetadata, TopicPartition
     from ks_actors.log.embedded._faults import Faults
     from ks_actors.log.embedded._group import Group
@@ -27,19 +27,22 @@ class EmbeddedMembership:
     """
 
     def __init__(
-        self, group: Group, faults: Faults, client_id: str, *,
-        topics: Iterable[str], user_data: bytes, assignor: Assignor, rebalance_timeout_ms: int, instance_id: str | None,
-        closed: Callable[[EmbeddedMembership], None],
+        self, group: Group, faults: Faults, new: NewMember, *, closed: Callable[[EmbeddedMembership], None]
     ) -> None:  # fmt: skip
-        self.client_id: str = client_id
-        self.instance_id: str | None = instance_id
-        self.topics: frozenset[str] = frozenset(topics)
-        self.user_data: bytes = user_data
-        self.assignor: Assignor = assignor
-        self.rebalance_timeout_ms: int = rebalance_timeout_ms
+        self.client_id: str = new.client_id
+        self.instance_id: str | None = new.instance_id
+        self.topics: frozenset[str] = frozenset(new.topics)
+        self.user_data: bytes = new.user_data
+        self.assignor: Assignor = new.assignor
+        self.session_timeout_ms: int = new.session_timeout_ms
+        self.rebalance_timeout_ms: int = new.rebalance_timeout_ms
         self.member_id: str = ""
         # Whether the group waits for this member to let go of its partitions.
         self.awaited: bool = False
+        # Whether nobody is there, and only the place is kept.
+        self.away: bool = False
+        # What the group has given it, until it rebalances: who comes in its place gets the same.
+        self.given: MemberAssignment | None = None
         self._group: Group = group
         self._faults: Faults = faults
         self._on_close = closed
@@ -121,16 +124,27 @@ class EmbeddedMembership:
 
     async def leave(self) -> None:
         """Leave the group at once. Does nothing when that was done before."""
-        self.shut()
+        self._end(stay=False)
+
+    async def close(self) -> None:
+        """End. Who has an instance id keeps its place and its partitions, for when it comes again within the session timeout; others leave."""
+        self._end(stay=self.instance_id is not None)
 
     def shut(self) -> None:
-        """Leave, and end the wait for events."""
-        if not self._closed:
-            self._closed = True
-            self._events.clear()
+        """End with the log, and so with the group."""
+        self._end(stay=False)
+
+    def _end(self, *, stay: bool) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._events.clear()
+        if stay:
+            self._group.park(self)
+        else:
             self._group.remove(self)
-            self._wake()
-            self._on_close(self)
+        self._wake()
+        self._on_close(self)
 
     # From here on: what the group tells.
 
@@ -139,22 +153,24 @@ class EmbeddedMembership:
         self.member_id = member_id
 
     def revoke(self) -> None:
-        """Be asked to let go of everything; what was never read is gone without being asked for."""
+        """Be asked to let go of everything; what was never read is gone without being asked for, and who is away holds nothing."""
+        self.given = None
         self._drop_unread(Assigned)
-        if self._held is not None:
+        if self._held is not None and not self.away:
             self.awaited = True
             self._tell(Revoked(self._held))
 
     def assign(self, generation: int, assignment: MemberAssignment) -> None:
         """Get partitions."""
+        self.given = assignment
         self._tell(Assigned(GroupMetadata(self._group.group_id, generation, self.member_id), assignment))
 
-    def lose(self) -> None:
-        """Be thrown out."""
+    def lose(self, *, fenced: bool = False) -> None:
+        """Be thrown out; `fenced`: by who has come in its place."""
         self._drop_unread(Assigned, Revoked)
         held, self._held = self._held, None
         self.awaited = False
-        self._tell(Lost(held or ()))
+        self._tell(Lost(held or (), fenced))
 
     def fail(self, error: Exception) -> None:
         """Hear of an error."""
@@ -164,6 +180,8 @@ class EmbeddedMembership:
         self._events = deque(event for event in self._events if not isinstance(event, kinds))
 
     def _tell(self, event: MembershipEvent | Exception) -> None:
+        if self._closed:
+            return
         self._events.append(event)
         self._wake()
 

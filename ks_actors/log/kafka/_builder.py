@@ -12,6 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: i
 from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
 
 from ks_actors._errors import ConfigError, RecordTooLarge
+from ks_actors._native import kernel as _kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka._options import KafkaOptions
 
 HEADER: Final = 61
+# Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, first and max timestamp, producer id and epoch, sequence, records.
+_HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_AT = 8
+_BEHIND_LENGTH = 12
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _PRODUCER_AT = 43
+_TRANSACTIONAL = 0x10
 _PRODUCER = struct.Struct(">qhi")
 _MAGIC = 2
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -39,30 +44,25 @@ _VARINTS: Final = 10
 class RecordBatch:
     """Records that go to a partition as one; who they are from is stamped on it when they go."""
 
-    __slots__ = ("_buffer", "_builder", "count", "size")
+    __slots__ = ("_buffer", "count", "size")
 
-    def __init__(self, builder: Any, buffer: bytearray | None, count: int) -> None:
-        self._builder: Any = builder
-        self._buffer: bytearray | None = buffer
+    def __init__(self, buffer: bytearray, count: int) -> None:
+        self._buffer: bytearray = buffer
         self.count: int = count
-        self.size: int = builder.size() if buffer is None else len(buffer)
+        self.size: int = len(buffer)
 
     def stamped(self, producer_id: int, epoch: int, sequence: int) -> bytearray:
         """Return the bytes to be sent for a producer: `sequence` is the number of the first record among all of the partition."""
         buffer = self._buffer
-        if buffer is None:
-            self._builder.set_producer_state(producer_id, epoch, sequence)
-            buffer = self._buffer = self._builder.build()
-            self._builder = None
-        else:
-            _PRODUCER.pack_into(buffer, _PRODUCER_AT, producer_id, epoch, sequence)
-            _sign(buffer)
+        _PRODUCER.pack_into(buffer, _PRODUCER_AT, producer_id, epoch, sequence)
+        _sign(buffer)
         return buffer
 
 
 def _sign(buffer: bytearray) -> None:
     signed: Any = memoryview(buffer)[_ATTRIBUTES_AT:]  # aiokafka takes any buffer, and says bytes
-    struct.pack_into(">I", buffer, _CRC_AT, calc_crc32c(signed))
+    checksum = calc_crc32c(signed) if _kernel is None else _kernel.crc32c(signed)
+    struct.pack_into(">I", buffer, _CRC_AT, checksum)
 
 
 @final
@@ -80,24 +80,37 @@ class Encoder:
 
         Raises RecordTooLarge for a record that does not fit into one alone, TypeError for keys and values that are no bytes.
         """
-        size = min(self._batch_bytes, limit)
-        keys, values, timestamps = batch.keys, batch.values, batch.timestamps
-        headers = None if batch.headers is None else list(map(list, batch.headers))
-        total = len(timestamps)
         made: list[RecordBatch] = []
-        start = 0
+        start, total = 0, len(batch)
+        size = min(self._batch_bytes, limit)
         while start < total:
-            builder = DefaultRecordBatchBuilder(_MAGIC, 0, self._transactional, -1, -1, -1, size)
-            if start:
-                keys, values, timestamps = batch.keys[start:], batch.values[start:], batch.timestamps[start:]
-            tags = repeat(_NO_HEADERS) if headers is None else headers[start:]
-            numbers = iter(range(total - start))
-            # The builder returns None for the first record that does not fit any more.
-            complete = all(map(builder.append, numbers, timestamps, keys, values, tags))
-            count = total - start if complete else total - start - length_hint(numbers) - 1
-            made.append(self._finish(builder, count, start, limit))
+            buffer, count = self._write(batch, start, size)
+            made.append(self._finish(buffer, count, start, limit))
             start += count
         return made
+
+    def _write(self, batch: Batch, start: int, size: int) -> tuple[bytearray, int]:
+        """Return an uncompressed record batch of records from `start` on, and how many are in it."""
+        if _kernel is None or type(batch.keys) is not list or type(batch.values) is not list:
+            return self._write_one_by_one(batch, start, size)
+        try:
+            buffer, count, first, highest = _kernel.write_records(batch.keys, batch.values, batch.timestamps, batch.headers, start, size, HEADER)
+        except TypeError:
+            # aiokafka takes some more, and tells better what it does not take.
+            return self._write_one_by_one(batch, start, size)
+        attributes = _TRANSACTIONAL if self._transactional else 0
+        _HEADER.pack_into(buffer, 0, 0, len(buffer) - _BEHIND_LENGTH, -1, _MAGIC, 0, attributes, count - 1, first, highest, -1, -1, -1, count)
+        return buffer, count
+
+    def _write_one_by_one(self, batch: Batch, start: int, size: int) -> tuple[bytearray, int]:
+        builder: Any = DefaultRecordBatchBuilder(_MAGIC, 0, self._transactional, -1, -1, -1, size)
+        total = len(batch)
+        keys, values, timestamps = batch.keys[start:], batch.values[start:], batch.timestamps[start:]
+        headers = repeat(_NO_HEADERS) if batch.headers is None else list(map(list, batch.headers[start:]))
+        numbers = iter(range(total - start))
+        # The builder returns None for the first record that does not fit any more.
+        complete = all(map(builder.append, numbers, timestamps, keys, values, headers))
+        return builder.build(), total - start if complete else total - start - length_hint(numbers) - 1
 
     def too_large(self, batch: Batch, limit: int) -> list[int]:
         """Return which records do not fit into a record batch alone."""
@@ -113,18 +126,15 @@ class Encoder:
                     found.append(index)
         return found
 
-    def _finish(self, builder: Any, count: int, start: int, limit: int) -> RecordBatch:
+    def _finish(self, buffer: bytearray, count: int, start: int, limit: int) -> RecordBatch:
         compress = self._compress
-        if compress is None:
-            done = RecordBatch(builder, None, count)
-        else:
-            buffer = builder.build()
+        if compress is not None:
             packed = compress(bytes(memoryview(buffer)[HEADER:]))
             if len(packed) < len(buffer) - HEADER:
                 buffer[HEADER:] = packed
                 buffer[_ATTRIBUTES_AT + 1] |= self._codec
-                struct.pack_into(">i", buffer, _LENGTH_AT, len(buffer) - _LENGTH_AT - 4)
-            done = RecordBatch(None, buffer, count)
+                struct.pack_into(">i", buffer, _LENGTH_AT, len(buffer) - _BEHIND_LENGTH)
+        done = RecordBatch(buffer, count)
         if done.size > limit:
             raise RecordTooLarge(
                 f"record {start} of the batch takes {done.size} bytes with its header, and max.message.bytes of the topic is {limit}: "

@@ -25,6 +25,7 @@ from ks_actors.log.kafka._requests import DescribeGroupsRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from ks_actors.log._port import NewMember
     from ks_actors.log.kafka._client import KafkaClient
     from ks_actors.log.kafka._owner import Owner
 
@@ -56,22 +57,19 @@ class Coordinator:
     """
 
     def __init__(
-        self, client: KafkaClient, owner: Owner, post: Callable[..., None], there: Callable[[], bool], *,
-        group_id: str, topics: frozenset[str], user_data: bytes, session_timeout_ms: int, rebalance_timeout_ms: int, instance_id: str | None,
-        takes_over: bool,
+        self, client: KafkaClient, owner: Owner, post: Callable[..., None], there: Callable[[], bool], *, group_id: str, new: NewMember
     ) -> None:  # fmt: skip
         self._client: KafkaClient = client
         self._owner: Owner = owner
         self._post: Callable[..., None] = post
         self._there: Callable[[], bool] = there
-        self._topics: frozenset[str] = topics
-        self._user_data: bytes = user_data
-        self._session_ms: int = session_timeout_ms
-        self._rebalance_ms: int = rebalance_timeout_ms
-        self._instance_id: str | None = instance_id
-        self._to_bury: bool = takes_over
-        self._beat_seconds: float = min(HEARTBEAT_MS, session_timeout_ms / 3, rebalance_timeout_ms / 4) / 1000
-        self._beat_ms: int = max(session_timeout_ms // 3, 1_000)
+        self._topics: frozenset[str] = frozenset(new.topics)
+        self._user_data: bytes = new.user_data
+        self._session_ms: int = new.session_timeout_ms
+        self._rebalance_ms: int = new.rebalance_timeout_ms
+        self._instance_id: str | None = new.instance_id
+        self._to_bury: bool = new.takes_over
+        self._beat_seconds: float = min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0
         # When the owner last got on with its work, and whether it was asked since.
@@ -221,6 +219,7 @@ class Coordinator:
         if self._to_bury:
             await self._bury()
             self._to_bury = False
+        returns = self._instance_id is not None and not self._group.member_id
         response = await self._send_join()
         self._group = GroupMetadata(self._group.group_id, response.generation_id, response.member_id)
         self._begin(self._beat(self._group))
@@ -228,6 +227,9 @@ class Coordinator:
         leads = response.leader_id == response.member_id
         if leads:
             assignments = await self._lead(response.members)
+        elif returns:
+            # It may be the leader that comes again, and then it is not told so: nobody else would look after the topics.
+            self._begin(self._watch(self._topics, await self._count(self._topics)))
         request = sync_group(self._group, self._instance_id, assignments)
         response = await self._client.send_to_coordinator(GROUP, self._group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms)
         self._check(response.error_code, "get an assignment of")

@@ -17,9 +17,9 @@ from ks_actors.log.kafka._producer import KafkaProducer
 from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from ks_actors.log._port import Assignor
+    from ks_actors.log._port import NewMember
     from ks_actors.log._types import NewTopic, TopicDescription, TopicPartition
 
 _Part: TypeAlias = KafkaFetcher | KafkaProducer | KafkaTransactionalProducer | KafkaMembership
@@ -126,31 +126,13 @@ class KafkaLog:
             raise
         return part
 
-    async def join(
-        self,
-        group_id: str,
-        *,
-        client_id: str,
-        topics: Iterable[str],
-        user_data: bytes,
-        assignor: Assignor,
-        session_timeout_ms: int,
-        rebalance_timeout_ms: int,
-        instance_id: str | None = None,
-        takes_over: bool = False,
-        stuck: Callable[[], float] | None = None,
-    ) -> KafkaMembership:
+    async def join(self, group_id: str, member: NewMember, /) -> KafkaMembership:
         """Enter a group; the first event is Assigned. Heartbeats come from a thread of their own, so the caller's loop may be busy.
 
-        With `takes_over` members of the same client id are of a process that has died, and are made to leave first, if the group can be asked.
-        A loop that stands still for `rebalance_timeout_ms`, or `stuck` seconds of as many, cost the membership.
+        Members that it takes over from are made to leave first, if the group can be asked.
         """
         self._check()
-        membership = await join_group(
-            self._client, self._servers, self._threads, group_id, client_id=client_id, topics=topics, user_data=user_data, assignor=assignor,
-            session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id, takes_over=takes_over,
-            stuck=stuck, closed=self._remove,
-        )  # fmt: skip
+        membership = await join_group(self._client, self._servers, self._threads, group_id, member, closed=self._remove)
         if self._state != "started":
             await membership.close()
             self._check()

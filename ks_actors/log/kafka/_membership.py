@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ks_actors._errors import LogError
-    from ks_actors.log._port import Assignor, MembershipEvent
+    from ks_actors.log._port import Assignor, MembershipEvent, NewMember
     from ks_actors.log._types import MemberInfo, OffsetAndMetadata, TopicPartition
     from ks_actors.log.kafka._loop_thread import LoopThread
 
@@ -31,21 +31,15 @@ _ANSWER_MS = 5_000
 
 
 async def join_group(
-    client: KafkaClient, bootstrap_servers: str, threads: LoopThread, group_id: str, *,
-    client_id: str, topics: Iterable[str], user_data: bytes, assignor: Assignor, session_timeout_ms: int, rebalance_timeout_ms: int,
-    instance_id: str | None, takes_over: bool, stuck: Callable[[], float] | None, closed: Callable[[KafkaMembership], None],
+    client: KafkaClient, bootstrap_servers: str, threads: LoopThread, group_id: str, new: NewMember, *, closed: Callable[[KafkaMembership], None]
 ) -> KafkaMembership:  # fmt: skip
     """Enter a group. `client` is for offsets; the membership itself has a client of its own, in the thread. Raises LogTimeout, NotAuthorized."""
     check_aiokafka(_TOUCHED)
-    member = KafkaMembership(
-        client, threads, group_id, client_id=client_id, assignor=assignor, instance_id=instance_id, stuck=stuck, closed=closed
-    )  # fmt: skip
-    options = replace(client.options, request_timeout_ms=max(client.options.request_timeout_ms, rebalance_timeout_ms + _ANSWER_MS))
+    member = KafkaMembership(client, threads, group_id, new, closed=closed)
+    options = replace(client.options, request_timeout_ms=max(client.options.request_timeout_ms, new.rebalance_timeout_ms + _ANSWER_MS))
     await member.start(
         lambda: Coordinator(
-            KafkaClient(bootstrap_servers, options, client_id=client_id), member, member.post, member.is_there,
-            group_id=group_id, topics=frozenset(topics), user_data=user_data, session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id, takes_over=takes_over,
+            KafkaClient(bootstrap_servers, options, client_id=new.client_id), member, member.post, member.is_there, group_id=group_id, new=new
         )
     )  # fmt: skip
     return member
@@ -61,16 +55,14 @@ class KafkaMembership:
     """
 
     def __init__(
-        self, client: KafkaClient, threads: LoopThread, group_id: str, *,
-        client_id: str, assignor: Assignor, instance_id: str | None, closed: Callable[[KafkaMembership], None],
-        stuck: Callable[[], float] | None = None,
+        self, client: KafkaClient, threads: LoopThread, group_id: str, new: NewMember, *, closed: Callable[[KafkaMembership], None]
     ) -> None:  # fmt: skip
-        self.client_id: str = client_id
-        self.instance_id: str | None = instance_id
+        self.client_id: str = new.client_id
+        self.instance_id: str | None = new.instance_id
         self._client: KafkaClient = client
         self._threads: LoopThread = threads
-        self._assignor: Assignor = assignor
-        self._stuck: Callable[[], float] | None = stuck
+        self._assignor: Assignor = new.assignor
+        self._stuck: Callable[[], float] | None = new.stuck
         self._on_close: Callable[[KafkaMembership], None] = closed
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._coordinator: Coordinator | None = None
@@ -163,7 +155,7 @@ class KafkaMembership:
         await self._end(leave=True)
 
     async def close(self) -> None:
-        """End with the log. Who has an instance id keeps its place, for when it comes again; others leave."""
+        """End. Who has an instance id keeps its place and its partitions, for when it comes again; others leave."""
         await self._end(leave=self.instance_id is None)
 
     async def _end(self, *, leave: bool) -> None:
@@ -223,7 +215,7 @@ class KafkaMembership:
         if not had and not fenced:
             self._say("rejoin", None)
         else:
-            self._tell(Lost(held or ()))
+            self._tell(Lost(held or (), fenced))
 
     def on_look(self) -> None:
         """Be asked whether this loop gets on."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from bisect import bisect_left
 from struct import Struct
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # type: ignore[import-untyped]
 from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
 
 from ks_actors._batch import Batch
 from ks_actors._errors import LogCorrupted, LogError
+from ks_actors.log.kafka._body import Body, IteratedBody, KernelBody, Records, checksum, has_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ks_actors._batch import Headers
     from ks_actors.log._types import TopicPartition
@@ -23,6 +24,7 @@ _HEADER = Struct(">qiibIhiqqqhii")
 _LENGTHS = Struct(">qi")
 _BATCH_OVERHEAD = _LENGTHS.size
 _MAGIC = 16
+_ATTRIBUTES_AT = 21
 _LAST_DELTA = Struct(">i")
 _LAST_DELTA_AT = 23
 _COLUMNAR = 2
@@ -30,6 +32,7 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _MARKER = Struct(">HH")
 _ABORT = 0
+_WRONG_SUM = "the checksum of their batch is wrong"
 
 
 @final
@@ -45,27 +48,22 @@ class Columns:
         self.headers: list[Headers] | None = None
         self.offsets: range | list[int] = range(0)
 
-    def take(self, records: Iterator[Any], count: int) -> None:
-        """Append the next `count` records, all but their offsets."""
-        keys, values, timestamps, headers = self.keys, self.values, self.timestamps, self.headers
-        add_key, add_value, add_timestamp = keys.append, values.append, timestamps.append
-        wanted = len(keys) + count
-        if headers is None:
-            for record in islice(records, count):
-                add_key(record.key)
-                add_value(record.value)
-                add_timestamp(record.timestamp)
-                # Few topics have headers: the column begins with the first one.
-                if record.headers:
-                    headers = self.headers = [()] * (len(keys) - 1)
-                    headers.append(tuple(record.headers))
-                    break
-        if headers is not None:
-            for record in islice(records, wanted - len(keys)):
-                add_key(record.key)
-                add_value(record.value)
-                add_timestamp(record.timestamp)
-                headers.append(tuple(record.headers))
+    def take(self, records: Records) -> None:
+        """Append records, all but their offsets."""
+        if self.keys:
+            before = len(self.keys)
+            self.keys += records.keys
+            self.values += records.values
+            self.timestamps += records.timestamps
+        else:
+            before = 0
+            self.keys, self.values, self.timestamps = records.keys, records.values, records.timestamps
+        headers = records.headers
+        # Few topics have headers: the column begins with the first batch that has some.
+        if headers is not None and self.headers is None:
+            self.headers = [()] * before
+        if self.headers is not None:
+            self.headers += [()] * len(records.keys) if headers is None else headers
 
     def add_offsets(self, more: range | list[int]) -> None:
         """Append offsets; as long as there are no gaps they are a range, which costs nothing."""
@@ -96,14 +94,13 @@ class Chunk:
         "_aborters",
         "_at",
         "_base",
+        "_body",
         "_end",
         "_failure",
         "_gaps",
         "_left",
         "_partition",
         "_raw",
-        "_records",
-        "_stored",
         "end_offset",
         "next_offset",
         "size",
@@ -115,13 +112,12 @@ class Chunk:
         self._partition: TopicPartition = partition
         self.next_offset: int | None = self._find_end(raw)
         self._raw: bytes = raw
-        self._stored: Any = MemoryRecords(raw)
         # Where the next batch begins in `raw`.
         self._at = 0
         self._aborted: list[tuple[int, int]] | None = None if aborted is None else sorted(aborted, key=_first_offset, reverse=True)
         self._aborters: set[int] = set()
         # The batch that is being read: what is left of it, how many records that is, where they begin and end, and whether some are missing.
-        self._records: Any = None
+        self._body: Body = IteratedBody(())
         self._left = 0
         self._base = 0
         self._end = 0
@@ -179,62 +175,83 @@ class Chunk:
         """Read of a batch that has all its records."""
         skip = min(max(position - self._base, 0), self._left)
         if skip:
-            for _ in islice(self._records, skip):
-                pass
+            self._body.skip(skip)
         count = min(self._left - skip, limit - len(columns.keys))
         begin = self._base + skip
         if count:
-            columns.take(self._records, count)
+            columns.take(self._body.read(count, with_offsets=False))
             columns.add_offsets(range(begin, begin + count))
         self._base = begin + count
         self._left -= skip + count
 
     def _read_gaps(self, position: int, limit: int, columns: Columns) -> None:
         """Read of a batch of which some records were compacted away."""
-        records = list(islice(self._records, min(self._left, limit - len(columns.keys))))
-        self._left -= len(records)
-        if records and records[0].offset < position:
-            records = [record for record in records if record.offset >= position]
-        if records:
-            columns.take(iter(records), len(records))
-            columns.add_offsets([record.offset for record in records])
-            self._base = records[-1].offset + 1
+        records = self._body.read(min(self._left, limit - len(columns.keys)), with_offsets=True)
+        offsets = records.offsets
+        assert offsets is not None
+        self._left -= len(offsets)
+        if offsets and offsets[0] < position:
+            records = _from(records, bisect_left(offsets, position))
+            offsets = offsets[bisect_left(offsets, position) :]
+        if offsets:
+            columns.take(records)
+            columns.add_offsets(offsets)
+            self._base = offsets[-1] + 1
 
     def _open(self) -> bool:
         """Go to the next batch that is to be read."""
-        while self._stored.has_next():
-            batch = self._stored.next_batch()
+        raw = self._raw
+        while len(raw) - self._at > _LAST_DELTA_AT:
             at = self._at
-            base, length = _LENGTHS.unpack_from(self._raw, at)
-            self._at = at + _BATCH_OVERHEAD + length
-            if not batch.validate_crc():
-                self._end = base
-                raise CorruptRecordException("the checksum of their batch is wrong")
-            if self._raw[at + _MAGIC] < _COLUMNAR:
-                legacy = list(batch)
-                self._records = iter(legacy)
-                self._left, self._base, self._end, self._gaps = len(legacy), legacy[0].offset, base + 1, True
-            else:
-                header = _HEADER.unpack_from(self._raw, at)
-                attributes, last_delta, producer, count = header[5], header[6], header[9], header[12]
-                self._end = base + last_delta + 1
-                if self._is_left_out(batch, attributes, producer, base + last_delta):
-                    continue
-                # The batch itself can be iterated over only once, and not piece by piece.
-                self._records = chain(batch)
-                self._left, self._base, self._gaps = count, base, count != last_delta + 1
+            base, length = _LENGTHS.unpack_from(raw, at)
+            following = at + _BATCH_OVERHEAD + length
+            if following > len(raw):
+                break
+            stored = memoryview(raw)[at:following]
+            self._at = following
+            if stored[_MAGIC] < _COLUMNAR:
+                self._open_legacy(stored, base)
+            elif not self._open_columnar(stored, base):
+                continue
             if self._left:
                 return True
         return False
 
-    def _is_left_out(self, batch: Any, attributes: int, producer: int, last_offset: int) -> bool:
+    def _open_legacy(self, stored: memoryview, base: int) -> None:
+        batch = MemoryRecords(stored.tobytes()).next_batch()
+        if not batch.validate_crc():
+            self._end = base
+            raise CorruptRecordException(_WRONG_SUM)
+        legacy = list(batch)
+        self._body = IteratedBody(legacy)
+        self._left, self._base, self._end, self._gaps = len(legacy), legacy[0].offset, base + 1, True
+
+    def _open_columnar(self, stored: memoryview, base: int) -> bool:
+        """Open a batch; tell whether it is to be read."""
+        (_, _, _, _, expected, attributes, last_delta, first_time, highest_time, producer, _, _, count) = _HEADER.unpack_from(stored)
+        if checksum(stored[_ATTRIBUTES_AT:]) != expected:
+            self._end = base
+            raise CorruptRecordException(_WRONG_SUM)
+        self._end = base + last_delta + 1
+        body: Body
+        if has_kernel():
+            body = KernelBody(stored, attributes, base, first_time, highest_time)
+        else:
+            body = IteratedBody(MemoryRecords(stored.tobytes()).next_batch())
+        if self._is_left_out(body, attributes, producer, base + last_delta):
+            return False
+        self._body = body
+        self._left, self._base, self._gaps = count, base, count != last_delta + 1
+        return True
+
+    def _is_left_out(self, body: Body, attributes: int, producer: int, last_offset: int) -> bool:
         """Tell whether a batch is a marker, or of an aborted transaction."""
         control = bool(attributes & _CONTROL)
         if self._aborted is not None:
             while self._aborted and self._aborted[-1][1] <= last_offset:
                 self._aborters.add(self._aborted.pop()[0])
             if producer in self._aborters:
-                if control and _MARKER.unpack_from(next(batch).key)[1] == _ABORT:
+                if control and _MARKER.unpack_from(body.read(1, with_offsets=False).keys[0] or b"")[1] == _ABORT:
                     self._aborters.discard(producer)
                 elif attributes & _TRANSACTIONAL:
                     return True
@@ -243,3 +260,8 @@ class Chunk:
 
 def _first_offset(aborted: tuple[int, int]) -> int:
     return aborted[1]
+
+
+def _from(records: Records, start: int) -> Records:
+    headers = records.headers
+    return Records(records.keys[start:], records.values[start:], records.timestamps[start:], None if headers is None else headers[start:], None)

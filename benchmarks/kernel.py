@@ -1,0 +1,91 @@
+"""Measure what the kernel does per record, beside the Python code that does the same; the last line of stdout is one JSON object."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from rich.console import Console
+from rich.table import Table
+
+from ks_actors import Batch, _partitioner
+from ks_actors import _native as native
+from ks_actors.log import TopicPartition
+from ks_actors.log.kafka import _body, _builder
+from ks_actors.log.kafka._builder import Encoder
+from ks_actors.log.kafka._options import KafkaOptions
+from ks_actors.log.kafka._records import Chunk, Columns
+from ks_actors.runtime import _sink
+from ks_actors.serdes import _columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RECORDS, KEYS, ROUNDS, PARTITIONS = 1000, 100_000, 300, 4
+WHERE = TopicPartition("topic", 0)
+
+
+def main() -> None:
+    """Measure all, each way in turn."""
+    source = random.Random(1)  # noqa: S311 - no secrets here
+    keys: list[Any] = [b"k%07d" % source.randrange(KEYS) for _ in range(RECORDS)]
+    values: list[Any] = [source.randbytes(100) for _ in keys]
+    batch = Batch(keys, values, list(range(RECORDS)))
+    encoder = Encoder(KafkaOptions(batch_bytes=1 << 20), transactional=False)
+    (stored,) = encoder.encode(batch, 1 << 20)
+    raw = bytes(stored.stamped(1, 0, 0))
+    texts = [key.decode() for key in keys]
+    numbers = _partitioner.partitions_of(keys, PARTITIONS)
+    partitioner = _partitioner.Partitioner(PARTITIONS)
+    work: dict[str, Callable[[], object]] = {
+        "a record batch to columns": lambda: Chunk(WHERE, raw, RECORDS, None).read(0, RECORDS, Columns()),
+        "columns to a record batch": lambda: encoder.encode(batch, 1 << 20)[0].stamped(1, 0, 0),
+        "partitions of keys": lambda: partitioner(keys),
+        f"columns taken apart, {PARTITIONS} partitions": lambda: list(
+            _sink._scattered(numbers, PARTITIONS, keys, values, batch.timestamps, None)  # noqa: SLF001 - what is measured
+        ),
+        "text encoded": lambda: _columns.for_column(str.encode)(texts),
+        "text decoded": lambda: _columns.for_column(bytes.decode)(keys),
+    }
+    figures = {name: (_without_kernel(each), _nanoseconds(each)) for name, each in work.items()}
+    table = Table("ns per record", ">Python", ">kernel", title=f"median of {ROUNDS} batches of {RECORDS}, values of 100 bytes, {KEYS:,} keys")
+    for name, (python, kernel) in figures.items():
+        table.add_row(name, f"{python:.0f}", f"{kernel:.0f}")
+    Console().print(table)
+    print(json.dumps({name: {"python_ns": round(python), "kernel_ns": round(kernel)} for name, (python, kernel) in figures.items()}))
+
+
+def _nanoseconds(work: Callable[[], object]) -> float:
+    spent = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter_ns()
+        work()
+        spent.append(time.perf_counter_ns() - began)
+    return median(spent) / RECORDS
+
+
+def _without_kernel(work: Callable[[], object]) -> float:
+    modules: tuple[Any, ...] = (_partitioner, _body, _builder, _sink, _columns)
+    forms = list(_columns._FORMS)  # noqa: SLF001 - what is measured
+    kernel = native.kernel
+    try:
+        for module in modules:
+            module._kernel = None  # noqa: SLF001 - likewise
+        _columns._FORMS.clear()  # noqa: SLF001 - likewise
+        return _nanoseconds(work)
+    finally:
+        for module in modules:
+            module._kernel = kernel  # noqa: SLF001 - likewise
+        _columns._FORMS.extend(forms)  # noqa: SLF001 - likewise
+
+
+if __name__ == "__main__":
+    main()

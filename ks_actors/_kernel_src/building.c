@@ -1,0 +1,210 @@
+/* Writing: columns to the records of a record batch (message format v2, KIP-98), behind room for the batch's header. */
+
+#include "kernel.h"
+
+typedef struct {
+    uint8_t *bytes;
+    Py_ssize_t used, room;
+} Buffer;
+
+/* What the numbers of a record take at most: its length, attributes, two deltas, two lengths and the number of headers. */
+#define NUMBERS 60
+
+static int grow(Buffer *buffer, Py_ssize_t more) {
+    if (more > PY_SSIZE_T_MAX / 2 - buffer->used) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    Py_ssize_t room = buffer->used + more;
+    if (room <= buffer->room) {
+        return 1;
+    }
+    room = room < 2 * buffer->room ? 2 * buffer->room : room;
+    uint8_t *bytes = PyMem_Realloc(buffer->bytes, (size_t)room);
+    if (bytes == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    buffer->bytes = bytes;
+    buffer->room = room;
+    return 1;
+}
+
+static inline Py_ssize_t varint_size(int64_t value) {
+    uint64_t raw = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    Py_ssize_t size = 1;
+    while (raw >= 0x80) {
+        raw >>= 7;
+        size++;
+    }
+    return size;
+}
+
+static inline void put_varint(Buffer *buffer, int64_t value) {
+    uint64_t raw = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    uint8_t *at = buffer->bytes + buffer->used;
+    while (raw >= 0x80) {
+        *at++ = (uint8_t)(raw | 0x80);
+        raw >>= 7;
+    }
+    *at++ = (uint8_t)raw;
+    buffer->used = at - buffer->bytes;
+}
+
+static inline void put_bytes(Buffer *buffer, PyObject *bytes) {
+    if (bytes == Py_None) {
+        put_varint(buffer, -1);
+        return;
+    }
+    Py_ssize_t length = PyBytes_GET_SIZE(bytes);
+    put_varint(buffer, length);
+    memcpy(buffer->bytes + buffer->used, PyBytes_AS_STRING(bytes), (size_t)length);
+    buffer->used += length;
+}
+
+static inline Py_ssize_t length_of(PyObject *bytes) {
+    return bytes == Py_None ? -1 : PyBytes_GET_SIZE(bytes);
+}
+
+static inline Py_ssize_t size_of(PyObject *bytes) {
+    Py_ssize_t length = length_of(bytes);
+    return varint_size(length) + (length < 0 ? 0 : length);
+}
+
+static int is_data(PyObject *object, const char *what) {
+    if (object == Py_None || PyBytes_Check(object)) {
+        return 1;
+    }
+    PyErr_Format(PyExc_TypeError, "a record's %s is bytes or None, got %.80s", what, Py_TYPE(object)->tp_name);
+    return 0;
+}
+
+/* Return how many bytes headers take with their number; -1 with TypeError. A name's UTF-8 is kept by its object: it is not made twice. */
+static Py_ssize_t headers_size(PyObject *headers) {
+    if (headers == NULL) {
+        return 1;
+    }
+    if (!PyTuple_Check(headers)) {
+        PyErr_Format(PyExc_TypeError, "a record's headers are a tuple, got %.80s", Py_TYPE(headers)->tp_name);
+        return -1;
+    }
+    Py_ssize_t count = PyTuple_GET_SIZE(headers), size = varint_size(count);
+    for (Py_ssize_t index = 0; index < count; index++) {
+        PyObject *pair = PyTuple_GET_ITEM(headers, index);
+        Py_ssize_t length;
+        if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2 || !PyUnicode_Check(PyTuple_GET_ITEM(pair, 0))) {
+            PyErr_SetString(PyExc_TypeError, "a header is a tuple of a name and bytes or None");
+            return -1;
+        }
+        if (!is_data(PyTuple_GET_ITEM(pair, 1), "header") || PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(pair, 0), &length) == NULL) {
+            return -1;
+        }
+        size += varint_size(length) + length + size_of(PyTuple_GET_ITEM(pair, 1));
+    }
+    return size;
+}
+
+static void put_headers(Buffer *buffer, PyObject *headers) {
+    Py_ssize_t count = headers == NULL ? 0 : PyTuple_GET_SIZE(headers);
+    put_varint(buffer, count);
+    for (Py_ssize_t index = 0; index < count; index++) {
+        PyObject *pair = PyTuple_GET_ITEM(headers, index);
+        Py_ssize_t length;
+        const char *name = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(pair, 0), &length);
+        put_varint(buffer, length);
+        memcpy(buffer->bytes + buffer->used, name, (size_t)length);
+        buffer->used += length;
+        put_bytes(buffer, PyTuple_GET_ITEM(pair, 1));
+    }
+}
+
+/* Append one record; return 1, or 0 when it does not fit any more, or -1 with an error. The first one always fits. */
+static int put_record(Buffer *buffer, Py_ssize_t delta, int64_t time_delta, PyObject *key, PyObject *value, PyObject *headers, Py_ssize_t limit) {
+    if (!is_data(key, "key") || !is_data(value, "value")) {
+        return -1;
+    }
+    Py_ssize_t behind = headers_size(headers);
+    if (behind < 0) {
+        return -1;
+    }
+    Py_ssize_t size = 1 + varint_size(time_delta) + varint_size(delta) + size_of(key) + size_of(value) + behind;
+    if (delta > 0 && buffer->used + varint_size(size) + size > limit) {
+        return 0;
+    }
+    if (!grow(buffer, size + NUMBERS)) {
+        return -1;
+    }
+    put_varint(buffer, size);
+    buffer->bytes[buffer->used++] = 0;
+    put_varint(buffer, time_delta);
+    put_varint(buffer, delta);
+    put_bytes(buffer, key);
+    put_bytes(buffer, value);
+    put_headers(buffer, headers);
+    return 1;
+}
+
+/* write_records(keys, values, timestamps, headers, start, limit, header): see _kernel.pyi */
+PyObject *kernel_write_records(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("write_records", nargs, 7)) {
+        return NULL;
+    }
+    PyObject *keys = args[0], *values = args[1], *timestamps = args[2], *headers = args[3] == Py_None ? NULL : args[3];
+    Py_ssize_t start = PyLong_AsSsize_t(args[4]), limit = PyLong_AsSsize_t(args[5]), header = PyLong_AsSsize_t(args[6]);
+    if (PyErr_Occurred() || !kernel_is_list("write_records", keys) || !kernel_is_list("write_records", values) ||
+        !kernel_is_list("write_records", timestamps) || (headers != NULL && !kernel_is_list("write_records", headers))) {
+        return NULL;
+    }
+    Py_ssize_t total = PyList_GET_SIZE(timestamps), written = 0;
+    if (!kernel_is_long("write_records", keys, total) || !kernel_is_long("write_records", values, total) ||
+        (headers != NULL && !kernel_is_long("write_records", headers, total))) {
+        return NULL;
+    }
+    if (start < 0 || start >= total || header < 0) {
+        PyErr_SetString(PyExc_ValueError, "write_records starts at a record that there is");
+        return NULL;
+    }
+    Buffer buffer = {NULL, 0, 0};
+    PyObject *result = NULL;
+    int64_t first = 0, latest = 0;
+    if (!grow(&buffer, header + 64 * (total - start))) {
+        return NULL;
+    }
+    memset(buffer.bytes, 0, (size_t)header);
+    buffer.used = header;
+    for (Py_ssize_t index = start; index < total; index++, written++) {
+        PyObject *object = Py_NewRef(PyList_GET_ITEM(timestamps, index));
+        int64_t time = PyLong_AsLongLong(object);
+        Py_DECREF(object);
+        if (time == -1 && PyErr_Occurred()) {
+            goto done;
+        }
+        /* A time that is no int has run code, and that may have changed the lists. */
+        if (PyList_GET_SIZE(timestamps) != total || PyList_GET_SIZE(keys) != total || PyList_GET_SIZE(values) != total ||
+            (headers != NULL && PyList_GET_SIZE(headers) != total)) {
+            PyErr_SetString(PyExc_ValueError, "columns have changed while they were written");
+            goto done;
+        }
+        if (index == start) {
+            first = latest = time;
+        }
+        int fits = put_record(&buffer, written, (int64_t)((uint64_t)time - (uint64_t)first), PyList_GET_ITEM(keys, index),
+                              PyList_GET_ITEM(values, index), headers == NULL ? NULL : PyList_GET_ITEM(headers, index), limit);
+        if (fits < 0) {
+            goto done;
+        }
+        if (fits == 0) {
+            break;
+        }
+        if (time > latest) {
+            latest = time;
+        }
+    }
+    PyObject *bytes = PyByteArray_FromStringAndSize((const char *)buffer.bytes, buffer.used);
+    if (bytes != NULL) {
+        result = Py_BuildValue("(NnLL)", bytes, written, (long long)first, (long long)latest);
+    }
+done:
+    PyMem_Free(buffer.bytes);
+    return result;
+}

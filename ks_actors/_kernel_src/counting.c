@@ -1,0 +1,127 @@
+/* Counting: the one aggregation whose every step is known here, so that no Python runs between one record and the next. */
+
+#include "kernel.h"
+
+typedef struct {
+    PyObject *view, *dirty, *changes, *times;
+    int with_old;
+    Py_ssize_t key_bytes;
+} Counting;
+
+static inline Py_ssize_t length_of_key(PyObject *key) {
+    return PyUnicode_Check(key) ? PyUnicode_GET_LENGTH(key) : PyBytes_Check(key) ? PyBytes_GET_SIZE(key) : 0;
+}
+
+/* Note what a key was before the first change of the transaction. */
+static inline int note(Counting *counting, PyObject *key, PyObject *entry) {
+    Py_ssize_t before = PyDict_GET_SIZE(counting->dirty);
+    if (PyDict_SetDefault(counting->dirty, key, entry) == NULL) {
+        return 0;
+    }
+    if (PyDict_GET_SIZE(counting->dirty) != before) {
+        counting->key_bytes += length_of_key(key);
+    }
+    return 1;
+}
+
+/* Return a new reference to the later of two times. */
+static inline PyObject *later(PyObject *seen, PyObject *time) {
+    int64_t first = PyLong_AsLongLong(seen), second = PyLong_AsLongLong(time);
+    if ((first == -1 || second == -1) && PyErr_Occurred()) {
+        return NULL;
+    }
+    return Py_NewRef(first < second ? time : seen);
+}
+
+static int append_new(PyObject *list, PyObject *object) {
+    int failed = object == NULL || PyList_Append(list, object) < 0;
+    Py_XDECREF(object);
+    return !failed;
+}
+
+/* Put the next count of a key into the place of `entry`; return 1, or 0 when it is not as plain as that, or -1 with an error. */
+static int replace(Counting *counting, PyObject *key, PyObject *entry, PyObject *time) {
+    PyObject *before = PyTuple_GET_ITEM(entry, 0), *seen = PyTuple_GET_ITEM(entry, 1);
+    if (!PyLong_CheckExact(before) || !PyLong_CheckExact(seen) || !PyLong_CheckExact(time)) {
+        return 0;
+    }
+    int64_t number = PyLong_AsLongLong(before);
+    if (number == INT64_MAX || (number == -1 && PyErr_Occurred())) {
+        PyErr_Clear();
+        return 0;
+    }
+    PyObject *count = PyLong_FromLongLong(number + 1), *latest = later(seen, time);
+    PyObject *changed = count == NULL || latest == NULL ? NULL : PyTuple_Pack(2, count, latest);
+    int done = -1;
+    if (changed != NULL && append_new(counting->changes, PyTuple_Pack(2, count, counting->with_old ? before : Py_None)) &&
+        PyList_Append(counting->times, latest) == 0 && note(counting, key, entry) && PyDict_SetItem(counting->view, key, changed) == 0) {
+        done = 1;
+    }
+    Py_XDECREF(changed);
+    Py_XDECREF(latest);
+    Py_XDECREF(count);
+    return done;
+}
+
+/* Keys of these types are compared by no code but Python's own. */
+static inline int is_plain(PyObject *key) { return PyUnicode_CheckExact(key) || PyBytes_CheckExact(key) || PyLong_CheckExact(key); }
+
+/* Count one record; return 1, or 0 when it is not as plain as that, or -1 with an error. */
+static int count_one(Counting *counting, PyObject *key, PyObject *time) {
+    PyObject *entry = is_plain(key) ? PyDict_GetItemWithError(counting->view, key) : NULL;
+    if (entry == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (!PyTuple_CheckExact(entry) || PyTuple_GET_SIZE(entry) != 2) {
+        return 0;
+    }
+    Py_INCREF(entry);
+    int done = replace(counting, key, entry, time);
+    Py_DECREF(entry);
+    return done;
+}
+
+/* count_up(view, dirty, keys, values, timestamps, start, changes, times, with_old): see _kernel.pyi */
+PyObject *kernel_count_up(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("count_up", nargs, 9)) {
+        return NULL;
+    }
+    PyObject *keys = args[2], *values = args[3], *timestamps = args[4];
+    Counting counting = {args[0], args[1], args[6], args[7], PyObject_IsTrue(args[8]), 0};
+    Py_ssize_t index = PyLong_AsSsize_t(args[5]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (!PyDict_Check(counting.view) || !PyDict_Check(counting.dirty)) {
+        PyErr_SetString(PyExc_TypeError, "count_up takes two dicts first");
+        return NULL;
+    }
+    for (int place = 2; place < 8; place++) {
+        if (place != 5 && !kernel_is_list("count_up", args[place])) {
+            return NULL;
+        }
+    }
+    /* Other keys of the dicts may compare by code of their own, and that may do anything to the lists: they are looked at for each record. */
+    for (; index >= 0 && index < PyList_GET_SIZE(keys); index++) {
+        if (index >= PyList_GET_SIZE(values) || index >= PyList_GET_SIZE(timestamps)) {
+            PyErr_SetString(PyExc_ValueError, "count_up takes columns of one length");
+            return NULL;
+        }
+        PyObject *key = PyList_GET_ITEM(keys, index);
+        if (key == Py_None || PyList_GET_ITEM(values, index) == Py_None) {
+            break;
+        }
+        PyObject *time = Py_NewRef(PyList_GET_ITEM(timestamps, index));
+        Py_INCREF(key);
+        int counted = count_one(&counting, key, time);
+        Py_DECREF(key);
+        Py_DECREF(time);
+        if (counted < 0) {
+            return NULL;
+        }
+        if (counted == 0) {
+            break;
+        }
+    }
+    return Py_BuildValue("(nn)", index, counting.key_bytes);
+}

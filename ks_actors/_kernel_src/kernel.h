@@ -1,0 +1,63 @@
+/* What the files of the kernel share. Every function here does what Python code beside it does too, many records at a time. */
+
+#ifndef KS_ACTORS_KERNEL_H
+#define KS_ACTORS_KERNEL_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+/* records.c */
+PyObject *kernel_read_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_skip_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
+/* building.c */
+PyObject *kernel_write_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
+/* counting.c */
+PyObject *kernel_count_up(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
+/* checksum.c */
+PyObject *kernel_crc32c(PyObject *self, PyObject *const *args, Py_ssize_t count);
+void kernel_prepare_checksums(void);
+
+/* partitions.c */
+PyObject *kernel_partitions(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_scatter(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
+/* columns.c */
+PyObject *kernel_convert(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_encode_texts(PyObject *self, PyObject *column);
+PyObject *kernel_decode_texts(PyObject *self, PyObject *column);
+PyObject *kernel_encode_longs(PyObject *self, PyObject *column);
+PyObject *kernel_decode_longs(PyObject *self, PyObject *column);
+PyObject *kernel_check_bytes(PyObject *self, PyObject *column);
+
+/* Tell whether there are `wanted` arguments, or set TypeError. */
+static inline int kernel_has(const char *name, Py_ssize_t count, Py_ssize_t wanted) {
+    if (count == wanted) {
+        return 1;
+    }
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, got %zd", name, wanted, count);
+    return 0;
+}
+
+/* Tell whether an argument is a list, or set TypeError. */
+static inline int kernel_is_list(const char *name, PyObject *object) {
+    if (PyList_CheckExact(object)) {
+        return 1;
+    }
+    PyErr_Format(PyExc_TypeError, "%s takes lists, got %.80s", name, Py_TYPE(object)->tp_name);
+    return 0;
+}
+
+/* Tell whether a list has the length that it has to have, or set ValueError. A list may change when Python code runs: whoever may run some looks again. */
+static inline int kernel_is_long(const char *name, PyObject *list, Py_ssize_t length) {
+    if (PyList_GET_SIZE(list) == length) {
+        return 1;
+    }
+    PyErr_Format(PyExc_ValueError, "%s takes columns of one length: %zd, and %zd", name, length, PyList_GET_SIZE(list));
+    return 0;
+}
+
+#endif

@@ -1,0 +1,138 @@
+/* Which partition each key goes to, as Kafka's default partitioner has it, and columns taken apart by partition. */
+
+#include "kernel.h"
+
+static uint32_t murmur2(const uint8_t *data, Py_ssize_t length) {
+    const uint32_t m = 0x5bd1e995;
+    uint32_t hash = 0x9747b28c ^ (uint32_t)length;
+    while (length >= 4) {
+        uint32_t word = (uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24;
+        word *= m;
+        word ^= word >> 24;
+        word *= m;
+        hash = hash * m ^ word;
+        data += 4;
+        length -= 4;
+    }
+    switch (length) {
+        case 3: hash ^= (uint32_t)data[2] << 16; /* fall through */
+        case 2: hash ^= (uint32_t)data[1] << 8; /* fall through */
+        case 1: hash = (hash ^ data[0]) * m;
+    }
+    hash = (hash ^ hash >> 13) * m;
+    return hash ^ hash >> 15;
+}
+
+static long read_count(PyObject *object) {
+    long count = PyLong_AsLong(object);
+    if (count < 1 && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ValueError, "a topic has one partition at least");
+    }
+    return count;
+}
+
+/* partitions(keys, count): see _kernel.pyi */
+PyObject *kernel_partitions(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("partitions", nargs, 2) || !kernel_is_list("partitions", args[0])) {
+        return NULL;
+    }
+    PyObject *keys = args[0];
+    long count = read_count(args[1]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_ssize_t total = PyList_GET_SIZE(keys);
+    PyObject *found = PyList_New(total);
+    for (Py_ssize_t index = 0; found != NULL && index < total; index++) {
+        PyObject *key = PyList_GET_ITEM(keys, index), *number = NULL;
+        if (PyBytes_Check(key)) {
+            uint32_t hash = murmur2((const uint8_t *)PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key));
+            number = PyLong_FromLong((long)(hash & 0x7fffffff) % count);
+        } else {
+            PyErr_Format(PyExc_TypeError, "a key is bytes, got %.80s", Py_TYPE(key)->tp_name);
+        }
+        if (number == NULL) {
+            Py_CLEAR(found);
+        } else {
+            PyList_SET_ITEM(found, index, number);
+        }
+    }
+    return found;
+}
+
+/* Read the numbers, and count how often there is each. */
+static int read_numbers(PyObject *numbers, long count, long *where, Py_ssize_t *sizes) {
+    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(numbers); index++) {
+        PyObject *object = PyList_GET_ITEM(numbers, index);
+        /* Anything but an int could run code that changes the lists. */
+        long number = PyLong_CheckExact(object) ? PyLong_AsLong(object) : -1;
+        if (number < 0 || number >= count) {
+            PyErr_Clear();
+            PyErr_Format(PyExc_ValueError, "there is no partition %R of %ld", object, count);
+            return 0;
+        }
+        where[index] = number;
+        sizes[number]++;
+    }
+    return 1;
+}
+
+/* Return lists by number, of what a column has for it; None for numbers that are not there. */
+static PyObject *take_apart(PyObject *column, const long *where, Py_ssize_t total, const Py_ssize_t *sizes, Py_ssize_t *used, long count) {
+    PyObject *parts = PyList_New(count);
+    if (parts == NULL) {
+        return NULL;
+    }
+    for (long number = 0; number < count; number++) {
+        PyObject *part = sizes[number] ? PyList_New(sizes[number]) : Py_NewRef(Py_None);
+        if (part == NULL) {
+            Py_DECREF(parts);
+            return NULL;
+        }
+        PyList_SET_ITEM(parts, number, part);
+        used[number] = 0;
+    }
+    for (Py_ssize_t index = 0; index < total; index++) {
+        long number = where[index];
+        PyList_SET_ITEM(PyList_GET_ITEM(parts, number), used[number]++, Py_NewRef(PyList_GET_ITEM(column, index)));
+    }
+    return parts;
+}
+
+/* scatter(numbers, count, columns): see _kernel.pyi */
+PyObject *kernel_scatter(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("scatter", nargs, 3) || !kernel_is_list("scatter", args[0]) || !kernel_is_list("scatter", args[2])) {
+        return NULL;
+    }
+    PyObject *numbers = args[0], *columns = args[2];
+    long count = read_count(args[1]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_ssize_t total = PyList_GET_SIZE(numbers);
+    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(columns); index++) {
+        PyObject *column = PyList_GET_ITEM(columns, index);
+        if (!kernel_is_list("scatter", column) || !kernel_is_long("scatter", column, total)) {
+            return NULL;
+        }
+    }
+    long *where = PyMem_New(long, total + 1);
+    Py_ssize_t *sizes = PyMem_Calloc((size_t)count * 2, sizeof(Py_ssize_t));
+    PyObject *result = NULL;
+    if (where == NULL || sizes == NULL) {
+        PyErr_NoMemory();
+    } else if (read_numbers(numbers, count, where, sizes)) {
+        result = PyList_New(PyList_GET_SIZE(columns));
+        for (Py_ssize_t index = 0; result != NULL && index < PyList_GET_SIZE(columns); index++) {
+            PyObject *parts = take_apart(PyList_GET_ITEM(columns, index), where, total, sizes, sizes + count, count);
+            if (parts == NULL) {
+                Py_CLEAR(result);
+            } else {
+                PyList_SET_ITEM(result, index, parts);
+            }
+        }
+    }
+    PyMem_Free(where);
+    PyMem_Free(sizes);
+    return result;
+}

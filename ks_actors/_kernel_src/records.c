@@ -1,0 +1,263 @@
+/* Reading: the records of a record batch (message format v2, KIP-98), uncompressed and without the batch's header, to columns. */
+
+#include "kernel.h"
+
+typedef struct {
+    const uint8_t *at;
+    const uint8_t *end;
+} Cursor;
+
+static int corrupt(const char *what) {
+    PyErr_Format(PyExc_ValueError, "%s", what);
+    return 0;
+}
+
+static inline int read_varint(Cursor *cursor, int64_t *value) {
+    const uint8_t *at = cursor->at;
+    uint64_t raw = 0;
+    for (int shift = 0; shift < 70; shift += 7) {
+        if (at >= cursor->end) {
+            return corrupt("a record ends in the middle of a number");
+        }
+        uint8_t byte = *at++;
+        raw |= (uint64_t)(byte & 0x7f) << (shift & 63);
+        if (!(byte & 0x80)) {
+            cursor->at = at;
+            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+            return 1;
+        }
+    }
+    return corrupt("a number of a record has more than ten bytes");
+}
+
+/* Return a new reference to bytes, or to None where the length is negative; NULL with ValueError. */
+static inline PyObject *read_bytes(Cursor *cursor) {
+    int64_t length;
+    if (!read_varint(cursor, &length)) {
+        return NULL;
+    }
+    if (length < 0) {
+        return Py_NewRef(Py_None);
+    }
+    if (length > cursor->end - cursor->at) {
+        corrupt("a key, value or header is longer than its record");
+        return NULL;
+    }
+    PyObject *found = PyBytes_FromStringAndSize((const char *)cursor->at, (Py_ssize_t)length);
+    cursor->at += length;
+    return found;
+}
+
+static PyObject *read_header(Cursor *cursor) {
+    int64_t length;
+    if (!read_varint(cursor, &length)) {
+        return NULL;
+    }
+    if (length < 0 || length > cursor->end - cursor->at) {
+        corrupt("a header's name is longer than its record");
+        return NULL;
+    }
+    PyObject *name = PyUnicode_DecodeUTF8((const char *)cursor->at, (Py_ssize_t)length, NULL);
+    if (name == NULL) {
+        return NULL;
+    }
+    cursor->at += length;
+    PyObject *value = read_bytes(cursor);
+    PyObject *pair = value == NULL ? NULL : PyTuple_Pack(2, name, value);
+    Py_DECREF(name);
+    Py_XDECREF(value);
+    return pair;
+}
+
+static PyObject *read_headers(Cursor *cursor, int64_t count) {
+    /* A header takes two bytes at least: a count beyond that is nonsense, and must not become memory. */
+    if (count < 0 || count > (cursor->end - cursor->at) / 2) {
+        corrupt("a record cannot have as many headers as it says");
+        return NULL;
+    }
+    PyObject *headers = PyTuple_New((Py_ssize_t)count);
+    for (Py_ssize_t index = 0; headers != NULL && index < count; index++) {
+        PyObject *pair = read_header(cursor);
+        if (pair == NULL) {
+            Py_CLEAR(headers);
+        } else {
+            PyTuple_SET_ITEM(headers, index, pair);
+        }
+    }
+    return headers;
+}
+
+/* Set the cursor of one record behind its length, and `next` behind the record. */
+static inline int enter_record(const Cursor *all, Cursor *record, const uint8_t **next) {
+    int64_t length;
+    *record = *all;
+    if (!read_varint(record, &length)) {
+        return 0;
+    }
+    if (length <= 0 || length > record->end - record->at) {
+        return corrupt("a record is longer than its batch");
+    }
+    *next = record->end = record->at + length;
+    return 1;
+}
+
+typedef struct {
+    PyObject *keys, *values, *timestamps, *offsets, *headers;
+} Columns;
+
+static void drop_columns(Columns *columns) {
+    Py_CLEAR(columns->keys);
+    Py_CLEAR(columns->values);
+    Py_CLEAR(columns->timestamps);
+    Py_CLEAR(columns->offsets);
+    Py_CLEAR(columns->headers);
+}
+
+/* Headers begin with the first record that has some: those before it have the empty tuple. */
+static int begin_headers(Columns *columns, Py_ssize_t count) {
+    PyObject *none = PyTuple_New(0);
+    columns->headers = none == NULL ? NULL : PyList_New(count);
+    if (columns->headers == NULL) {
+        Py_XDECREF(none);
+        return 0;
+    }
+    for (Py_ssize_t index = 0; index < count; index++) {
+        PyList_SET_ITEM(columns->headers, index, Py_NewRef(none));
+    }
+    Py_DECREF(none);
+    return 1;
+}
+
+static int read_one(Cursor *all, Columns *columns, Py_ssize_t index, Py_ssize_t count, int64_t base_offset, int64_t base_time, int append_time) {
+    Cursor record;
+    const uint8_t *next;
+    int64_t time_delta, offset_delta, header_count;
+    if (!enter_record(all, &record, &next)) {
+        return 0;
+    }
+    record.at++; /* attributes: none are in use */
+    if (record.at > record.end || !read_varint(&record, &time_delta) || !read_varint(&record, &offset_delta)) {
+        return PyErr_Occurred() ? 0 : corrupt("a record ends too early");
+    }
+    PyObject *key = read_bytes(&record);
+    if (key == NULL) {
+        return 0;
+    }
+    PyList_SET_ITEM(columns->keys, index, key);
+    PyObject *value = read_bytes(&record);
+    if (value == NULL) {
+        return 0;
+    }
+    PyList_SET_ITEM(columns->values, index, value);
+    PyObject *time = PyLong_FromLongLong(append_time ? base_time : (int64_t)((uint64_t)base_time + (uint64_t)time_delta));
+    if (time == NULL) {
+        return 0;
+    }
+    PyList_SET_ITEM(columns->timestamps, index, time);
+    if (columns->offsets != NULL) {
+        PyObject *offset = PyLong_FromLongLong((int64_t)((uint64_t)base_offset + (uint64_t)offset_delta));
+        if (offset == NULL) {
+            return 0;
+        }
+        PyList_SET_ITEM(columns->offsets, index, offset);
+    }
+    if (!read_varint(&record, &header_count)) {
+        return 0;
+    }
+    if (header_count != 0) {
+        if (columns->headers == NULL && !begin_headers(columns, count)) {
+            return 0;
+        }
+        PyObject *headers = read_headers(&record, header_count);
+        if (headers == NULL || PyList_SetItem(columns->headers, index, headers) < 0) {
+            return 0;
+        }
+    }
+    if (record.at != record.end) {
+        return corrupt("a record is longer than what is in it");
+    }
+    all->at = next;
+    return 1;
+}
+
+static int view_of(PyObject *object, PyObject *at, Py_buffer *view, Cursor *cursor) {
+    Py_ssize_t begin = PyLong_AsSsize_t(at);
+    if ((begin == -1 && PyErr_Occurred()) || PyObject_GetBuffer(object, view, PyBUF_SIMPLE) < 0) {
+        return 0;
+    }
+    if (begin < 0 || begin > view->len) {
+        PyBuffer_Release(view);
+        return corrupt("records are asked for that are not in the batch");
+    }
+    cursor->at = (const uint8_t *)view->buf + begin;
+    cursor->end = (const uint8_t *)view->buf + view->len;
+    return 1;
+}
+
+/* read_records(data, at, count, base_offset, base_time, append_time, with_offsets): see _kernel.pyi */
+PyObject *kernel_read_records(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("read_records", nargs, 7)) {
+        return NULL;
+    }
+    Py_ssize_t count = PyLong_AsSsize_t(args[2]);
+    int64_t base_offset = PyLong_AsLongLong(args[3]), base_time = PyLong_AsLongLong(args[4]);
+    int append_time = PyObject_IsTrue(args[5]), with_offsets = PyObject_IsTrue(args[6]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_buffer view;
+    Cursor cursor;
+    if (!view_of(args[0], args[1], &view, &cursor)) {
+        return NULL;
+    }
+    Columns columns = {NULL, NULL, NULL, NULL, NULL};
+    PyObject *result = NULL;
+    /* A record takes seven bytes at least. */
+    if (count < 0 || count > (cursor.end - cursor.at) / 7) {
+        corrupt("a batch holds fewer records than it says");
+        goto done;
+    }
+    columns.keys = PyList_New(count);
+    columns.values = PyList_New(count);
+    columns.timestamps = PyList_New(count);
+    columns.offsets = with_offsets ? PyList_New(count) : NULL;
+    if (PyErr_Occurred()) {
+        goto done;
+    }
+    for (Py_ssize_t index = 0; index < count; index++) {
+        if (!read_one(&cursor, &columns, index, count, base_offset, base_time, append_time)) {
+            goto done;
+        }
+    }
+    result = Py_BuildValue("(nOOOOO)", (Py_ssize_t)(cursor.at - (const uint8_t *)view.buf), columns.keys, columns.values, columns.timestamps,
+                           columns.headers == NULL ? Py_None : columns.headers, columns.offsets == NULL ? Py_None : columns.offsets);
+done:
+    drop_columns(&columns);
+    PyBuffer_Release(&view);
+    return result;
+}
+
+/* skip_records(data, at, count): see _kernel.pyi */
+PyObject *kernel_skip_records(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("skip_records", nargs, 3)) {
+        return NULL;
+    }
+    Py_ssize_t count = PyLong_AsSsize_t(args[2]);
+    Py_buffer view;
+    Cursor cursor, record;
+    if ((count == -1 && PyErr_Occurred()) || !view_of(args[0], args[1], &view, &cursor)) {
+        return NULL;
+    }
+    PyObject *result = NULL;
+    for (; count > 0; count--) {
+        const uint8_t *next;
+        if (!enter_record(&cursor, &record, &next)) {
+            goto done;
+        }
+        cursor.at = next;
+    }
+    result = PyLong_FromSsize_t(cursor.at - (const uint8_t *)view.buf);
+done:
+    PyBuffer_Release(&view);
+    return result;
+}

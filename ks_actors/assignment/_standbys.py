@@ -1,0 +1,131 @@
+"""Who keeps a copy of whose state."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from ks_actors._task_id import TaskId
+    from ks_actors.assignment._sticky import Warm
+
+
+def assign_standbys(
+    active: Mapping[str, Collection[TaskId]], stateful: Collection[TaskId], replicas: int, warm: Warm
+) -> dict[str, tuple[TaskId, ...]]:
+    """Return of which tasks each member of `active` keeps the state up to date, beside those that it processes.
+
+    Each of the `stateful` tasks has `replicas` standbys, or one on every other member where there are fewer; none is on the member that has the task.
+    They stay where most of the state is, as `warm` tells. Others go where there is least to do, and, of equals, where the fewest tasks of the same
+    member are: when one dies, its tasks are spread. Then they are moved until no move would make members more even, tasks and standbys together.
+    The same input gives the same result, and the result as input gives itself.
+    """
+    owner = {task: member for member, tasks in active.items() for task in tasks}
+    tasks = sorted(task for task in stateful if task in owner)
+    standing = _Standing({member: len(active[member]) for member in sorted(active)}, owner, warm)
+    count = min(replicas, len(active) - 1)
+    for task in tasks:
+        for member in standing.holders(task)[:count]:
+            standing.give(task, member)
+    for task in tasks:
+        while standing.replicas(task) < count:
+            standing.give(task, standing.best(task))
+    while standing.move_one():
+        pass
+    return {member: tuple(sorted(standing.tasks[member])) for member in active}
+
+
+class _Standing:
+    """Standbys by member while they are given out."""
+
+    def __init__(self, load: dict[str, int], owner: Mapping[TaskId, str], warm: Warm) -> None:
+        self.tasks: dict[str, set[TaskId]] = {member: set() for member in load}
+        self._load = load
+        self._owner = owner
+        self._warm = warm
+        self._pairs: Counter[tuple[str, str]] = Counter()
+        self._replicas: Counter[TaskId] = Counter()
+
+    def _state(self, member: str, task: TaskId) -> int:
+        """How much of a task's state a member has; -1 for nothing."""
+        return self._warm.get(member, {}).get(task, -1)
+
+    def _may(self, member: str, task: TaskId) -> bool:
+        return self._owner[task] != member and task not in self.tasks[member]
+
+    def replicas(self, task: TaskId) -> int:
+        """Return how many standbys a task has."""
+        return self._replicas[task]
+
+    def holders(self, task: TaskId) -> list[str]:
+        """Return who has state of a task and may have its standby, with most of it first."""
+        found = [member for member in self._load if self._may(member, task) and self._state(member, task) >= 0]
+        return sorted(found, key=lambda member: (-self._state(member, task), member))
+
+    def best(self, task: TaskId) -> str:
+        """Return where a standby of a task is to go."""
+        owner = self._owner[task]
+        return min(
+            (member for member in self._load if self._may(member, task)),
+            key=lambda member: (self._load[member], self._pairs[owner, member], member),
+        )
+
+    def give(self, task: TaskId, member: str) -> None:
+        """Give a standby to a member."""
+        self.tasks[member].add(task)
+        self._replicas[task] += 1
+        self._load[member] += 1
+        self._pairs[self._owner[task], member] += 1
+
+    def _take(self, task: TaskId, member: str) -> None:
+        self.tasks[member].remove(task)
+        self._replicas[task] -= 1
+        self._load[member] -= 1
+        self._pairs[self._owner[task], member] -= 1
+
+    def move_one(self) -> bool:
+        """Move standbys so that one member has one less, and one that had two less than it has one more; return whether there was a way."""
+        for source in sorted(self._load, key=lambda member: (-self._load[member], member)):
+            found = self._path(source)
+            if found:
+                for task, giver, taker in found:
+                    self._take(task, giver)
+                    self.give(task, taker)
+                return True
+        return False
+
+    def _path(self, source: str) -> list[tuple[TaskId, str, str]]:
+        """Return moves, the last one first, that lead from `source` to somebody with less to do, maybe by way of others."""
+        came: dict[str, tuple[TaskId, str]] = {}
+        queue = deque([source])
+        while queue:
+            giver = queue.popleft()
+            for taker in sorted(self._load, key=lambda member: (self._load[member], member)):
+                if taker == source or taker in came:
+                    continue
+                task = self._to_move(giver, taker)
+                if task is None:
+                    continue
+                came[taker] = task, giver
+                if self._load[taker] <= self._load[source] - 2:
+                    return self._steps(came, source, taker)
+                queue.append(taker)
+        return []
+
+    def _to_move(self, giver: str, taker: str) -> TaskId | None:
+        """Return the standby whose move costs least: of which the taker has most state, then of which the giver has least."""
+        return min(
+            (task for task in self.tasks[giver] if self._may(taker, task)),
+            key=lambda task: (-self._state(taker, task), self._state(giver, task), task),
+            default=None,
+        )
+
+    def _steps(self, came: Mapping[str, tuple[TaskId, str]], source: str, taker: str) -> list[tuple[TaskId, str, str]]:
+        steps = []
+        while taker != source:
+            task, giver = came[taker]
+            steps.append((task, giver, taker))
+            taker = giver
+        return steps

@@ -1,0 +1,201 @@
+"""Aggregations per window whose updates are held back: many records of a window at a time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import _count_elements  # type: ignore[attr-defined]  # what a Counter counts with
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._windowed import Window, Windowed
+from ks_actors.processors._cached import one_at_a_time
+from ks_actors.processors._columns import failed
+from ks_actors.processors._operator import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ks_actors._batch import Batch, Headers
+    from ks_actors.processors._cache import Cache
+    from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
+    from ks_actors.processors._windowed import Clock, WindowAggregation
+
+    Starts = Callable[[int], Iterable[int]]
+    Folded = dict[Any, tuple[Any, int]]
+
+_DENSE = 8  # so many records of a window in a row make it worth while to take them together
+_NO_ENTRY: tuple[Any, int] = (None, -1)
+
+
+def cached_windows(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock) -> Bound:
+    """Aggregate into a window store, see WindowedAggregate, and let the cache have what comes of it."""
+    starts = _starts(aggregation)
+    process = _record_form(context, aggregation, cache, clock, starts)
+    if not cache.plain:
+        return Bound(process, one_at_a_time(context, cache, process))
+    folding = _batch_form(context, aggregation, cache, clock, starts)
+    if aggregation.aggregator is None and aggregation.advance_ms == aggregation.size_ms:
+        return Bound(process, _tumbling_count_batch_form(context, aggregation, cache, clock, folding))
+    return Bound(process, folding)
+
+
+def _starts(aggregation: WindowAggregation) -> Starts:
+    """Return what tells the starts of a timestamp's windows."""
+    size, advance = aggregation.size_ms, aggregation.advance_ms
+    if size == advance:
+        return lambda timestamp: (timestamp - timestamp % size,)
+    return lambda timestamp: range(max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance)
+
+
+def _record_form(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts) -> Process:
+    store = context.store(aggregation.store)
+    get, put, hold, kept = store.get_entry, store.put_entry, cache.hold, cache.before
+    fold = aggregation.fold()
+    size = aggregation.size_ms
+    grace = aggregation.grace_ms
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        if key is None:
+            context.dropped()
+            return
+        clock.time = max(clock.time, timestamp)
+        closed = clock.time - grace
+        for start in starts(timestamp):
+            if start + size <= closed:
+                context.dropped()
+                continue
+            window = Window(start, start + size)
+            entry = get(key, start)
+            old = None if entry is None else kept(key, entry[0], window)
+            _, new = fold(key, value, entry)
+            latest = timestamp if entry is None else max(timestamp, entry[1])
+            put(key, start, None if new is None else (new, latest))
+            hold(Windowed(key, window), (new, old), latest, headers)
+
+    return process
+
+
+def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts) -> ProcessBatch:
+    store = context.store(aggregation.store)
+    get = store.get_entry
+    fold = aggregation.fold()
+    size = aggregation.size_ms
+    grace = aggregation.grace_ms
+    kept = cache.before if cache.copies else None
+
+    def process_batch(batch: Batch) -> None:
+        folded: dict[int, Folded] = {}
+        firsts: dict[int, dict[Any, Any]] = {}
+        dropped = 0
+        for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+            if key is None:
+                dropped += 1
+                continue
+            if timestamp > clock.time:  # noqa: PLR1730 - `max` takes five times as long
+                clock.time = timestamp
+            closed = clock.time - grace
+            try:
+                for start in starts(timestamp):
+                    if start + size <= closed:
+                        dropped += 1
+                        continue
+                    rows = folded.get(start)
+                    if rows is None:
+                        rows, firsts[start] = folded.setdefault(start, {}), {}
+                    entry = rows.get(key)
+                    if entry is None:
+                        entry = get(key, start) or _NO_ENTRY
+                        firsts[start][key] = entry[0] if kept is None else kept(key, entry[0], Window(start, start + size))
+                    _, new = fold(key, value, None if entry[0] is None else entry)
+                    rows[key] = (new, timestamp if entry[0] is None or entry[1] < timestamp else entry[1])
+            except Exception as error:  # noqa: BLE001 - the handler decides
+                failed(context, batch, index, error)
+        if dropped:
+            context.dropped(dropped)
+        for start, rows in folded.items():
+            _hold(store, cache, Window(start, start + size), rows, firsts[start])
+        _note_headers(cache, batch, starts, size)
+        cache.settle()
+
+    return process_batch
+
+
+def _tumbling_count_batch_form(
+    context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, folding: ProcessBatch
+) -> ProcessBatch:
+    """Count the records of each window that are in a row; where they are in no order, or in too many windows, take them as they come."""
+    store = context.store(aggregation.store)
+    get = store.get_entry
+    size = aggregation.size_ms
+    grace = aggregation.grace_ms
+    starts = _starts(aggregation)
+
+    def process_batch(batch: Batch) -> None:
+        timestamps = batch.timestamps
+        first, last = timestamps[0], timestamps[-1]
+        if (last - first) // size * _DENSE > len(timestamps) or timestamps != sorted(timestamps):
+            folding(batch)
+            return
+        # As long as timestamps ascend, only records from before the latest one so far can be late.
+        closed = clock.time - grace
+        late, at, end = 0, 0, len(timestamps)
+        found: list[tuple[Window, Folded, dict[Any, Any]]] = []
+        try:
+            while at < end:
+                start = timestamps[at] - timestamps[at] % size
+                stop = bisect_left(timestamps, start + size, at)
+                if start + size <= closed:
+                    late += stop - at
+                else:
+                    found.append((Window(start, start + size), *_counted(get, start, batch.keys[at:stop], timestamps[at:stop])))
+                at = stop
+        except Exception:  # noqa: BLE001 - a key that cannot be one: which, is seen record by record
+            folding(batch)
+            return
+        clock.time = max(clock.time, last)
+        if late:
+            context.dropped(late)
+        for window, entries, firsts in found:
+            _hold(store, cache, window, entries, firsts)
+        _note_headers(cache, batch, starts, size)
+        cache.settle()
+
+    return process_batch
+
+
+def _counted(get: Callable[[Any, int], Any], start: int, keys: list[Any], timestamps: list[int]) -> tuple[Folded, dict[Any, Any]]:
+    """Return the new entries of one window, and the counts before; raises when a key is None."""
+    counts: dict[Any, int] = {}
+    _count_elements(counts, keys)
+    if None in counts:
+        raise TypeError
+    found = list(map(get, counts, repeat(start)))
+    times = dict(zip(keys, timestamps, strict=True)).values()
+    # `max` takes five times as long.
+    entries = {
+        key: (number, time) if entry is None else (entry[0] + number, time if entry[1] < time else entry[1])  # noqa: FURB136
+        for (key, number), entry, time in zip(counts.items(), found, times, strict=True)
+    }
+    return entries, {key: None if entry is None else entry[0] for key, entry in zip(counts, found, strict=True)}
+
+
+def _hold(store: Any, cache: Cache, window: Window, entries: Folded, firsts: dict[Any, Any]) -> None:
+    """Put new entries of a window into the store, and have them held; `firsts` are the values before."""
+    put, start = store.put_entry, window.start
+    rows = cache.rows(window)
+    olds = rows.olds
+    for key, entry in entries.items():
+        put(key, start, None if entry[0] is None else entry)
+        if key not in olds:
+            olds[key] = firsts[key]
+    rows.news.update(entries)
+
+
+def _note_headers(cache: Cache, batch: Batch, starts: Starts, size: int) -> None:
+    """Remember the headers of the records whose rows are held."""
+    if batch.headers is None and not cache.with_headers:
+        return
+    headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
+    for key, timestamp, header in zip(batch.keys, batch.timestamps, headers, strict=False):
+        for start in starts(timestamp):
+            cache.rows(Window(start, start + size)).note_headers((key,), (header,))

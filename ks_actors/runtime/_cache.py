@@ -1,0 +1,309 @@
+"""Updates of tables that are held back, so that only the last one of several goes downstream."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from itertools import compress, islice, repeat
+from operator import is_not, itemgetter
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._batch import Batch
+from ks_actors._windowed import Windowed
+from ks_actors.processors._cache import HeldRows
+from ks_actors.processors._holes import ATOMS
+from ks_actors.state._weight import average, size
+from ks_actors.topology import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ks_actors._batch import Headers
+    from ks_actors._windowed import Window
+    from ks_actors.processors._operator import Process, ProcessBatch
+    from ks_actors.runtime._current import Current
+    from ks_actors.topology import StoreSpec
+
+_ROW = 96  # what a row takes beside its key and value
+_SAMPLED = 16  # every so many times that room is looked for a row is weighed
+_UNSEEN = 64  # so many new rows may come one by one before room is looked for
+_SPARE = 16  # a part like this is sent on beyond what is too much, so that it is not one row at a time
+
+_GONE = (None, 0)
+_value, _timestamp = itemgetter(0), itemgetter(1)
+_new = tuple.__new__  # what a named tuple's own constructor calls
+
+
+class CacheBudget:
+    """How many bytes the held updates of an instance may take: all stores of all tasks have them together, first come, first served."""
+
+    __slots__ = ("_lock", "limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit: int = limit
+        self.used: int = 0
+        self._lock = Lock()  # tasks with functions that block are in threads
+
+    def add(self, weight: int) -> int:
+        """Count more, or less; return how much it is too much."""
+        with self._lock:
+            self.used += weight
+            return self.used - self.limit
+
+
+class HeldUpdates:
+    """The updates of one store of one task that have not gone downstream yet: at most one per row, the latest (see `processors._cache.Cache`).
+
+    They go window by window, by the order in which windows and rows came here since they were last sent: all of them when the task is committed, and
+    the oldest when there is no room. With a row goes the value that was last sent, and the timestamp and headers of its last update; an update from
+    nothing to nothing does not go. Behind it `forward` gets them one by one, with topic, partition and offset of the last record, where `exact`,
+    which says that somebody there looks at the record's context; else `forward_batch` gets them in batches, and there is no current record.
+    """
+
+    def __init__(
+        self,
+        spec: StoreSpec,
+        store: Any,
+        budget: CacheBudget,
+        current: Current,
+        forward: Process,
+        forward_batch: ProcessBatch,
+        *,
+        exact: bool,
+    ) -> None:
+        self.plain: bool = spec.key.faithful
+        self.send_old: bool = False
+        self._windowed: bool = spec.kind is StoreKind.TIMESTAMPED_WINDOW
+        self._index: Callable[[Any], Any] = spec.key.serializer(spec.name, is_key=True)
+        self._mutable: bool = not spec.value.immutable
+        self._store = store
+        self._budget = budget
+        self._current = current
+        self._forward = forward
+        self._forward_batch = forward_batch
+        self._exact = exact
+        self._groups: dict[Window | None, HeldRows] = {}
+        self._touched: dict[HeldRows, int] = {}
+        self._count: int = 0
+        self._weight: int = 0
+        self._typical: int = 0
+        self._settled: int = 0
+        self._fresh: int = 0
+        self._next: int = 0
+
+    def __len__(self) -> int:
+        self._absorb()
+        return self._count
+
+    @property
+    def with_headers(self) -> bool:
+        """Whether a row has headers."""
+        return any(rows.headers for rows in self._groups.values())
+
+    @property
+    def copies(self) -> bool:
+        """Whether old values are sent that could be changed in place."""
+        return self._mutable and self.send_old
+
+    # --- taking ---------------------------------------------------------------------------------------------------------------
+
+    def before(self, key: Any, value: Any, window: Window | None = None) -> Any:
+        """Return a row's value before an update, such as it stays when the row's object is changed in place."""
+        if not self.copies or value is None or type(value) in ATOMS:
+            return value
+        rows = self._groups.get(window)
+        held = rows is not None and (key if self.plain else self._index(key)) in rows.olds
+        return value if held else deepcopy(value)
+
+    def hold(self, key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        """Take an update."""
+        rows = self._take(key, change, timestamp)
+        if headers or rows.headers or self._exact:
+            row = self._row(key)
+            if headers:
+                rows.headers[row] = headers
+            else:
+                rows.headers.pop(row, None)
+            if self._exact:
+                rows.places[row] = (self._current.queue, self._current.offset)
+        if self._fresh > self._next:
+            self.settle()
+
+    def hold_batch(self, batch: Batch) -> None:
+        """Take many."""
+        for key, change, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            rows = self._take(key, change, timestamp)
+        if batch.headers is not None or self.with_headers:
+            headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
+            for key, header in zip(batch.keys, headers, strict=False):
+                rows = self.rows(key[1] if self._windowed else None)
+                rows.note_headers((self._row(key),), (header,))
+        self.settle()
+
+    def _row(self, key: Any) -> Any:
+        if self._windowed:
+            key = key[0]
+        return key if self.plain else self._index(key)
+
+    def _take(self, key: Any, change: tuple[Any, Any], timestamp: int) -> HeldRows:
+        new, old = change
+        rows = self.rows(key[1] if self._windowed else None)
+        row = self._row(key)
+        if row not in rows.olds:
+            self._fresh += 1
+            rows.olds[row] = old
+            if not self.plain:
+                rows.keys[row] = key[0] if self._windowed else key
+        if new is None or self._windowed:
+            rows.news[row] = (new, timestamp)
+        elif rows.news:
+            rows.news.pop(row, None)
+        return rows
+
+    def rows(self, window: Window | None = None) -> HeldRows:
+        """Return the rows, or those of a window."""
+        rows = self._groups.get(window)
+        if rows is None:
+            rows = self._groups[window] = HeldRows(window)
+        if rows not in self._touched:
+            self._touched[rows] = len(rows.olds)
+        return rows
+
+    def settle(self) -> None:
+        """Count what was added, and send on what is too much: the oldest updates."""
+        if self._touched:
+            if not self._settled % _SAMPLED:
+                self._sample(next(reversed(self._touched)))
+            self._settled += 1
+            self._absorb()
+        over = self._weigh()
+        if over > 0:
+            self.flush(over // max(1, self._typical) + 1 + self._count // _SPARE)
+            over = self._weigh()
+        self._fresh, self._next = 0, min(_UNSEEN, max(0, -over // max(1, self._typical)))
+
+    def _absorb(self) -> None:
+        for rows, before in self._touched.items():
+            self._count += len(rows.olds) - before
+        self._touched.clear()
+
+    def _sample(self, rows: HeldRows) -> None:
+        if not rows.olds:
+            return
+        row = next(reversed(rows.olds))
+        entry = self._entries(rows, (row,))[0]
+        self._typical = average(self._typical, _ROW + size(row) + size(entry[0]) + (size(rows.olds[row]) if self.send_old else 0))
+
+    def _weigh(self) -> int:
+        weight = self._count * self._typical
+        self._weight, before = weight, self._weight
+        return self._budget.add(weight - before)
+
+    # --- sending --------------------------------------------------------------------------------------------------------------
+
+    def flush(self, limit: int) -> None:
+        """Send the oldest updates, at most so many."""
+        self._absorb()
+        keys: list[Any] = []
+        entries: list[tuple[Any, int]] = []
+        olds: list[Any] = []
+        headers: list[Headers] = []
+        places: list[Any] = []
+        groups = self._groups
+        while groups and len(keys) < limit:
+            rows = next(iter(groups.values()))
+            taken = list(islice(rows.olds, limit - len(keys)))
+            entries += self._entries(rows, taken)
+            keys += self._keys(rows, taken)
+            if rows.headers:
+                headers += repeat((), len(olds) - len(headers))
+                headers += map(rows.headers.pop, taken, repeat(()))
+            if self._exact:
+                places += map(rows.places.pop, taken)
+            if len(taken) < len(rows.olds):
+                olds += map(rows.olds.pop, taken)
+                for row in taken if rows.news else ():
+                    rows.news.pop(row, None)
+            else:
+                olds += rows.olds.values()
+                del groups[rows.window]
+        self._count -= len(keys)
+        self._weigh()
+        if headers:
+            headers += repeat((), len(keys) - len(headers))
+        self._send(keys, entries, olds, headers or None, places)
+
+    def _entries(self, rows: HeldRows, taken: Iterable[Any]) -> list[tuple[Any, int]]:
+        """Return the latest entry of each row."""
+        news = rows.news
+        if self._windowed:
+            return list(map(news.__getitem__, taken))
+        get = self._store.get_entry
+        keys = taken if self.plain else map(rows.keys.__getitem__, taken)
+        entries = [news.get(row) or get(key) for row, key in zip(taken, keys, strict=True)] if news else list(map(get, keys))
+        # A user's processor may have deleted what is held here.
+        return entries if all(entries) else [entry or _GONE for entry in entries]
+
+    def _keys(self, rows: HeldRows, taken: list[Any]) -> Iterable[Any]:
+        keys: Iterable[Any] = taken if self.plain else map(rows.keys.pop, taken)
+        return map(_new, repeat(Windowed), zip(keys, repeat(rows.window), strict=False)) if self._windowed else keys
+
+    def _send(self, keys: list[Any], entries: list[tuple[Any, int]], olds: list[Any], headers: list[Headers] | None, places: list[Any]) -> None:
+        values = list(map(_value, entries))
+        changes = list(zip(values, olds if self.send_old else repeat(None), strict=False))
+        batch = Batch(keys, changes, list(map(_timestamp, entries)), headers)
+        if not all(map(is_not, values, repeat(None))):
+            lasting = [new is not None or old is not None for new, old in zip(values, olds, strict=True)]
+            batch, places = batch.select(lasting), list(compress(places, lasting))
+        if not len(batch):
+            return
+        current = self._current
+        was = current.queue, current.chunk, current.offset, current.timestamp, current.headers
+        current.nowhere()
+        try:
+            if self._exact:
+                self._one_by_one(batch, places)
+            else:
+                self._forward_batch(batch)
+        finally:
+            current.queue, current.chunk, current.offset, current.timestamp, current.headers = was
+
+    def _one_by_one(self, batch: Batch, places: list[Any]) -> None:
+        current, forward = self._current, self._forward
+        headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
+        for key, change, timestamp, header, (queue, offset) in zip(batch.keys, batch.values, batch.timestamps, headers, places, strict=False):
+            # The bytes of the record are gone: they would keep all that was fetched with it.
+            current.queue, current.chunk, current.offset, current.timestamp, current.headers = queue, None, offset, timestamp, header
+            forward(key, change, timestamp, header)
+
+    def drop(self) -> None:
+        """Forget everything."""
+        self._groups.clear()
+        self._touched.clear()
+        self._count = 0
+        self._weigh()
+
+
+class Caches:
+    """The caches of one task, one per store that is to have one."""
+
+    def __init__(self, budget: CacheBudget, specs: Mapping[str, StoreSpec], current: Current) -> None:
+        self._budget = budget
+        self._specs = specs
+        self._current = current
+        self._made: dict[str, HeldUpdates] = {}
+
+    def of(self, name: str, store: Any, forward: Process, forward_batch: ProcessBatch, *, exact: bool, send_old: bool) -> HeldUpdates | None:
+        """Return the cache of a store; None when it has none. Operators that share a store lead to the same node, and have one cache."""
+        spec = self._specs.get(name)
+        if spec is None:
+            return None
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = HeldUpdates(spec, store, self._budget, self._current, forward, forward_batch, exact=exact)
+        made.send_old = made.send_old or send_old
+        return made
+
+    def in_order(self) -> tuple[HeldUpdates, ...]:
+        """Return all, upstream first: nodes are made from the sinks up."""
+        return tuple(reversed(self._made.values()))

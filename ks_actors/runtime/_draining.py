@@ -1,0 +1,74 @@
+"""What a task still has in hand when it is to be committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ks_actors.runtime._async import AsyncNode
+    from ks_actors.runtime._cache import HeldUpdates
+
+_SLICE = 1000
+
+
+class Draining:
+    """Hand on what a task's asynchronous nodes have in flight and what its caches hold, in turns that are short and never wait.
+
+    Caches are flushed upstream first, and the next one not before nothing is in flight: what comes of the one before may change what it holds.
+    """
+
+    def __init__(self, nodes: Sequence[AsyncNode], caches: Sequence[HeldUpdates]) -> None:
+        self.wanted: bool = bool(nodes or caches)
+        self._nodes = nodes
+        self._caches = caches
+        self._under_way: HeldUpdates | None = None
+
+    @property
+    def done(self) -> bool:
+        """Return whether nothing is in hand."""
+        return not (any(self._caches) or any(node.in_flight for node in self._nodes))
+
+    @property
+    def ready(self) -> bool:
+        """Return whether `step` has something to do."""
+        return any(node.has_results for node in self._nodes) or self._next() is not None
+
+    @property
+    def held(self) -> int:
+        """How many updates are held back."""
+        return sum(map(len, self._caches))
+
+    def take_results(self) -> bool:
+        """Hand on what asynchronous nodes have finished; return whether that was anything."""
+        any_results = False
+        for node in self._nodes:
+            any_results = node.emit() or any_results
+        return any_results
+
+    def step(self, clock: Callable[[], float], seconds: float) -> None:
+        """Hand on what there is, for about so long."""
+        deadline = clock() + seconds
+        self.take_results()
+        while (cache := self._next()) is not None:
+            self._under_way = cache
+            cache.flush(self.room())
+            if clock() >= deadline:
+                return
+
+    def room(self) -> int:
+        """Return how many records may be taken now."""
+        return min((node.room for node in self._nodes), default=_SLICE)
+
+    def drop(self) -> None:
+        """Forget what is held back."""
+        for cache in self._caches:
+            cache.drop()
+
+    def _next(self) -> HeldUpdates | None:
+        """Return the cache that may be flushed now."""
+        cache = next((cache for cache in self._caches if cache), None)
+        if cache is None or self.room() == 0:
+            return None
+        return cache if cache is self._under_way or not any(node.in_flight for node in self._nodes) else None

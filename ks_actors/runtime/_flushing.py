@@ -1,0 +1,55 @@
+"""What is committed goes to disk, bit by bit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from ks_actors._task_id import TaskId
+    from ks_actors.state import TaskStores
+
+
+@final
+class Flusher:
+    """Write the stores of one task after the other, a step at a time. `stores` are those that are open."""
+
+    def __init__(self, stores: Mapping[TaskId, TaskStores]) -> None:
+        self._stores = stores
+        self._steps: Iterator[None] | None = None
+        self.task: TaskId | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a task is being written."""
+        return self._steps is not None
+
+    def begin(self, *, idle: bool = False) -> bool:
+        """Find a task that is to be written, unless one is; return whether there is a first step to do."""
+        if self._steps is not None:
+            return False
+        for task, stores in self._stores.items():
+            if stores.wants_flush(idle):
+                self._steps, self.task = stores.flush_steps(), task
+                return True
+        return False
+
+    def step(self) -> bool:
+        """Write a little; return whether there is more of this task. Raises what writing fails by: then the task is left as it is."""
+        if self._steps is None:
+            return False
+        try:
+            next(self._steps)
+        except StopIteration:
+            self._steps = self.task = None
+            return False
+        except Exception:
+            self._steps = None
+            raise
+        return True
+
+    def leave(self, tasks: Collection[TaskId]) -> None:
+        """Write these no further."""
+        if self.task in tasks:
+            self._steps = self.task = None

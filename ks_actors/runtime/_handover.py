@@ -1,0 +1,83 @@
+"""Tasks that go: what is told to whom, in which order."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, final
+
+from actors import AskTimeout
+from ks_actors._errors import TaskTimeout
+from ks_actors.runtime import _messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors import Ref
+    from ks_actors._task_id import TaskId
+
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class Handover:
+    """Give tasks up, so that others may have them. Each step has to be over within `seconds`."""
+
+    def __init__(
+        self,
+        *,
+        manager: Ref[m.TaskManagerMessage],
+        state: Ref[m.StateManagerMessage],
+        committer: Ref[m.CommitterMessage],
+        seconds: float,
+    ) -> None:
+        self._manager = manager
+        self._state = state
+        self._committer = committer
+        self._seconds = seconds
+        # How far the state is of the tasks that are not processed here, as of the last step.
+        self.offsets: Mapping[TaskId, int] = {}
+
+    async def before_rebalance(self) -> None:
+        """Commit what is done: the group is going to give tasks to others."""
+        try:
+            # The group may wait for others for long: commits go on meanwhile. One that comes when it has moved on is done again.
+            await self._committer.ask(m.Commit, "the group rebalances", rebalancing=True).within(self._seconds)
+        except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
+            _log.warning("the commit before a rebalance failed: %s", error)
+        await self._look()
+
+    async def give_up(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId], generation: int) -> None:
+        """Commit tasks and give them back; of those that are `standbys` from now on the stores stay open. Older assignments of them are void."""
+        # From here on they write nothing more: it would be committed without them.
+        await self._manager.ask(m.SuspendTasks, tasks, generation).within(self._seconds)
+        try:
+            await self._committer.ask(m.Commit, "tasks move to another member", hold=True).within(self._seconds)
+        except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
+            _log.warning("the commit of tasks that move to another member failed: %s", error)
+        try:
+            await self._manager.ask(m.CloseTasks, tasks).within(self._seconds)
+            if tasks & standbys:
+                await self._state.ask(m.Recycle, tasks & standbys).within(self._seconds)
+            await self.close(tasks - standbys)
+        finally:
+            self._committer.tell(m.HoldCommits(held=False))
+
+    async def close(self, tasks: frozenset[TaskId]) -> None:
+        """Close the stores of tasks; what is committed is on disk then."""
+        await self._state.ask(m.CloseStores, tasks, clean=True).within(self._seconds)
+        await self._look()
+
+    async def lose_all(self, cause: Exception, generation: int) -> bool:
+        """Drop all tasks as they are; return whether anything was committed since the last time. Standbys stay: they have nobody's tasks."""
+        try:
+            await self._manager.ask(m.SuspendTasks, None, generation).within(self._seconds)
+        except AskTimeout as late:
+            raise TaskTimeout(f"a processor does not return, {self._seconds:g} s after its task was lost: {cause}") from late
+        fruitful = await self._committer.ask(m.Rollback, None, cause, give_up=True).within(self._seconds)
+        await self._manager.ask(m.CloseTasks, None).within(self._seconds)
+        await self._state.ask(m.CloseStores, None, clean=False, standbys=False).within(self._seconds)
+        await self._look()
+        return fruitful
+
+    async def _look(self) -> None:
+        self.offsets = await self._state.ask(m.AskOffsets).within(self._seconds)

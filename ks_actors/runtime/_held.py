@@ -1,0 +1,55 @@
+"""The stores of one task, as their owner sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    from ks_actors._task_id import TaskId
+    from ks_actors.log._types import TopicPartition
+    from ks_actors.runtime._current import Current
+    from ks_actors.runtime._messages import OpenTask
+    from ks_actors.state import TaskStores
+
+
+@final
+class Held:
+    """A task whose stores are opened, restored or kept up to date here, or lent to the task manager, which processes it.
+
+    `order` is what asked for the task to be processed; a standby has none. The stores are the same object whatever becomes of the task.
+    """
+
+    def __init__(self, task: TaskId, stores: TaskStores, current: Current, order: OpenTask | None) -> None:
+        self.task: TaskId = task
+        self.stores: TaskStores = stores
+        self.current: Current = current
+        self.order: OpenTask | None = order
+        self.opened: asyncio.Event = asyncio.Event()
+        self.is_open: bool = False
+        self.wiped: bool = False
+        # The task manager has it.
+        self.lent: bool = False
+        # Something that it was to take in cannot be taken in.
+        self.failed: bool = False
+        # The number of the last order to the restorer: what it says about earlier ones is stale.
+        self.ticket: int = 0
+        # What was known to be on disk before the stores are open.
+        self.offsets: int | None = None
+        self.restored: dict[str, int] = {}
+        self.ends: dict[TopicPartition, int] = {}
+
+    @property
+    def standing_by(self) -> bool:
+        """Whether it is a standby."""
+        return self.order is None and not self.lent and not self.failed
+
+    @property
+    def restoring(self) -> bool:
+        """Whether it is on its way to the task manager."""
+        return self.order is not None and not self.lent and not self.failed
+
+    @property
+    def offset_sum(self) -> int | None:
+        """How far the state is, as the sum of the changelogs' offsets; None when that is not known."""
+        return self.stores.offset_sum if self.is_open else self.offsets

@@ -1,0 +1,75 @@
+"""The stores' part in a commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never, final
+
+from ks_actors.log._types import Outgoing, TopicPartition
+from ks_actors.runtime import _messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from actors import Ref
+    from ks_actors._task_id import TaskId
+    from ks_actors.runtime._residents import Residents
+    from ks_actors.state import TaskStores
+
+
+@final
+class StateCommit:
+    """Write changelogs, persist what has none, keep what is committed. `stores` are those that are open.
+
+    `turn` begins a turn, or goes on with one that began at the given time; when that has been long, others have theirs.
+    """
+
+    def __init__(
+        self,
+        stores: Mapping[TaskId, TaskStores],
+        changelog: Callable[[str], str],
+        collector: Ref[m.CollectorMessage],
+        residents: Residents,
+        turn: Callable[[float | None], Awaitable[float]],
+    ) -> None:
+        self._stores = stores
+        self._changelog = changelog
+        self._collector = collector
+        self._residents = residents
+        self._turn = turn
+
+    async def take_part(self, message: m.EncodeChangelog | m.PersistUnlogged | m.Keep) -> None:
+        """Do a step of a commit, and answer."""
+        try:
+            match message:
+                case m.EncodeChangelog():
+                    await self._encode(message)
+                case m.PersistUnlogged():
+                    for task, token in message.frozen.tokens.items():
+                        self._stores[task].persist_unlogged(token)
+                case m.Keep():
+                    self._keep(message)
+                case _:
+                    assert_never(message)
+        except Exception as error:  # noqa: BLE001 - the committer decides what it means
+            message.reply.fail(error)
+        else:
+            message.reply.tell(None)
+
+    async def _encode(self, message: m.EncodeChangelog) -> None:
+        began = await self._turn(None)
+        for task, token in message.frozen.tokens.items():
+            for name, batch in self._stores[task].changelog(token):
+                self._collector.tell(m.Output((Outgoing(TopicPartition(self._changelog(name), task.partition), batch),), message.epoch))
+                # Each time others have their turn may be as long as the slices of all workers: a commit of many records is not to wait for as many.
+                began = await self._turn(began)
+
+    def _keep(self, message: m.Keep) -> None:
+        for task, token in message.frozen.tokens.items():
+            stores = self._stores.get(task)
+            if stores is None:
+                continue
+            ends = {
+                name: end for name in stores.logged if (end := message.ends.get(TopicPartition(self._changelog(name), task.partition))) is not None
+            }
+            stores.keep(token, ends)
+            self._residents.committed(task, message.frozen)

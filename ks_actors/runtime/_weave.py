@@ -1,0 +1,136 @@
+"""Records of two partitions in one run, in the order in which they would be taken one by one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
+
+from ks_actors.processors._join_pair import Woven
+
+if TYPE_CHECKING:
+    from ks_actors._batch import Batch
+    from ks_actors.runtime._compile import Plan
+    from ks_actors.runtime._current import Current
+    from ks_actors.runtime._group import PartitionGroup
+    from ks_actors.runtime._pairs import Pair
+    from ks_actors.runtime._queue import RecordQueue
+
+
+class Weave:
+    """What was taken from two queues: `order` has the places of the records, those of the second queue behind all of the first.
+
+    They are at most so many, and not further apart than `longest_ms` where times ascend.
+    """
+
+    __slots__ = ("batches", "chunks", "order", "queues")
+
+    def __init__(self, queues: tuple[RecordQueue, RecordQueue], limit: int, longest_ms: int) -> None:
+        first, start, stop = queues[0].upcoming(limit)
+        second, other_start, other_stop = queues[1].upcoming(limit)
+        times, other_times = first.timestamps[start:stop], second.timestamps[other_start:other_stop]
+        order, count = _merged(times, other_times)
+        del order[limit:]
+        _cut(order, times[:count] + other_times, longest_ms)
+        taken = sum(place < count for place in order)
+        self.order: list[int] = order if taken == count else [place if place < count else place - count + taken for place in order]
+        self.queues: tuple[RecordQueue, RecordQueue] = queues
+        self.chunks: tuple[Batch, Batch] = (queues[0].chunk, queues[1].chunk)
+        self.batches: tuple[Batch, Batch] = (
+            queues[0].skip(start + taken) if taken else first.slice(0, 0),
+            queues[1].skip(other_start + len(order) - taken) if len(order) > taken else second.slice(0, 0),
+        )
+
+    def woven(self) -> tuple[Woven, Woven]:
+        """Return the records of both queues with their ranks."""
+        count = len(self.batches[0])
+        ranks = [rank for rank, place in enumerate(self.order) if place < count]
+        others = [rank for rank, place in enumerate(self.order) if place >= count]
+        return Woven(self.batches[0], ranks), Woven(self.batches[1], others)
+
+    def find(self, rank: int) -> tuple[RecordQueue, Batch, int]:
+        """Return queue, chunk as it came, and offset of a record."""
+        side, at = self.side(self.order[rank])
+        return self.queues[side], self.chunks[side], self.batches[side].offsets[at]
+
+    def side(self, place: int) -> tuple[int, int]:
+        """Return which queue a place belongs to, and where in its batch it is."""
+        count = len(self.batches[0])
+        return (0, place) if place < count else (1, place - count)
+
+
+def _merged(first: list[int], second: list[int]) -> tuple[list[int], int]:
+    """Return the places of what comes before one of two lists ends, the smaller head first, of equal ones the first list's; and how many are its."""
+    if first != sorted(first) or second != sorted(second):
+        return _merged_by_heads(first, second)
+    if first[-1] <= second[-1]:
+        second = second[: bisect_left(second, first[-1])]
+    else:
+        first = first[: bisect_right(first, second[-1])]
+    both = first + second
+    return sorted(range(len(both)), key=both.__getitem__), len(first)
+
+
+def _cut(order: list[int], times: list[int], longest_ms: int) -> None:
+    """Leave out what is too far away from the first, where times ascend."""
+    last = times[order[0]] + longest_ms
+    if times[order[-1]] > last:
+        del order[max(1, bisect_right(order, last, key=times.__getitem__)) :]
+
+
+def _merged_by_heads(first: list[int], second: list[int]) -> tuple[list[int], int]:
+    at = other = 0
+    of_first: list[bool] = []
+    while at < len(first) and other < len(second):
+        of_first.append(first[at] <= second[other])
+        if of_first[-1]:
+            at += 1
+        else:
+            other += 1
+    places = (iter(range(at)), iter(range(at, at + other)))
+    return [next(places[not is_first]) for is_first in of_first], at
+
+
+class PairedTurns:
+    """Process records of both streams of a join in runs of both."""
+
+    def __init__(self, pair: Pair, plan: Plan, group: PartitionGroup, current: Current) -> None:
+        self._pair = pair
+        self._entrances = plan.entrances
+        self._current = current
+        queues = tuple(group.queues.values())
+        self._queues: tuple[RecordQueue, RecordQueue] | None = (queues[0], queues[1]) if len(queues) == 2 else None  # noqa: PLR2004 - one of each
+        self._left: int = 0 if queues[0].source.name == pair.left else 1
+
+    def take(self, limit: int) -> int:
+        """Process about `limit` records; return how many, 0 unless both queues have records that are ready to be taken."""
+        queues = self._queues
+        if queues is None or queues[0].plain is None or queues[1].plain is None:
+            return 0
+        weave = Weave(queues, limit, self._pair.join.run_ms)
+        current = self._current
+        current.queue, current.chunk, current.offset, current.headers = queues[0], weave.chunks[0], 0, ()
+        before = current.stream_time
+        current.stream_time = max(before, *(queue.partition_time for queue in queues))
+        woven = weave.woven()
+        current.weave = weave
+        try:
+            done = self._pair.join.process(woven[self._left], woven[1 - self._left])
+        finally:
+            current.weave = None
+        if not done:
+            current.stream_time = before
+            self._one_by_one(weave)
+        return len(weave.order)
+
+    def _one_by_one(self, weave: Weave) -> None:
+        current = self._current
+        entrances = [self._entrances[queue.source.name].process for queue in weave.queues]
+        for place in weave.order:
+            side, at = weave.side(place)
+            batch = weave.batches[side]
+            timestamp = batch.timestamps[at]
+            headers = () if batch.headers is None else batch.headers[at]
+            current.queue, current.chunk, current.offset = weave.queues[side], weave.chunks[side], batch.offsets[at]
+            current.timestamp, current.headers = timestamp, headers
+            current.stream_time = max(current.stream_time, timestamp)
+            entrances[side](batch.keys[at], batch.values[at], timestamp, headers)

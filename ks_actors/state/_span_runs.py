@@ -1,0 +1,103 @@
+"""Many rows at a time: what the join of two streams puts and looks for, with the loops in C wherever nothing is found."""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ks_actors.state._segment import Raw
+from ks_actors.state._span_windows import SpanWindows
+from ks_actors.state._tracks import SEQUENCE_MASK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ks_actors.state._segment import Segment
+
+K = TypeVar("K")
+Met = tuple[int, int, Any]
+"""Which of those that looked, start, and value."""
+
+
+class SpanRuns(SpanWindows[K], Generic[K]):
+    """A window store with duplicates, for operators that work on batches. `indexes` are what stands for keys in its dicts."""
+
+    @property
+    def run_ms(self) -> int:
+        """How far apart the starts of rows that are put together may be: none of them expires by another one."""
+        return max(0, self._retention - 1)
+
+    def indexes(self, keys: list[K]) -> list[Any]:
+        """Return the indexes of keys; raises whatever the serde of the keys does."""
+        return keys if self._faithful else list(map(self._codec.key, keys))
+
+    def takes(self, first: int, last: int, count: int) -> bool:
+        """Return whether `count` rows that start from `first` to `last` can be put together, and what they look for can be met, in memory."""
+        limit = max(self._observed, last) - self._retention
+        return first > limit and self._sequence + count < SEQUENCE_MASK and (not self._low or self.engine is None)
+
+    def limit_after(self, last: int) -> int:
+        """Return what will have expired, up to and with this start, once a row was put that starts at `last`."""
+        return max(self._observed, last) - self._retention
+
+    def put_run(self, indexes: list[Any], starts: list[int], values: list[Any]) -> None:
+        """Put rows with their starts as times, none without a value, when the store `takes` them."""
+        last, first, count = max(starts), min(starts), len(starts)
+        if last > self._observed:
+            self._observed = last
+            self._limit = last - self._retention
+        sequences = range(self._sequence + 1, self._sequence + 1 + count)
+        self._sequence += count
+        self._rows += count
+        self._resident += count
+        if self._codec.text:
+            self._size += sum(map(len, values))
+        if self._gone:
+            self.release(2 * count)
+        span = self._span
+        low, high = first // span, last // span
+        if low == high:
+            self._open(low).add_all(indexes, starts, sequences, values)
+            return
+        numbers = [start // span for start in starts]
+        for number in sorted(set(numbers)):
+            picked = [number == other for other in numbers]
+            columns: Iterable[list[Any]] = (list(compress(column, picked)) for column in (indexes, starts, sequences, values))
+            self._open(number).add_all(*columns)
+
+    def _open(self, number: int) -> Segment:
+        segment = self._segments.get(number)
+        if segment is None:
+            segment = self._segment(number)
+        self._touched[number] = segment
+        return segment
+
+    def meet(self, indexes: list[Any], times: list[int], before: int, after: int, limits: list[int] | None) -> list[Met]:
+        """Return what starts from `before` before to `after` after each time, but not before 0, under its key.
+
+        What each meets is in time order; the times themselves are in no order. `limits` tell for each time what has expired; None where nothing that
+        near has.
+        """
+        met: list[Met] = []
+        add = met.append
+        simple = not self._mutable
+        for segment in self._within(max(0, min(times) - before), max(0, max(times) + after)):
+            starts, values = segment.starts, segment.values
+            for at, places in enumerate(map(segment.index.get, indexes)):
+                if places is None:
+                    continue
+                low, high = max(0, times[at] - before), max(0, times[at] + after)
+                if type(places) is int:
+                    if not low <= starts[places] <= high:
+                        continue
+                    found: Iterable[int] = (places,)
+                else:
+                    found = segment.places(indexes[at], low, high)
+                for place in found:
+                    start = starts[place]
+                    if limits is None or start > limits[at]:
+                        value = values[place]
+                        if not simple or type(value) is Raw:
+                            value = self._entry_at(segment, place)[0]
+                        add((at, start, value))
+        return met

@@ -1,0 +1,81 @@
+"""Topics that are deleted under an app that runs: it ends, with an error that names the topic, and has committed nothing that is not so."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import InstanceState, MissingSourceTopics, ProductionFailed, UnknownTopicOrPartition
+from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.log.kafka._offsets import fetch_committed
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.counting import PARTITIONS, Counting, counting, ended
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.broker import Broker
+
+GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
+
+
+async def committed(here: Counting) -> dict[int, int]:
+    """Return the offsets that the group has committed, by partition."""
+    partitions = [TopicPartition(here.source, number) for number in range(PARTITIONS)]
+    found = await fetch_committed(here.log._client, here.name, partitions)
+    return {partition.partition: offset.offset for partition, offset in found.items()}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("idle", [False, True])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_an_input_topic_that_is_deleted_ends_the_app(kafka_broker: Broker, tmp_path: Path, guarantee: str, idle: bool) -> None:
+    """By MissingSourceTopics, whether there is something to do or not."""
+    async with counting(kafka_broker, guarantee, tmp_path) as here:
+        app = here.app("app")
+        await app.start()
+        await here.feed()
+        await here.counted()
+        ending = asyncio.create_task(ended(app))
+        feeding = asyncio.create_task(here.feed(0 if idle else 5_000))
+        await here.log.delete_topics([here.source])
+        error = await ending
+        await asyncio.gather(feeding, return_exceptions=True)
+        assert isinstance(error, MissingSourceTopics), repr(error)
+        assert here.source in str(error)
+        assert app.state is InstanceState.ERROR
+        assert await committed(here) == {}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("which", ["sink", "changelog"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_a_topic_that_is_written_to_and_deleted_ends_the_app(kafka_broker: Broker, tmp_path: Path, guarantee: str, which: str) -> None:
+    """By ProductionFailed; what could not be written is not committed, and done again by who starts when the topic is there."""
+    async with counting(kafka_broker, guarantee, tmp_path) as here:
+        topic = here.sink if which == "sink" else here.changelog
+        app = here.app("app")
+        await app.start()
+        await here.feed()
+        await here.counted()
+        await app.commit()
+        before = await committed(here)
+        await here.log.delete_topics([topic])
+        ending = asyncio.create_task(ended(app))
+        await here.feed()
+        error = await ending
+        assert isinstance(error, ProductionFailed), repr(error)
+        assert isinstance(error.__cause__, UnknownTopicOrPartition)
+        assert topic in str(error)
+        assert app.state is InstanceState.ERROR
+        assert await committed(here) == before
+        if which == "sink":
+            await here.log.create_topics([NewTopic(topic, PARTITIONS)])
+            async with here.app("app") as again:
+                await again.wait_until_caught_up()
+            updates = await here.updates()
+            assert sorted({(update.key, update.total) for update in updates}) == [
+                (b"k%d" % number, total) for number in range(2) for total in range(11, 21)
+            ]

@@ -1,0 +1,142 @@
+"""Members and whole apps behind TLS, SASL and rights."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiokafka.protocol.admin import CreateAclsRequest_v1  # type: ignore[import-untyped]
+
+from ks_actors import InstanceState, NotAuthorized, ProductionFailed
+from ks_actors.log import OffsetAndMetadata
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka._requests import Pinned
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER
+from tests.kafka.counting import PATIENCE_S, Counting, counting, ended
+from tests.kafka.helpers import soon
+from tests.log.helpers import group_name, join, new_topic, settle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.broker import Broker
+
+GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
+WAYS = [("SSL", None), ("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512")]
+TOPIC, GROUP, CLUSTER, TRANSACTION = 2, 3, 4, 5
+ALL, READ, WRITE = 2, 3, 4
+DENY, ALLOW = 2, 3
+_LITERAL = 3
+
+
+def settings(broker: Broker, protocol: str, mechanism: str | None, user: str = USER, password: str = PASSWORD) -> dict[str, Any]:
+    """Return what an app has to be told to get in."""
+    found = {
+        "bootstrap_servers": broker.address(protocol),
+        "security_protocol": protocol,
+        "ssl_truststore_location": str(broker.certificate),
+    }
+    return found if mechanism is None else {**found, "sasl_mechanism": mechanism, "sasl_username": user, "sasl_password": password}
+
+
+async def rule(log: KafkaLog, permission: int, kind: int, name: str, operation: int = ALL) -> None:
+    """Allow the stranger something, or deny it."""
+    creation = (kind, name, _LITERAL, f"User:{STRANGER}", "*", operation, permission)
+    answer = await log._client.send_to_controller(Pinned(CreateAclsRequest_v1, [creation]), lambda _: ())
+    ((code, message),) = [each[:2] for each in answer.creation_responses]
+    assert code == 0, message
+
+
+async def invite(here: Counting) -> None:
+    """Allow the stranger all that an app needs."""
+    for kind, name in (
+        (TOPIC, here.source),
+        (TOPIC, here.sink),
+        (TOPIC, here.changelog),
+        (GROUP, here.name),
+        (TRANSACTION, "*"),
+        (CLUSTER, "kafka-cluster"),
+    ):
+        await rule(here.log, ALLOW, kind, name)
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+async def test_members_share_partitions_behind_tls_and_passwords(secure_broker: Broker, protocol: str, mechanism: str | None) -> None:
+    """Through joins, heartbeats, commits and leaves."""
+    login: dict[str, Any] = {} if mechanism is None else {"sasl_mechanism": mechanism, "sasl_username": USER, "sasl_password": PASSWORD}
+    options = KafkaOptions(tls=True, tls_ca_file=secure_broker.certificate, **login)
+    async with KafkaLog(secure_broker.address(protocol), options=options) as log:
+        partitions = await new_topic(log, 2)
+        group = group_name()
+        first, second = await join(log, group, partitions[0].topic), await join(log, group, partitions[0].topic)
+        one, two = await settle(first, second)
+        assert sorted(one.assignment.partitions + two.assignment.partitions) == partitions
+        await first.commit(dict.fromkeys(one.assignment.partitions, OffsetAndMetadata(3)))
+        await first.leave()
+        (event,) = await settle(second)
+        assert set(event.assignment.partitions) == set(partitions)
+        assert await second.committed(one.assignment.partitions) == dict.fromkeys(one.assignment.partitions, OffsetAndMetadata(3))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+async def test_apps_share_tasks_behind_tls_and_passwords(secure_broker: Broker, tmp_path: Path, protocol: str, mechanism: str | None) -> None:
+    """Two members come to know each other, one leaves, the broker comes and goes: all is counted exactly once."""
+    told = settings(secure_broker, protocol, mechanism)
+    async with counting(secure_broker, EXACTLY_ONCE, tmp_path) as here, here.app("stays", own_log=True, **told) as stays:
+        await here.feed()
+        async with here.app("goes", own_log=True, **told) as goes:
+            await here.feed()
+            await here.counted()
+            async with asyncio.timeout(PATIENCE_S):
+                while not len(stays._metrics.tasks) == len(goes._metrics.tasks) == 1:
+                    await asyncio.sleep(0)
+            await asyncio.to_thread(secure_broker.restart, kill=True)
+            await here.feed()
+            await here.counted()
+        await here.feed()
+        await here.counted()
+        assert stays.state is InstanceState.RUNNING
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_an_app_that_may_nothing_does_not_start(secure_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """It is told what is forbidden, as soon as it is found out."""
+    told = settings(secure_broker, "SASL_SSL", "SCRAM-SHA-512", STRANGER, STRANGERS_PASSWORD)
+    async with counting(secure_broker, guarantee, tmp_path) as here:
+        app = here.app("app", own_log=True, **told)
+        with pytest.raises(NotAuthorized, match=here.source):
+            await soon(app.start())
+        assert app.state is InstanceState.ERROR
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize(
+    ("kind", "operation", "expected"), [("source", READ, NotAuthorized), ("sink", WRITE, ProductionFailed), ("changelog", WRITE, ProductionFailed)]
+)
+async def test_a_right_that_is_withdrawn_ends_the_app(
+    secure_broker: Broker, tmp_path: Path, guarantee: str, kind: str, operation: int, expected: type[Exception]
+) -> None:
+    """With an error that names the topic; nothing is committed that was not written, and all is done by who starts with the right."""
+    told = settings(secure_broker, "SASL_SSL", "PLAIN", STRANGER, STRANGERS_PASSWORD)
+    async with counting(secure_broker, guarantee, tmp_path) as here:
+        await invite(here)
+        app = here.app("app", own_log=True, **told)
+        await soon(app.start())
+        await here.feed()
+        await here.counted()
+        topic = getattr(here, kind)
+        ending = asyncio.create_task(ended(app))
+        await rule(here.log, DENY, TOPIC, topic, operation)
+        await here.feed()
+        error = await ending
+        assert isinstance(error, expected), repr(error)
+        assert isinstance(error if expected is NotAuthorized else error.__cause__, NotAuthorized)
+        assert topic in str(error)
+        assert app.state is InstanceState.ERROR
+        async with here.app("app"):
+            await here.counted()

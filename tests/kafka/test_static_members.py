@@ -1,0 +1,79 @@
+"""Whole apps with a `group_instance_id`, on a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import FencedInstanceId, InstanceState
+from ks_actors.log.kafka import KafkaLog
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.counting import PATIENCE_S, counting, ended
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ks_actors import App
+    from tests.kafka.broker import Broker
+
+GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
+
+
+def tasks(app: App) -> set[str]:
+    return {str(task) for task in app._metrics.tasks}
+
+
+async def shared(*apps: App) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while any(len(tasks(app)) != 1 for app in apps):
+            await asyncio.sleep(0)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_a_static_member_that_is_restarted_has_its_tasks_again(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """Within the session timeout: the other one goes on all the time, and nothing is lost or counted twice."""
+    async with counting(kafka_broker, guarantee, tmp_path) as here, KafkaLog(kafka_broker.bootstrap) as elsewhere:
+        states: list[InstanceState] = []
+        async with here.app("stays", states, group_instance_id="stays") as stays:
+            first = here.app("goes", log=elsewhere, group_instance_id="goes")
+            await first.start()
+            await shared(stays, first)
+            await here.feed()
+            await here.counted()
+            mine, theirs, seen = tasks(stays), tasks(first), len(states)
+            await first.close()
+            await here.feed()
+            async with here.app("goes", log=elsewhere, group_instance_id="goes") as second:
+                await here.counted()
+                assert (tasks(stays), tasks(second)) == (mine, theirs)
+                assert states[seen:] == []
+                await here.feed()
+                await here.counted()
+                await second.close(leave_group=True)
+                await here.feed()
+                await here.counted()
+                assert tasks(stays) == mine | theirs
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_a_second_process_of_an_instance_id_ends_the_first(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """In ERROR, with FencedInstanceId; the second has the tasks, and what the first had not committed is done again."""
+    async with counting(kafka_broker, guarantee, tmp_path) as here, KafkaLog(kafka_broker.bootstrap) as elsewhere:
+        first = here.app("first", group_instance_id="one")
+        await first.start()
+        await here.feed()
+        await here.counted()
+        ending = asyncio.create_task(ended(first))
+        feeding = asyncio.create_task(here.feed(1_000))
+        async with here.app("second", log=elsewhere, group_instance_id="one") as second:
+            assert isinstance(await ending, FencedInstanceId)
+            assert first.state is InstanceState.ERROR
+            await feeding
+            await here.feed()
+            await here.counted()
+            assert second.state is InstanceState.RUNNING
+            assert len(tasks(second)) == 2

@@ -1,0 +1,388 @@
+"""Standbys whose changelogs, disks or logs fail: they are nobody's only copy, so nothing else suffers."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actors import Spec
+from ks_actors import Batch, LogError, StateFull, TaskCorrupted, TaskId
+from ks_actors.log import GroupMetadata, IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._restorer import Restorer
+from ks_actors.state import TaskStores
+from ks_actors.testing import run_app
+from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo
+from tests.runtime.standing import Heard, active, check_places, contents, keeper, other, settled, standing, stores_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ks_actors.testing import AppHarness
+
+TOPICS = {"in": 4, "out": 1}
+
+
+def replace(_: Exception) -> UncaughtResponse:
+    return UncaughtResponse.REPLACE_WORKER
+
+
+class Gate:
+    """In the way of those who read changelogs: one of them reads nothing while it is shut, or gets errors."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.shut: Restorer | None = None
+        self.errors: list[Exception] = []
+        real = Restorer._fetch_once
+        gate = self
+
+        async def fetch_once(restorer: Restorer, most: int) -> m.Arrived:
+            if gate.shut is restorer:
+                await gate.wait(restorer)
+            if gate.errors and not restorer._ends:
+                raise gate.errors.pop()
+            return await real(restorer, most)
+
+        monkeypatch.setattr(Restorer, "_fetch_once", fetch_once)
+
+    async def wait(self, restorer: Restorer) -> None:
+        """Wait until it is open, as a log that does not answer would let one wait."""
+        fetcher = restorer._fetcher
+        positions = dict(restorer._reading)
+        fetcher.assign({})
+        while self.shut is restorer:
+            await fetcher.fetch(max_wait_ms=100)
+        fetcher.assign(positions)
+
+
+def restorer(harness: AppHarness) -> Restorer:
+    """Return the actor that reads the changelogs of an instance."""
+    instance = harness.app._instance
+    assert instance is not None
+    found = instance._parts._reader
+    assert found is not None
+    return found
+
+
+def copies(harness: AppHarness) -> dict[Any, Any]:
+    return {key: value for stores in keeper(harness).standby_stores().values() for key, value in contents(stores).items()}
+
+
+def originals(harness: AppHarness) -> dict[Any, Any]:
+    return {key: value for task in active(harness) for key, value in contents(stores_of(harness)[task]).items()}
+
+
+# --- changelogs -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
+def test_a_standby_whose_changelog_was_cut_off_starts_over_alone(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When what it is to read next has been deleted, its stores are wiped and filled from what there is; all other tasks stay as they are."""
+    gate, heard = Gate(monkeypatch), Heard()
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1), keys=60)
+        async with other(harness) as second:
+            await load.send(300)
+            await harness.caught_up()
+            await settled(harness.kit)
+            gate.shut = restorer(harness)
+            await settled(harness.kit)
+            before = {task: stores_of(harness)[task] for task in standing(harness)}
+            mine = {task: stores_of(harness)[task] for task in active(harness)}
+            await load.send(300)
+            await harness.caught_up()
+            cut = min(before)
+            changelog = TopicPartition("app-counts-changelog", int(cut[2:]))
+            (end,) = (await harness.log.end_offsets([changelog], IsolationLevel.READ_UNCOMMITTED)).values()
+            await harness.log.delete_records({changelog: end - 3})
+            heard.told.clear()
+            gate.shut = None
+            await settled(harness.kit)
+            assert [number for kind, number, _ in heard.told if kind == "follow"] == [int(cut[2:])]
+            assert heard.take("follow") == {int(cut[2:]): None}
+            after = {task: stores_of(harness)[task] for task in standing(harness)}
+            assert after.keys() == before.keys()
+            assert {task for task in after if after[task] is not before[task]} == {cut}
+            assert {task: stores_of(harness)[task] for task in active(harness)} == mine
+            assert set(contents(after[cut]).items()) <= set(contents(stores_of(second)[cut]).items())
+            assert harness.app.state is InstanceState.RUNNING
+            await load.send(20)
+            await harness.caught_up()
+            check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(
+        test, counting(store), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS, restore_listener=heard, standby_listener=heard,
+    )  # fmt: skip
+
+
+def test_a_store_that_its_changelog_begins_behind_starts_over() -> None:
+    """An instance that was away while records were deleted fills that task's stores anew, be it a standby or not, and no others."""
+    heard = Heard()
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(2), keys=60)
+        async with other(harness, heard) as second:
+            await load.send(300)
+            await harness.caught_up()
+            await settled(harness.kit)
+            await second.close()
+            await load.send(300)
+            await harness.caught_up()
+            changelog = TopicPartition("app-counts-changelog", 0)
+            (end,) = (await harness.log.end_offsets([changelog], IsolationLevel.READ_UNCOMMITTED)).values()
+            # Compaction would have left the last record of each key, at least.
+            state = contents(stores_of(harness)["0_0"])
+            await harness.log.delete_records({changelog: end})
+            producer = await harness.log.producer(client_id="compacted")
+            rows = sorted(state.items())
+            keys, values = [key.encode() for key, _ in rows], [value.to_bytes(8, "big") for _, value in rows]
+            await producer.send([Outgoing(changelog, Batch(keys, values, [0] * len(rows)))])
+            await producer.close()
+            heard.told.clear()
+            await second.restart()
+            await harness.caught_up()
+            await settled(harness.kit)
+            starts = [(number, start) for kind, number, start in heard.told if kind in {"restore", "follow"}]
+            assert (0, None) in starts
+            assert all(start for number, start in starts if number != 0)
+            await load.send(100)
+            await harness.caught_up()
+            check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+
+
+# --- disks ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_standby_that_is_damaged_on_disk_is_wiped_alone() -> None:
+    """The one task is filled from the beginning of its changelog, all others from where they are."""
+    heard = Heard()
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(3), keys=60)
+        async with other(harness, heard) as second:
+            await load.send(300)
+            await harness.caught_up()
+            await settled(harness.kit)
+            damaged = min(standing(second))
+            await second.close()
+            for file in (second.state_dir / damaged / "rocksdb").glob("*.sst"):
+                file.unlink()
+            await harness.kit.clock.advance(1)
+            heard.told.clear()
+            await second.restart()
+            await harness.caught_up()
+            await settled(harness.kit)
+            starts = {**heard.take("restore"), **heard.take("follow")}
+            assert {number for number, start in starts.items() if not start} == {int(damaged[2:])}
+            assert copies(second) == originals(harness)
+            check_places(harness, second)
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, num_standby_replicas=1)
+
+
+def test_a_standby_that_cannot_be_written_any_more_is_wiped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When its database turns out to be damaged while it is written, the standby begins anew; nobody is asked, and nothing else is disturbed."""
+    asked: list[Exception] = []
+    broken: set[TaskStores] = set()
+    real = TaskStores.flush_steps
+
+    def flush_steps(stores: TaskStores) -> Iterator[None]:
+        if stores in broken:
+            broken.discard(stores)
+            raise TaskCorrupted(f"task {stores.task}: a block cannot be read")
+        yield from real(stores)
+
+    monkeypatch.setattr(TaskStores, "flush_steps", flush_steps)
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.SHUTDOWN_CLIENT
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(4), keys=60)
+        async with other(harness) as second:
+            await load.send(300)
+            await harness.caught_up()
+            await settled(harness.kit)
+            victim = min(standing(second))
+            before = stores_of(second)
+            broken.add(before[victim])
+            await harness.kit.clock.advance(30)
+            after = stores_of(second)
+            assert not broken
+            assert {task for task, stores in after.items() if stores is not before[task]} == {victim}
+            assert standing(second) >= {victim}
+            assert copies(second) == originals(harness)
+            assert not asked
+            check_places(harness, second)
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, uncaught_handler=handler)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_disk_that_is_full_is_for_the_handler(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A standby that there is no room for is as much an error as a task; told to go on, the instance has it again when there is."""
+    left = 0
+    asked: list[Exception] = []
+    real = TaskStores.open
+
+    def open_stores(stores: TaskStores) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            raise StateFull("there is no room")
+        real(stores)
+
+    monkeypatch.setattr(TaskStores, "open", open_stores)
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.REPLACE_WORKER
+
+    async def test(harness: AppHarness) -> None:
+        nonlocal left
+        load = Load(harness, Random(5))
+        await load.send(100)
+        await harness.caught_up()
+        left = 2
+        async with other(harness) as second:
+            await load.send(100)
+            await harness.caught_up()
+            await harness.kit.clock.advance(10)
+            assert any(isinstance(error, StateFull) for error in asked)
+            assert left == 0
+            assert len(active(second) | standing(second)) == 4
+            assert second.app.state is InstanceState.RUNNING
+            await load.send(20)
+            await harness.caught_up()
+            check_counts(await harness.read("out"), load.sent, guarantee)
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, uncaught_handler=handler)
+
+
+# --- the log --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_fails_while_standing_by_is_asked_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Standbys rest, longer and longer, and go on; tasks are processed all the time, and nobody is asked."""
+    gate = Gate(monkeypatch)
+    asked: list[Exception] = []
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.SHUTDOWN_CLIENT
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(6), keys=40)
+        async with other(harness) as second:
+            await load.send(100)
+            await harness.caught_up()
+            await settled(harness.kit)
+            gate.errors += [LogError("the log is away")] * 14
+            await harness.kit.clock.advance(1)
+            await load.send(100)
+            await harness.caught_up()
+            assert gate.errors
+            await harness.kit.clock.advance(60)
+            assert not gate.errors
+            assert copies(second) == originals(harness)
+            assert copies(harness) == originals(second)
+            assert not asked
+            assert "standbys are not kept up to date, again in 0.2 s: the log is away" in caplog.text
+            assert {harness.app.state, second.app.state} == {InstanceState.RUNNING}
+
+    run_app(test, counting("in_memory"), topics=TOPICS, num_standby_replicas=1, uncaught_handler=handler)
+
+
+def test_a_standby_begins_when_its_changelog_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it begins and ends is asked for again and again; tasks that are to be processed do not wait for that."""
+    real = Restorer._look
+    left = 5
+
+    async def look(restorer: Restorer, order: m.Restore | m.Follow) -> m.ChangelogEnds:
+        nonlocal left
+        if left and isinstance(order, m.Follow):
+            left -= 1
+            raise LogError("the log is away")
+        return await real(restorer, order)
+
+    monkeypatch.setattr(Restorer, "_look", look)
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(7), keys=40)
+        await load.send(100)
+        await harness.caught_up()
+        async with other(harness) as second:
+            await load.send(100)
+            await harness.caught_up()
+            await harness.kit.clock.advance(30)
+            assert left == 0
+            assert copies(second) == originals(harness)
+            assert copies(harness) == originals(second)
+
+    run_app(test, counting("in_memory"), topics=TOPICS, num_standby_replicas=1)
+
+
+# --- the order of reading -------------------------------------------------------------------------------------------------------
+
+
+def test_tasks_that_are_to_run_are_read_first() -> None:
+    """While one is restored nothing is read for standbys; then these go on from where they were, and are followed."""
+
+    async def test(harness: AppHarness) -> None:
+        log, kit = harness.log, harness.kit
+        await log.create_topics([NewTopic("changelog", 3)])
+        task, copy, third = (TopicPartition("changelog", number) for number in range(3))
+        producer = await log.producer(client_id="writer")
+        former = await log.transactional_producer("former", client_id="former", timeout_ms=60_000)
+        row = Batch([b"k"], [b"v"], [0])
+        probe = kit.probe(object)
+
+        async def write(partition: TopicPartition, number: int) -> None:
+            for _ in range(number):
+                await producer.send([Outgoing(partition, row)])
+            await kit.quiesce()
+
+        def told() -> list[tuple[int, int]]:
+            records = [message for message in probe.received if isinstance(message, m.RestoredRecords)]
+            return [(one.partition.partition, one.next_offset) for each in records for one in each.fetched]
+
+        fetcher = log.fetcher(client_id="r", isolation=IsolationLevel.READ_COMMITTED)
+        reader = await kit.spawn(Spec(lambda: Restorer(log, fetcher, probe, poll_ms=10)), "reader")
+        await write(copy, 5)
+        reader.tell(m.Follow(TaskId(0, 1), {copy: 2}, 1))
+        await kit.quiesce()
+        assert told() == [(1, 5)]
+        # What the former owner of a task has written is not decided about yet.
+        await former.send([Outgoing(task, row)])
+        reader.tell(m.Restore(TaskId(0, 0), {task: None}, 2))
+        await kit.quiesce()
+        await write(copy, 4)
+        await kit.clock.advance(1)
+        assert told() == [(1, 5)]
+        await former.commit({}, GroupMetadata("nobody", -1, ""))
+        await kit.quiesce()
+        assert m.Restored(TaskId(0, 0), 2) in probe.received
+        assert told() == [(1, 5), (0, 2), (1, 9)]
+        # A standby that is to run goes on from where it is, whatever the order says; one that is no standby any more is not read.
+        reader.tell(m.Follow(TaskId(0, 2), {third: None}, 3))
+        await write(third, 1)
+        await reader.ask(m.StopRestoring, frozenset({TaskId(0, 2)}))
+        await kit.quiesce()
+        await write(third, 1)
+        reader.tell(m.Restore(TaskId(0, 1), {copy: 0}, 4))
+        await kit.quiesce()
+        assert probe.received[-1] == m.Restored(TaskId(0, 1), 4)
+        await write(copy, 1)
+        await kit.clock.advance(1)
+        assert told() == [(1, 5), (0, 2), (1, 9), (2, 1)]
+        for each in (producer, former):
+            await each.close()
+
+    run_app(test, echo(), topics=TOPICS, start=False)

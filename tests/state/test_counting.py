@@ -1,0 +1,101 @@
+"""Counting in the kernel is counting by get and put."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde, json
+
+from .helpers import Task, key_value
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEYS = ("a", "b", "cc", "ddd")
+rows = st.lists(st.tuples(st.sampled_from((*KEYS, None)), st.sampled_from((b"", None)), st.integers(0, 9)), max_size=20)
+steps = st.lists(st.tuples(rows, st.sampled_from(["commit", "drop", "go on"])), max_size=6)
+
+
+class Plainly:
+    """One count after the other, by `get_entry` and `put_entry`."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    def count(self, batch: list[tuple[Any, Any, int]], *, with_old: bool) -> list[tuple[Any, int]]:
+        sent = []
+        for key, value, timestamp in batch:
+            if key is None or value is None:
+                continue
+            before, seen = self.store.get_entry(key) or (None, timestamp)
+            entry = ((before or 0) + 1, max(seen, timestamp))
+            self.store.put_entry(key, entry)
+            sent.append(((entry[0], before if with_old else None), entry[1]))
+        return sent
+
+
+class ByKernel(Plainly):
+    """As many as the kernel counts at a time; what it stops at is counted plainly."""
+
+    def count(self, batch: list[tuple[Any, Any, int]], *, with_old: bool) -> list[tuple[Any, int]]:
+        keys, values, times = [row[0] for row in batch], [row[1] for row in batch], [row[2] for row in batch]
+        sent: list[tuple[Any, int]] = []
+        done = 0
+        while done < len(batch):
+            changes: list[Any] = []
+            latest: list[int] = []
+            done = self.store.count_up(keys, values, times, done, changes, latest, with_old=with_old)
+            sent += zip(changes, latest, strict=True)
+            sent += super().count(batch[done : done + 1], with_old=with_old)
+            done += 1
+        return sent
+
+
+@pytest.mark.parametrize("place", ["in_memory", "rocksdb"])
+@settings(deadline=None)  # a database is opened
+@given(script=steps, with_old=st.booleans())
+def test_the_kernel_counts_as_get_and_put_do(tmp_path_factory: pytest.TempPathFactory, place: str, script: Any, with_old: bool) -> None:
+    """What goes out, what is stored, what is noted for the commit and its size, over commits and rollbacks."""
+    tasks = [Task([key_value(timestamped=True)], tmp_path_factory.mktemp("task"), place) for _ in range(2)]
+    plainly, by_kernel = Plainly(tasks[0]["s"]), ByKernel(tasks[1]["s"])
+    for batch, then in script:
+        assert by_kernel.count(batch, with_old=with_old) == plainly.count(batch, with_old=with_old)
+        sizes = {task.stores.uncommitted_bytes for task in tasks}
+        assert len(sizes) == 1
+        for task in tasks:
+            if then == "commit":
+                task.commit()
+            elif then == "drop":
+                task.stores.drop()
+        contents = [[(key, task["s"].get_entry(key)) for key in KEYS] for task in tasks]
+        assert contents[0] == contents[1]
+        assert tasks[0].logs == tasks[1].logs
+    for task in tasks:
+        task.close()
+
+
+@pytest.mark.parametrize(("key", "value"), [(STRING, json(int)), (json(str), LONG)])
+def test_not_every_store_counts_by_itself(tmp_path: Path, key: Serde[Any], value: Serde[Any]) -> None:
+    """Keys that are stored as bytes, and values that have to be weighed, are for get and put."""
+    task = Task([key_value(timestamped=True, key=key, value=value)], tmp_path)
+    assert task["s"].count_up is None
+    task.close()
+
+
+@pytest.mark.parametrize(("serde", "key"), [(BYTES, b"k"), (INTEGER, 7), (STRING, "k")])
+def test_keys_may_be_of_any_plain_type(tmp_path: Path, serde: Serde[Any], key: Any) -> None:
+    """Text, bytes, numbers; and a count that has no room for one more is left to Python, which knows no largest number."""
+    task = Task([key_value(timestamped=True, key=serde)], tmp_path)
+    store = task["s"]
+    store.put_entry(key, (1, 5))
+    changes: list[Any] = []
+    times: list[int] = []
+    assert store.count_up([key, key], [b"", b""], [4, 6], 0, changes, times, with_old=True) == 2
+    assert (changes, times, store.get_entry(key)) == ([(2, 1), (3, 2)], [5, 6], (3, 6))
+    store.put_entry(key, (2**63 - 1, 5))
+    assert store.count_up([key], [b""], [4], 0, changes, times, with_old=True) == 0
+    task.close()
