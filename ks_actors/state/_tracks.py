@@ -160,8 +160,15 @@ class Tracks(Transactional[tuple[Any, int]]):
         return self.prefix + SEGMENT.pack(self._start(handle[1]) // self.segment_ms) + self._log_key(handle)
 
     def _settled(self, handle: tuple[Any, int]) -> None:
-        if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen:
-            self._take_out(*handle)
+        if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen and not self._looked_at():
+            self._take_out(*handle)  # else it goes when it expires
+
+    def below(self, handle: tuple[Any, int]) -> bytes | None:
+        """Return the bytes of the entry that lies below memory, without remembering them."""
+        if self.engine is None or self._start(handle[1]) >= self._low or handle[0] in self._loaded:
+            return None
+        raw = self.engine.get(self._engine_key(handle))
+        return None if raw is None else self._codec.from_engine(raw)
 
     def freeze(self) -> None:
         """Begin a new transaction; the one that was open is being committed."""
@@ -224,6 +231,8 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def sweep(self, visits: int) -> None:
         """Look through some keys for windows that have expired, or that are older than the low-water mark and on disk, and take them out."""
+        if self._looked_at():
+            return  # it is for moments that queries look through what is here
         limit, gone = self._committed - self._retention, self._gone
         while gone and visits > 0:
             part = gone[0][-visits:]
@@ -264,6 +273,9 @@ class Tracks(Transactional[tuple[Any, int]]):
         if self._orders:
             for index in indexes:
                 self._orders.pop(index, None)
+
+    def _looked_at(self) -> bool:
+        return any(reader.looking for reader in self.readers)
 
     def _trim(self, index: Any, track: Track, limit: int) -> None:
         evict = self._low if self.engine is not None else 0
@@ -334,7 +346,7 @@ class Tracks(Transactional[tuple[Any, int]]):
             self._loaded = set()
             self._due += len(self._tracks) - len(self._ring)
             self._ring = deque(self._tracks)
-        while self._due:
+        while self._due and not self._looked_at():
             while not self.settle(SLICE):
                 yield
             self.sweep(VISITS)
