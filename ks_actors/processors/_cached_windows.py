@@ -70,7 +70,7 @@ def _record_form(context: NodeContext, aggregation: WindowAggregation, cache: Ca
             _, new = fold(key, value, entry)
             latest = timestamp if entry is None else max(timestamp, entry[1])
             put(key, start, None if new is None else (new, latest))
-            hold(Windowed(key, window), (new, old), latest, headers)
+            hold(Windowed(key, window), (new, old), timestamp if new is None else latest, headers)
 
     return process
 
@@ -107,7 +107,7 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
                         entry = get(key, start) or _NO_ENTRY
                         firsts[start][key] = entry[0] if kept is None else kept(key, entry[0], Window(start, start + size))
                     _, new = fold(key, value, None if entry[0] is None else entry)
-                    rows[key] = (new, timestamp if entry[0] is None or entry[1] < timestamp else entry[1])
+                    rows[key] = (new, timestamp if entry[0] is None or entry[1] < timestamp or new is None else entry[1])
             except Exception as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
         if dropped:
