@@ -393,8 +393,7 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _lose(self, worker: Ref[m.WorkerMessage]) -> None:
         self._retiring.discard(worker)
-        if worker in self._idle:
-            self._idle.remove(worker)
+        self._idle = deque(other for other in self._idle if other != worker)
         for task_id in [task_id for task_id, holder in self._leased.items() if holder == worker]:
             del self._leased[task_id]
             self._broken.add(task_id)

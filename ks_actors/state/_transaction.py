@@ -47,6 +47,9 @@ RECORD_BYTES: Final = 300
 LOGGED_BYTES: Final = 32
 """What a record in a changelog takes besides key and value."""
 
+WHOLE: Final = 8_000
+"""Keys that are taken into a set at once, a few tenths of a millisecond: in pieces they take three times as long."""
+
 GROUP: Final = 50_000
 """Keys that are collected in one set: to grow a larger one takes longer than a millisecond."""
 
@@ -248,6 +251,11 @@ class Transactional(ABC, Generic[Handle]):
                     count -= 1
                 else:
                     deleted.clear()  # they are done with when they are written
+            if not (done or written) and len(changes) <= WHOLE:
+                count -= len(changes)
+                self._group().update(changes)  # a dict's keys have their hashes with them
+                kept.popleft()
+                continue
             todo = min(count, len(changes))
             count -= todo
             pairs = islice(iter(changes.popitem, _never), todo)  # in pieces, as to free a large dict takes long
