@@ -29,7 +29,7 @@ def test_a_topology_gives_what_kafka_streams_gives(name: str) -> None:
 
 @pytest.mark.parametrize("name", [path.name.removesuffix(".jsonl.xz") for path in sorted(CACHED.iterdir())])
 def test_a_cache_gives_what_that_of_kafka_streams_gives(name: str) -> None:
-    """Both drivers flush caches after each record: of several updates of a row in one step the last one comes, and old values are those sent before."""
+    """Both drivers flush after each record: of several updates of a row in one step the last one comes, and old values are those sent before."""
     cases = [case for case in read_cases(CACHED, name) if reason_out_of_reach(name, case["params"]) is None and case["id"] not in OUTLIVED]
     assert cases
     for case in cases:
