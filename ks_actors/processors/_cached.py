@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import _count_elements  # type: ignore[attr-defined]  # what a Counter counts with
+from collections import Counter, deque
 from itertools import repeat
 from operator import is_not
 from typing import TYPE_CHECKING, Any
@@ -45,9 +45,9 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
     put_entries = store.put_entries
 
     def process_batch(batch: Batch) -> None:
-        counts: dict[Any, int] = {}
+        counts: Counter[Any] = Counter()
         try:
-            _count_elements(counts, batch.keys)
+            counts.update(batch.keys)
             found = list(map(get, counts))
         except Exception:  # noqa: BLE001 - a key that cannot be one: which, is seen record by record
             found = []
@@ -61,6 +61,24 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
         cache.settle()
 
     return Bound(process, process_batch)
+
+
+def held_counts(cache: Cache) -> ProcessBatch:
+    """Return what holds counts that are in their store already: changes of plain keys, 0 where there was nothing before."""
+
+    def hold(batch: Batch) -> None:
+        rows = cache.rows()
+        befores = [before or None for _, before in batch.values]
+        exhaust(map(rows.olds.setdefault, batch.keys, befores))
+        if batch.headers is not None or rows.headers:
+            rows.note_headers(batch.keys, batch.headers or repeat(()))
+        cache.settle()
+
+    return hold
+
+
+exhaust: Callable[[Iterable[Any]], Any] = deque(maxlen=0).extend
+"""Take all of an iterator, in C."""
 
 
 def hold_counted(
