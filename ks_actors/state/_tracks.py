@@ -32,6 +32,8 @@ FACTS: Final = struct.Struct(">qi")
 SHORTEST_SEGMENT_MS: Final = 60_000
 VISITS: Final = 200
 """Keys that are looked through for what has expired, per commit."""
+OVERDUE: Final = 5_000
+"""Keys that wait to be looked through, from which on somebody should."""
 _FEW: Final = 8
 
 
@@ -65,6 +67,8 @@ class Tracks(Transactional[tuple[Any, int]]):
         self._span: int = span_of(spec.retention_ms)
         self._buckets: dict[int, list[Any]] = {}  # keys that something was added to, by stretches of time
         self._gone: deque[list[Any]] = deque()  # those of the stretches that have expired
+        self._bounds: list[int] = []  # for each group of what is to be written, what the latest start was when it was added to
+        self._stale: list[set[tuple[Any, int]]] = []  # groups that have expired
         self._ring: deque[Any] = deque()  # keys that are looked through for what is older than the low-water mark
         self._due: int = 0  # how many keys wait to be looked through
         self._cleared: int = 0
@@ -191,8 +195,27 @@ class Tracks(Transactional[tuple[Any, int]]):
             keys = self._buckets.pop(number)
             self._gone.append(keys)
             self._due += len(keys)
+        while self._bounds and self._bounds[0] <= limit:  # nobody will ever ask the disk for them: they are not to wait in memory to be written
+            self._bounds.pop(0)
+            self._stale.append(self._unwritten.pop(0))
         if self._loaded and self._low <= limit + 1:
             self._loaded = set()
+
+    def _group(self) -> set[tuple[Any, int]]:
+        group = super()._group()
+        self._bounds += [-1] * (len(self._unwritten) - len(self._bounds))
+        self._bounds[-1] = self._committed
+        return group
+
+    def begin_write(self) -> None:
+        """Take what is settled as what is to be written."""
+        super().begin_write()
+        self._bounds = []
+
+    @property
+    def overdue(self) -> bool:
+        """Whether somebody should look at what was kept, or has expired."""
+        return self._due >= OVERDUE or super().overdue
 
     def restore(self, batch: Batch) -> None:
         """Take in records of the changelog, as committed; the last one of a window counts."""
@@ -224,7 +247,12 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def sweep(self, visits: int) -> None:
         """Look through some keys for windows that have expired, or that are older than the low-water mark and on disk, and take them out."""
-        limit, gone = self._committed - self._retention, self._gone
+        limit, gone, stale = self._committed - self._retention, self._gone, self._stale
+        if stale:
+            for _ in range(min(visits, len(stale[-1]))):  # in pieces, as to free a large set takes long
+                stale[-1].pop()
+            if not stale[-1]:
+                stale.pop()
         while gone and visits > 0:
             part = gone[0][-visits:]
             del gone[0][-visits:]
@@ -295,27 +323,41 @@ class Tracks(Transactional[tuple[Any, int]]):
             group.difference_update(expired)
 
     def _write(self, engine: Engine, handles: list[tuple[Any, int]]) -> None:
-        limit = self._committed - self._retention
-        frozen, dirty, segment_ms, duplicates = self._frozen, self._dirty, self.segment_ms, self._duplicates
-        encode, convert = self._codec.index_bytes, self._codec.to_engine
+        handles = self._visible(handles)
+        if not handles:
+            return
+        convert, segment_ms, bases = self._codec.to_engine, self.segment_ms, dict[int, bytes]()
         rows: list[Row] = []
         gone = []
-        for handle in handles:  # as `_row` of each committed value, without its calls
-            index, slot = handle
-            start, sequence = (slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) if duplicates else (slot, 0)
-            if start <= limit:
-                continue
-            value = frozen[handle] if handle in frozen else dirty[handle] if handle in dirty else self._now(handle)
+        for handle, value, key in zip(handles, self._committed_values(handles), self._log_keys(handles), strict=True):
             if value is MISSING:  # a newer record was restored meanwhile, or it has expired
                 continue
             if value is None:
                 gone.append(handle)
-            key = self.prefix + SEGMENT.pack(start // segment_ms) + encode(index) + SUFFIX.pack(start, sequence)
-            rows.append((key, None if value is None else convert(self._raw(handle, value))))
+            segment = self._start(handle[1]) // segment_ms
+            base = bases.get(segment)
+            if base is None:
+                base = bases[segment] = self.prefix + SEGMENT.pack(segment)
+            rows.append((base + key, None if value is None else convert(self._raw(handle, value))))
         rows.sort()
         engine.write(rows)
         for handle in gone:
             self._settled(handle)
+
+    def _visible(self, handles: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
+        """Return those that have not expired: nobody will ever ask the disk for the others."""
+        limit = self._committed - self._retention
+        bound = (limit + 1) << SEQUENCE_BITS if self._duplicates else limit + 1
+        return [handle for handle in handles if handle[1] >= bound]
+
+    def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
+        if not self._frozen and not self._dirty:
+            tracks = self._tracks
+            try:
+                return [tracks[index][slot] for index, slot in handles]
+            except KeyError:
+                pass
+        return list(map(self._committed_value, handles))
 
     def write_slices(self, engine: Engine) -> Iterator[None]:
         """Delete the segments that have expired, then write."""
@@ -334,10 +376,10 @@ class Tracks(Transactional[tuple[Any, int]]):
             self._loaded = set()
             self._due += len(self._tracks) - len(self._ring)
             self._ring = deque(self._tracks)
-        while self._due:
+        while self._due or self._stale:
             while not self.settle(SLICE):
                 yield
-            self.sweep(VISITS)
+            self.sweep(SLICE if self._gone or self._stale else VISITS)
             yield
 
     def facts(self, *, frozen: bool = False) -> bytes | None:
@@ -359,4 +401,5 @@ class Tracks(Transactional[tuple[Any, int]]):
         self._buckets.clear()
         self._gone.clear()
         self._ring.clear()
+        self._bounds, self._stale = [], []
         self._due = 0
