@@ -38,10 +38,10 @@ _FEW: Final = 8
 
 
 class Tracks(Transactional[tuple[Any, int]]):
-    """Values by key and slot.
+    """Values by key and slot, which is a window's start.
 
-    A *slot* is a window's start; where a store keeps duplicates, start and sequence number in one. What starts at the low-water mark `_low` or later
-    is all in memory; what is older may be on disk only, and is asked for by key. The engine has segments, so that what expires goes in one piece.
+    What starts at the low-water mark `_low` or later is all in memory; what is older may be on disk only, and is asked for by key. The engine has
+    segments, so that what expires goes in one piece.
     What has expired leaves memory by stretches of time: of each it is noted which keys have something in it, and these are looked through when it has
     expired, a few at each commit and with each new key.
     """
@@ -52,7 +52,6 @@ class Tracks(Transactional[tuple[Any, int]]):
         self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
         self._retention: int = spec.retention_ms
         self._segmented: bool = spec.type != "in_memory"
-        self._duplicates: bool = spec.retain_duplicates
         self._tracks: dict[Any, Track] = {}
         self._orders: dict[Any, list[int]] = {}  # a track's slots in order, kept from the first fetch of its key on
         self._starts: dict[int, dict[Any, None]] | None = None  # keys by start, kept from the first fetch of all keys on
@@ -72,10 +71,7 @@ class Tracks(Transactional[tuple[Any, int]]):
         self._ring: deque[Any] = deque()  # keys that are looked through for what is older than the low-water mark
         self._due: int = 0  # how many keys wait to be looked through
         self._cleared: int = 0
-        self._kernel_keys: bool = _kernel is not None and codec.plain_keys and not spec.retain_duplicates
-
-    def _start(self, slot: int) -> int:
-        return slot >> SEQUENCE_BITS if self._duplicates else slot
+        self._kernel_keys: bool = _kernel is not None and codec.plain_keys
 
     def _track(self, index: Any) -> Track:
         track = self._tracks.get(index)
@@ -150,18 +146,14 @@ class Tracks(Transactional[tuple[Any, int]]):
             with suppress(TypeError):  # of a subclass of str, or bytes
                 return _kernel.window_keys(indexes, slots, None)  # type: ignore[no-any-return]
         pack, encode = SUFFIX.pack, self._codec.index_bytes
-        if self._duplicates:
-            return [encode(index) + pack(slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) for index, slot in handles]
         return [encode(index) + pack(slot, 0) for index, slot in handles]
 
     def _log_key(self, handle: tuple[Any, int]) -> bytes:
         index, slot = handle
-        if self._duplicates:
-            return self._codec.index_bytes(index) + SUFFIX.pack(slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK)
         return self._codec.index_bytes(index) + SUFFIX.pack(slot, 0)
 
     def _engine_key(self, handle: tuple[Any, int]) -> bytes:
-        return self.prefix + SEGMENT.pack(self._start(handle[1]) // self.segment_ms) + self._log_key(handle)
+        return self.prefix + SEGMENT.pack(handle[1] // self.segment_ms) + self._log_key(handle)
 
     def _settled(self, handle: tuple[Any, int]) -> None:
         if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen:
@@ -219,7 +211,7 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def restore(self, batch: Batch) -> None:
         """Take in records of the changelog, as committed; the last one of a window counts."""
-        index_key, duplicates, in_memory = self._codec.index_key, self._duplicates, self.engine is None
+        index_key, in_memory = self._codec.index_key, self.engine is None
         parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
         observed = max((start for start, _ in parts), default=-1)
         if observed > self._observed:
@@ -231,16 +223,15 @@ class Tracks(Transactional[tuple[Any, int]]):
             if start <= self._limit:
                 continue
             index = index_key(key[: -SUFFIX.size])
-            slot = start << SEQUENCE_BITS | sequence if duplicates else start
             if in_memory and value is None:
-                self._take_out(index, slot)
+                self._take_out(index, start)
                 continue
             track = self._track(index)
-            if slot not in track:
+            if start not in track:
                 self._added(index, start)
-            track[slot] = None if value is None else pack_time(time) + value
+            track[start] = None if value is None else pack_time(time) + value
             if not in_memory:
-                self._group().add((index, slot))
+                self._group().add((index, start))
         self._expire()
 
     # Memory and disk.
@@ -295,8 +286,7 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def _trim(self, index: Any, track: Track, limit: int) -> None:
         evict = self._low if self.engine is not None else 0
-        floor = max(limit + 1, evict)
-        bound = floor << SEQUENCE_BITS if self._duplicates else floor
+        bound = max(limit + 1, evict)
         if len(track) <= _FEW:
             old = sorted(slot for slot in track if slot < bound)
         else:
@@ -315,7 +305,7 @@ class Tracks(Transactional[tuple[Any, int]]):
             if handle in clean:
                 self._take_out(*handle)
                 self._loaded.discard(index)
-            elif self._start(handle[1]) <= limit and handle not in self._dirty and handle not in self._frozen:
+            elif handle[1] <= limit and handle not in self._dirty and handle not in self._frozen:
                 self._take_out(*handle)
                 self._loaded.discard(index)
                 expired.append(handle)
@@ -334,7 +324,7 @@ class Tracks(Transactional[tuple[Any, int]]):
                 continue
             if value is None:
                 gone.append(handle)
-            segment = self._start(handle[1]) // segment_ms
+            segment = handle[1] // segment_ms
             base = bases.get(segment)
             if base is None:
                 base = bases[segment] = self.prefix + SEGMENT.pack(segment)
@@ -347,8 +337,7 @@ class Tracks(Transactional[tuple[Any, int]]):
     def _visible(self, handles: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
         """Return those that have not expired: nobody will ever ask the disk for the others."""
         limit = self._committed - self._retention
-        bound = (limit + 1) << SEQUENCE_BITS if self._duplicates else limit + 1
-        return [handle for handle in handles if handle[1] >= bound]
+        return [handle for handle in handles if handle[1] > limit]
 
     def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
         if not self._frozen and not self._dirty:
