@@ -218,10 +218,8 @@ def test_values_of_windows() -> None:
     assert kernel.window_values(tracks, {}, [("a", 5)]) is None
 
 
-class Tagged(tuple[Any, ...]):
+class Tagged(tuple[Any, ...]):  # noqa: SLOT001 - that is the point
     """A tuple with attributes."""
-
-    __slots__ = ("__dict__",)
 
 
 class Word(str):
