@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._native import kernel as _kernel
 from ks_actors.state._codec import Codec, pack_time
+from ks_actors.state._expiry import expire
 from ks_actors.state._segment import span_of
 from ks_actors.state._transaction import MISSING, SLICE, Closed, Transactional
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ks_actors._batch import Batch
-    from ks_actors.state._expiry import expire
-from ks_actors.state._engine import Engine, Row
+    from ks_actors.state._engine import Engine, Row
     from ks_actors.topology._stores import StoreSpec
 
 Track = dict[int, Any]
