@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 RECORDS, QUICK_RECORDS = 1_000_000, 50_000
 KEYS = 100_000
+CACHE = 10 << 20  # Kafka Streams' default
 REPS = 5
 TIMEOUT_S = 600
 WIDTH = 210
@@ -67,6 +68,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--records", type=int, default=RECORDS, help=f"how many records go in (default {RECORDS:,})")
     parser.add_argument("--keys", type=int, default=KEYS, help=f"over how many keys (default {KEYS:,})")
     parser.add_argument("--reps", type=int, default=REPS, help=f"how often to measure everything (default {REPS})")
+    parser.add_argument("--cache", type=int, default=CACHE, help=f"how many bytes of updates each may hold back (default {CACHE:,}; 0: none)")
     parser.add_argument("--threads", type=int, default=1, help="how many threads, or workers, each has (default 1)")
     parser.add_argument("--quick", action="store_true", help=f"once, with {QUICK_RECORDS:,} records: to see that it works")
     parser.add_argument("--alone", action="store_true", help="without Kafka Streams")
@@ -142,6 +144,7 @@ async def _run(
     command = [
         *contender,
         *("--bootstrap", bootstrap, "--app", cell.app, "--guarantee", cell.guarantee, "--threads", str(options.threads)),
+        *("--cache", str(options.cache)),
         *("--input", ",".join(workload.topic(each) for each in INPUTS[cell.app]), "--output", output, "--app-id", name, "--state-dir", str(state)),
     ]
     try:

@@ -1,6 +1,6 @@
 """Run one application on Kafka until all its input is processed, committed and closed; print one JSON line, the last of stdout.
 
-The command line is that of all contenders of benchmarks/kafka.py; what they have and this one does not (--cache) is taken and has no effect.
+The command line is that of all contenders of benchmarks/kafka.py.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _parse() -> argparse.Namespace:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--guarantee", default="at_least_once", choices=["at_least_once", "exactly_once_v2"])
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--cache", default=DEFAULT)
+    parser.add_argument("--cache", default=DEFAULT, metavar="BYTES", help="statestore_cache_max_bytes")
     parser.add_argument("--commit-ms", default=DEFAULT)
     parser.add_argument("--mode", default="run", choices=["run", "restore"])
     parser.add_argument("--expect", type=int, help="records to take in (default: what the inputs hold)")
@@ -73,6 +73,8 @@ def _configured(options: argparse.Namespace) -> StreamsConfig:
     }
     if options.commit_ms != DEFAULT:
         settings["commit.interval.ms"] = options.commit_ms
+    if options.cache != DEFAULT:
+        settings["statestore.cache.max.bytes"] = options.cache
     settings.update(each.split("=", 1) for each in options.conf)
     return StreamsConfig.of(settings)
 

@@ -1,5 +1,6 @@
 """Records by the batch, in C. Where it could not be built its users have Python code that does the same."""
 
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,60 @@ def decode_longs(column: list[Any], /) -> list[Any]:
 
 def check_bytes(column: list[Any], /) -> list[Any]:
     """Return the column itself. Raises TypeError when there is anything but bytes and None in it."""
+
+def count_windows(
+    store: tuple[dict[Any, dict[int, Any]], dict[Any, Any], dict[int, Any], object, dict[int, list[Any]]],
+    keys: list[Any],
+    timestamps: list[int],
+    start: int,
+    out: tuple[list[Any], list[tuple[int, int | None]], list[int], bool],
+    numbers: tuple[int, int, int, int, int, int, int],
+    /,
+) -> tuple[int, int, int, int, int]:
+    """Count records from index `start` on in windows that lie side by side, until one is not plain.
+
+    `store` is what each key has by start: entries (count, latest timestamp); where the entry of a window before its first change is noted, by key
+    and start; the windows that there are by start; what is noted of one that is new; and lists of the keys of new ones by stretches of time. `out`
+    takes for each record the window, (count, count before | None), and the timestamp of the new entry; then whether the count before is wanted.
+    `numbers` are stream time and grace, how long windows are, the latest start put and the retention, from which start on all is in memory, and how
+    long stretches of time are.
+
+    A plain record has a key (str, bytes or int), and falls into one of the `windows`, which is open, has not expired, and has nothing but an entry.
+    Returns the index of the record that it stopped at, stream time, the latest start, how many windows are new, and the length of all keys that
+    were noted.
+    """
+
+def expire_windows(tracks: dict[Any, dict[int, Any]], keys: list[Any], limit: int, /) -> int:
+    """Take out of the dicts of some keys what is at `limit` or before, and the dicts that are empty then; return how much that was."""
+
+def window_keys(keys: list[Any], starts: list[int], sequences: list[int] | None, /) -> list[bytes]:
+    """Return the bytes of each key (str or bytes), with start (int64) and sequence number (int32, 0 by default) behind them, big-endian.
+
+    Raises TypeError for other keys, UnicodeEncodeError for text that is none.
+    """
+
+def add_places(index: dict[Any, int | list[int]], keys: list[Any], starts: array[int], base: int, numbers: list[int], /) -> list[int]:
+    """Note in `index` the rows from place `base` on, which `numbers` are: for each key the place of its only row, or those of all, by start.
+
+    Of equal keys the object of the first row is put into the column. Returns the places of rows that start before others of their key: these are
+    left out. `starts` are int64.
+    """
+
+def meet(
+    index: dict[Any, int | list[int]],
+    starts: array[int],
+    values: list[Any],
+    keys: list[Any],
+    times: list[int],
+    before: int,
+    after: int,
+    met: list[tuple[int, int, Any]],
+    /,
+) -> None:
+    """Add to `met`, for each key, which one it is, and start and value of each row from `before` before to `after` after its time.
+
+    Times before 0 are taken for 0. `index` is what `add_places` makes.
+    """
 
 def count_up(
     view: dict[Any, Any],

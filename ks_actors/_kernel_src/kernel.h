@@ -17,6 +17,15 @@ PyObject *kernel_write_records(PyObject *self, PyObject *const *args, Py_ssize_t
 /* counting.c */
 PyObject *kernel_count_up(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
+/* windows.c */
+PyObject *kernel_count_windows(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_expire_windows(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_window_keys(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
+/* meeting.c */
+PyObject *kernel_add_places(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_meet(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
 /* checksum.c */
 PyObject *kernel_crc32c(PyObject *self, PyObject *const *args, Py_ssize_t count);
 void kernel_prepare_checksums(void);

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
 
 _FEW = 1_000
+_NEAR = 32
+"""So many records are counted one by one when the kernel has met one that is not plain: the next is probably not far."""
 _new = tuple.__new__  # what a named tuple's own constructor calls
 
 
@@ -129,23 +131,46 @@ def _record_form(context: NodeContext, aggregation: WindowAggregation, clock: Cl
     return process
 
 
-def _tumbling_count_batch_form(  # noqa: PLR0915 - one flat loop: calls would cost more than what they do
-    context: NodeContext, aggregation: WindowAggregation, clock: Clock
-) -> ProcessBatch:
+def _tumbling_count_batch_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> ProcessBatch:
     store = context.store(aggregation.store)
-    get = store.get_entry
-    put = store.put_entry
+    count_up = store.count_up if store.counts else None
     forward_batch = context.forward_batch
     size = aggregation.size_ms
-    grace = aggregation.grace_ms
-    send_old = aggregation.send_old
     windows: dict[int, Window] = {}
+    one_by_one = _tumbling_counts(context, aggregation, clock, windows)
 
     def process_batch(batch: Batch) -> None:
+        keys, timestamps = batch.keys, batch.timestamps
         holes: list[int] = []
         found: list[Window] = []
         changes: list[Any] = []
-        timestamps: list[int] = []
+        latest: list[int] = []
+        out = (found, changes, latest, aggregation.send_old)
+        done, count = 0, len(keys)
+        while done < count:
+            stop = count
+            if count_up is not None:
+                done, clock.time = count_up(windows, keys, timestamps, done, out, (clock.time, aggregation.grace_ms, size))
+                stop = min(done + _NEAR, count)
+            one_by_one(batch, range(done, stop), holes, found, changes, latest)
+            done = stop
+        forward_rest(forward_batch, batch, holes, changes, latest, _keys(batch, holes, found))
+
+    return process_batch
+
+
+def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more than what they do
+    context: NodeContext, aggregation: WindowAggregation, clock: Clock, windows: dict[int, Window]
+) -> Callable[..., None]:
+    """Return what counts some records of a batch, and notes what becomes of each."""
+    store = context.store(aggregation.store)
+    get = store.get_entry
+    put = store.put_entry
+    size = aggregation.size_ms
+    grace = aggregation.grace_ms
+    send_old = aggregation.send_old
+
+    def one_by_one(batch: Batch, places: range, holes: list[int], found: list[Window], changes: list[Any], timestamps: list[int]) -> None:
         add_window = found.append
         add_change = changes.append
         add_timestamp = timestamps.append
@@ -154,7 +179,7 @@ def _tumbling_count_batch_form(  # noqa: PLR0915 - one flat loop: calls would co
         closed = now - grace
         start = end = -1
         window = Window(start, end)
-        for key, timestamp in zip(batch.keys, batch.timestamps, strict=True):
+        for key, timestamp in zip(batch.keys[places.start : places.stop], batch.timestamps[places.start : places.stop], strict=True):
             if key is None:
                 dropped += 1
                 holes.append(len(found) + len(holes))
@@ -192,9 +217,8 @@ def _tumbling_count_batch_form(  # noqa: PLR0915 - one flat loop: calls would co
         clock.time = now
         if dropped:
             context.dropped(dropped)
-        forward_rest(forward_batch, batch, holes, changes, timestamps, _keys(batch, holes, found))
 
-    return process_batch
+    return one_by_one
 
 
 def _tumbling_batch_form(  # noqa: PLR0915 - likewise

@@ -39,7 +39,7 @@ class Disk:
         self.delete(self._path.glob(f"*{_DELETED}"))
         for task, directory in self._directories():
             # A clock may be behind the files' times: then they count from now on.
-            since = min(now, directory.stat().st_mtime_ns // 1_000_000)
+            since = min(now, _changed_ms(directory))
             if 0 <= max_age_ms < now - since:
                 self.delete((directory,))
                 continue
@@ -95,3 +95,8 @@ class Disk:
                 shutil.rmtree(directory)
             except OSError as error:
                 _log.warning("the directory of a task that is not here any more cannot be deleted: %s", error)
+
+
+def _changed_ms(directory: Path) -> int:
+    """Return when anything of a task was written last; to open its database writes a log, which does not count."""
+    return max(each.stat().st_mtime_ns for each in (directory, *directory.glob("rocksdb/*.sst"))) // 1_000_000

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ks_actors._errors import IllegalGeneration
 from ks_actors.assignment import decode_processes, decode_standbys, decode_tasks, encode_member
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ks_actors._task_id import TaskId
-    from ks_actors.log import MemberAssignment
+    from ks_actors.log import MemberAssignment, Membership
     from ks_actors.log._types import TopicPartition
+    from ks_actors.runtime._messages import CommitOffsets
 
 
 class GroupView:
@@ -50,3 +52,45 @@ class GroupView:
         """Return what to tell the leader: the tasks that are here, and how far the state is of those that are not."""
         self._counter += 1
         return encode_member(owned, process_id=self._process_id, counter=self._counter, generation=generation, offsets=offsets)
+
+
+class OffsetCommits:
+    """Commit offsets for the group, outside of transactions.
+
+    While it rebalances there is a moment in which the group has moved on and its members do not know yet where to. What comes then is of tasks that
+    the member still has, and all of it is written: it is committed in the next generation, not done again.
+    """
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+        self._moving: bool = False
+        self._late: list[tuple[CommitOffsets, Exception]] = []
+
+    async def commit(self, message: CommitOffsets) -> None:
+        """Commit, and answer; or keep it for the next generation."""
+        try:
+            await self._membership.commit(message.offsets)
+        except Exception as error:  # noqa: BLE001 - the committer decides what it means
+            if self._moving and isinstance(error, IllegalGeneration):
+                self._late.append((message, error))
+            else:
+                message.reply.fail(error)
+        else:
+            message.reply.tell(None)
+
+    def let_go(self) -> None:
+        """Note that the group may go on to the next generation at any time."""
+        self._moving = True
+
+    def next_generation(self) -> list[CommitOffsets]:
+        """Return what is to be committed now that the generation is known."""
+        self._moving = False
+        late, self._late = self._late, []
+        return [message for message, _ in late]
+
+    def give_up(self) -> None:
+        """Tell those who wait that there will be no next generation."""
+        self._moving = False
+        late, self._late = self._late, []
+        for message, error in late:
+            message.reply.fail(error)

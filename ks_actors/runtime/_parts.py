@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _FIRST_EPOCH = 1
 _AFTER_FAILURE = 1.0
+_ANY_GENERATION = 1 << 31
 _log = logging.getLogger("ks_actors")
 
 
@@ -338,6 +339,8 @@ class Parts:
         self.manager.tell(m.PauseProcessing(paused=True))
         failed: list[Exception] = []
         if clean:
+            # A slice that comes after the last commit would write what nobody commits. Whoever does not return is what the commit complains about.
+            await _try(self.manager.ask(m.SuspendTasks, None, _ANY_GENERATION).within(self._config.task_timeout_ms / 1000), [])
             await _try(self.committer.ask(m.Commit, "the app closes").within(patience), failed)
         # What is somebody else's by now that one will do: there is nothing wrong with this app.
         errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration)]

@@ -22,6 +22,7 @@ from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicP
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._beginnings import begin_positions, reset_position
 from ks_actors.runtime._handover import Handover
+from ks_actors.runtime._membership import OffsetCommits
 from ks_actors.runtime._messages import PollerMessage
 from ks_actors.runtime._rests import Rests
 
@@ -70,6 +71,7 @@ class Poller(Actor[PollerMessage]):
         self._fetcher = fetcher
         self._membership = membership
         self._group = group
+        self._commits = OffsetCommits(membership)
         self._poll_ms: int = poll_ms
         self._isolation = isolation
         self._reset = reset
@@ -81,6 +83,8 @@ class Poller(Actor[PollerMessage]):
         self._epoch: int = 0
         self._tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
         self._standbys: frozenset[TaskId] = frozenset()
+        # What the group was told last to be here: it gives nothing of that to others.
+        self._claimed: frozenset[TaskId] = frozenset()
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
         self._stopped: set[TopicPartition] = set()
@@ -97,6 +101,7 @@ class Poller(Actor[PollerMessage]):
         self._rests = Rests()
         self._waiting: bool = False
         self._following: bool = False
+        self._ask_again: bool = False
 
     async def signal(self, signal: Signal) -> None:
         """Wait for the group from the start; leave it at the end."""
@@ -126,7 +131,7 @@ class Poller(Actor[PollerMessage]):
             case m.SeekAll():
                 self._seek(message)
             case m.CommitOffsets():
-                await self._commit(message)
+                await self._commits.commit(message)
             case m.AskGroup():
                 message.reply.tell(self._membership.group)
             case m.MembershipChanged():
@@ -233,14 +238,6 @@ class Poller(Actor[PollerMessage]):
         self._fetcher.assign({})
         self._instance.tell(m.Fatal(error, rolled_back=False))
 
-    async def _commit(self, message: m.CommitOffsets) -> None:
-        try:
-            await self._membership.commit(message.offsets)
-        except Exception as error:  # noqa: BLE001 - the committer decides what it means
-            message.reply.fail(error)
-        else:
-            message.reply.tell(None)
-
     # --- the group ------------------------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
@@ -270,6 +267,8 @@ class Poller(Actor[PollerMessage]):
         """Enter the group anew, after a rest when nothing came of it the last time. What the group says meanwhile is dealt with."""
         if given_up.fruitful:
             self._rests.succeeded()
+        # A commit that has failed meanwhile was of what is given up: to enter the group once is enough.
+        self._rejoin = None
         if self._fenced is not None:
             self._give_up(self._fenced)
             return
@@ -295,6 +294,8 @@ class Poller(Actor[PollerMessage]):
             case Assigned():
                 # Somebody else has made the group assign: that is as good.
                 self.ctx.timers.cancel("rest")
+                for late in self._commits.next_generation():
+                    self.ctx.self_ref.tell(late)
                 self._committer.tell(m.HoldCommits(held=False))
                 self._take_over(event)
             case Lost():
@@ -309,10 +310,12 @@ class Poller(Actor[PollerMessage]):
         if self._tasks:
             self._instance.tell(m.TasksChanged(0, len(self._tasks)))
         await self._handover.before_rebalance()
+        self._commits.let_go()
         self._membership.revoked(self._user_data(self._membership.group.generation))
         return self._membership.group.generation
 
     def _user_data(self, generation: int) -> bytes:
+        self._claimed = frozenset(self._tasks)
         return self._group.user_data(frozenset(self._tasks), generation, self._handover.offsets)
 
     def _take_over(self, event: Assigned) -> None:
@@ -325,6 +328,8 @@ class Poller(Actor[PollerMessage]):
         gone = frozenset(self._tasks) - frozenset(assigned)
         standbys = self._group.standbys(event.assignment)
         migrated = self._standbys - standbys - frozenset(assigned)
+        # Lost since the group was told: they are kept for nobody.
+        self._ask_again = bool(self._claimed - frozenset(self._tasks) - frozenset(assigned))
         self._standbys = standbys
         new = {task: partitions for task, partitions in assigned.items() if task not in self._tasks}
         self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in gone}
@@ -343,7 +348,7 @@ class Poller(Actor[PollerMessage]):
             await self._handover.give_up(gone, self._standbys, event.group.generation - 1)
         if migrated:
             await self._handover.close(migrated)
-        if gone:
+        if gone or self._ask_again:
             self._membership.rejoin(self._user_data(event.group.generation))
         if new:
             wanted = [partition for partitions in new.values() for partition in partitions]
@@ -358,6 +363,7 @@ class Poller(Actor[PollerMessage]):
     async def _lose_all(self, cause: Exception) -> bool:
         """Drop all tasks as they are; somebody else has them, or will get them."""
         _log.warning("all tasks are given up without a commit: %s", cause)
+        self._commits.give_up()
         gone = frozenset(self._tasks)
         self._forget(gone)
         self._tasks = {}
@@ -376,6 +382,7 @@ class Poller(Actor[PollerMessage]):
 
     def _stop_following(self, reply: Reply[None]) -> None:
         self._closing = True
+        self._commits.give_up()
         if self._work is not None:
             self._work.cancel()
         reply.tell(None)

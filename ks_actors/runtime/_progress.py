@@ -36,7 +36,8 @@ class Progress:
         held.restored[name] = held.restored.get(name, 0) + count
         held.ends[changelog] = fetched.end_offset
         if held.order is None:
-            self._standby.on_batch_loaded(changelog, name, held.task, fetched.next_offset, count, fetched.end_offset)
+            if count:
+                self._standby.on_batch_loaded(changelog, name, held.task, fetched.next_offset, count, fetched.end_offset)
         else:
             self._restoring.on_batch_restored(changelog, name, fetched.next_offset, count)
 

@@ -239,6 +239,9 @@ class StateManager(Actor[StateManagerMessage]):
             held = None if found is None else self._held.get(found[0])
             if found is None or held is None or held.lent or held.failed:
                 continue
+            while held.standing_by and self._pausing():  # noqa: ASYNC110 - some ms, ten times a second: not worth an event at each commit
+                # Workers stand still for a commit: what nobody waits for can wait.
+                await asyncio.sleep(_REST_SECONDS)
             try:
                 held.stores.restore(found[1], one.batch, one.next_offset)
             except Exception as error:  # noqa: BLE001 - a record that is none of this store's, for one: the handler decides

@@ -42,6 +42,7 @@ class Codec:
         self.mutable: bool = not spec.value.immutable
         self.fixed: bool = any(spec.value is serde for serde in FIXED)
         self.text: bool = any(spec.value is serde for serde in TEXT)
+        self.plain_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)  # what stands for a key in dicts: text or bytes
         self.sized_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)
         self.key: Callable[[Any], bytes] = spec.key.serializer(topic, is_key=True)
         self.read_key: Callable[[bytes], Any] = spec.key.deserializer(topic, is_key=True)

@@ -6,12 +6,21 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING, Any, Final, final
 
+from ks_actors._native import kernel as _kernel
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 NO_PLACES: Final[tuple[int, ...]] = ()
+LONG_MS: Final = 3_600_000
+LONGEST_MS: Final = 86_400_000
 SHARED: Final = 1 << 17
 _shared: Final[list[int]] = []
+
+
+def span_of(retention_ms: int) -> int:
+    """Return how long a segment is: short enough that what has expired goes soon, long enough that a join looks into few."""
+    return min(retention_ms // (3 if retention_ms <= LONG_MS else 12) + 1, LONGEST_MS)
 
 
 def _numbers(first: int, end: int) -> list[int]:
@@ -41,7 +50,7 @@ class Segment:
     `index` has for each key the place of its only row, or the places of all of them by start, those of one start as they came.
     """
 
-    __slots__ = ("committed", "frozen", "goal", "index", "keys", "number", "sequences", "starts", "times", "values", "written")
+    __slots__ = ("committed", "frozen", "goal", "index", "keys", "number", "plain", "sequences", "starts", "times", "values", "written")
 
     def __init__(self, number: int) -> None:
         self.number: int = number
@@ -51,6 +60,7 @@ class Segment:
         self.sequences: array[int] = array("i")
         self.values: list[Any] = []
         self.times: array[int] = array("q")
+        self.plain: bool = True  # whether all values are objects
         self.committed: int = 0
         self.frozen: int = 0
         self.written: int = 0
@@ -62,6 +72,7 @@ class Segment:
     def add(self, key: Any, start: int, sequence: int, value: Any, time: int) -> int:
         """Add a row; return its place. Without a value nobody will find it: it is there for the changelog alone."""
         place = len(self.values)
+        self.plain = self.plain and type(value) is not Raw
         self.keys.append(key)
         self.starts.append(start)
         self.sequences.append(sequence)
@@ -80,6 +91,10 @@ class Segment:
         self.sequences.extend(sequences)
         self.values += values
         self.times.extend(starts)
+        if _kernel is not None:
+            for place in _kernel.add_places(self.index, self.keys, self.starts, base, places):
+                self.gather(self.keys[place], place)
+            return
         found = list(map(self.index.setdefault, keys, places))
         if found != places:
             for place, was in enumerate(found, base):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ks_actors._native import kernel as _kernel
 from ks_actors.state._segment import Raw
 from ks_actors.state._span_windows import SpanWindows
 from ks_actors.state._tracks import SEQUENCE_MASK
@@ -75,14 +76,17 @@ class SpanRuns(SpanWindows[K], Generic[K]):
     def meet(self, indexes: list[Any], times: list[int], before: int, after: int, limits: list[int] | None) -> list[Met]:
         """Return what starts from `before` before to `after` after each time, but not before 0, under its key.
 
-        What each meets is in time order; the times themselves are in no order. `limits` tell for each time what has expired; None where nothing that
-        near has.
+        What each meets is in time order; the times themselves are in no order. `limits` tell for each time what has expired, None where nothing
+        has that is so near.
         """
         met: list[Met] = []
         add = met.append
         simple = not self._mutable
         for segment in self._within(max(0, min(times) - before), max(0, max(times) + after)):
             starts, values = segment.starts, segment.values
+            if limits is None and simple and segment.plain and _kernel is not None:
+                _kernel.meet(segment.index, starts, values, indexes, times, before, after, met)
+                continue
             for at, places in enumerate(map(segment.index.get, indexes)):
                 if places is None:
                     continue

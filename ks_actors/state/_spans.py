@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
@@ -10,8 +11,9 @@ from weakref import WeakSet
 from ks_actors import serdes
 from ks_actors._batch import Batch
 from ks_actors._errors import IllegalTransition
+from ks_actors._native import kernel as _kernel
 from ks_actors.state._codec import Codec, pack_time
-from ks_actors.state._segment import Raw, Segment
+from ks_actors.state._segment import Raw, Segment, span_of
 from ks_actors.state._tracks import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
 from ks_actors.state._transaction import LOGGED_BYTES, ROWS, SLICE, Closed
 
@@ -29,14 +31,6 @@ ROW_BYTES: Final = 600
 
 BACKLOG: Final = 2_000
 """Rows that have expired and are in memory, from which on somebody should let go of them."""
-
-LONG_MS: Final = 3_600_000
-LONGEST_MS: Final = 86_400_000
-
-
-def span_of(retention_ms: int) -> int:
-    """Return how long a segment is: short enough that what has expired goes soon, long enough that a join looks into few."""
-    return min(retention_ms // (3 if retention_ms <= LONG_MS else 12) + 1, LONGEST_MS)
 
 
 class Spans:
@@ -168,6 +162,9 @@ class Spans:
 
     def _log_keys(self, segment: Segment, first: int, last: int) -> list[bytes]:
         keys = segment.keys[first:last]
+        if _kernel is not None and self._codec.plain_keys:
+            with suppress(TypeError):  # of a subclass of str, or bytes
+                return _kernel.window_keys(keys, segment.starts[first:last].tolist(), segment.sequences[first:last].tolist())  # type: ignore[no-any-return]
         encoded = map(self._codec.key, keys) if self._codec.faithful else keys
         return list(map(add, encoded, map(SUFFIX.pack, segment.starts[first:last], segment.sequences[first:last])))
 
@@ -229,6 +226,7 @@ class Spans:
         for place in segment.places(index, start, start):
             if segment.sequences[place] == sequence:
                 segment.values[place], segment.times[place] = stored, time
+                segment.plain = segment.plain and type(stored) is not Raw
                 segment.written = min(segment.written, place)
                 return
         if value is not None:

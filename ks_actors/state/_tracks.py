@@ -5,10 +5,13 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections import deque
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from ks_actors._native import kernel as _kernel
 from ks_actors.state._codec import Codec, pack_time
+from ks_actors.state._segment import span_of
 from ks_actors.state._transaction import MISSING, SLICE, Closed, Transactional
 
 if TYPE_CHECKING:
@@ -37,7 +40,8 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     A *slot* is a window's start; where a store keeps duplicates, start and sequence number in one. What starts at the low-water mark `_low` or later
     is all in memory; what is older may be on disk only, and is asked for by key. The engine has segments, so that what expires goes in one piece.
-    What has expired leaves memory key by key: all keys are looked through, again and again, a few at each commit and with each new key.
+    What has expired leaves memory by stretches of time: of each it is noted which keys have something in it, and these are looked through when it has
+    expired, a few at each commit and with each new key.
     """
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec) -> None:
@@ -58,10 +62,13 @@ class Tracks(Transactional[tuple[Any, int]]):
         self._low: int = 0
         self._loaded: set[Any] = set()  # keys of which all that is older than the mark is in memory too
         self._resident: int = 0
-        self._ring: deque[Any] = deque()  # every key of a track, in the order in which they are looked through
-        self._swept: int = -1
-        self._due: int = 0
+        self._span: int = span_of(spec.retention_ms)
+        self._buckets: dict[int, list[Any]] = {}  # keys that something was added to, by stretches of time
+        self._gone: deque[list[Any]] = deque()  # those of the stretches that have expired
+        self._ring: deque[Any] = deque()  # keys that are looked through for what is older than the low-water mark
+        self._due: int = 0  # how many keys wait to be looked through
         self._cleared: int = 0
+        self._kernel_keys: bool = _kernel is not None and codec.plain_keys and not spec.retain_duplicates
 
     def _start(self, slot: int) -> int:
         return slot >> SEQUENCE_BITS if self._duplicates else slot
@@ -72,11 +79,15 @@ class Tracks(Transactional[tuple[Any, int]]):
             if self._due:
                 self.sweep(2)  # whatever grows pays for what is to go
             track = self._tracks[index] = {}
-            self._ring.append(index)
         return track
 
     def _added(self, index: Any, start: int) -> None:
         self._resident += 1
+        number = start // self._span
+        if number in self._buckets:
+            self._buckets[number].append(index)
+        else:
+            self._buckets[number] = [index]
         if self._starts is not None:
             self._started(index, start)
 
@@ -130,6 +141,10 @@ class Tracks(Transactional[tuple[Any, int]]):
             return list(map(self._frozen_value, handles))
 
     def _log_keys(self, handles: list[tuple[Any, int]]) -> list[bytes]:
+        if self._kernel_keys:
+            indexes, slots = map(list, zip(*handles, strict=True))
+            with suppress(TypeError):  # of a subclass of str, or bytes
+                return _kernel.window_keys(indexes, slots, None)  # type: ignore[no-any-return]
         pack, encode = SUFFIX.pack, self._codec.index_bytes
         if self._duplicates:
             return [encode(index) + pack(slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) for index, slot in handles]
@@ -162,10 +177,12 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def keep(self, *, written: bool) -> int:
         """Take what is frozen as committed."""
-        self._observe(self._frozen_observed)
+        self._committed = max(self._committed, self._frozen_observed)
+        count = super().keep(written=written)
+        self._expire()
         if self._due:
             self.sweep(VISITS)
-        return super().keep(written=written)
+        return count
 
     def drop(self) -> None:
         """Go back to what is committed."""
@@ -174,13 +191,15 @@ class Tracks(Transactional[tuple[Any, int]]):
         self._limit = self._observed - self._retention
         self._loaded = set()  # of windows that were put before they were read, memory does not know what is on disk
 
-    def _observe(self, committed: int) -> None:
-        if committed > self._committed:
-            self._committed = committed
-            share = 4 * len(self._ring) * (committed - max(self._swept, 0)) // max(1, self._retention)
-            if share or committed - self._swept >= self._retention:
-                self._due = min(len(self._ring), self._due + share + 1)
-                self._swept = committed
+    def _expire(self) -> None:
+        """Note what has expired, to be looked through bit by bit."""
+        limit = self._committed - self._retention
+        for number in [number for number in self._buckets if (number + 1) * self._span - 1 <= limit]:
+            keys = self._buckets.pop(number)
+            self._gone.append(keys)
+            self._due += len(keys)
+        if self._loaded and self._low <= limit + 1:
+            self._loaded = set()
 
     def restore(self, batch: Batch) -> None:
         """Take in records of the changelog, as committed; the last one of a window counts."""
@@ -190,7 +209,7 @@ class Tracks(Transactional[tuple[Any, int]]):
         if observed > self._observed:
             self._observed = observed
             self._limit = observed - self._retention
-        self._observe(self._observed)
+        self._committed = max(self._committed, self._observed)
         for key, (start, sequence), value, time in zip(batch.keys, parts, batch.values, batch.timestamps, strict=True):
             self._sequence = max(self._sequence, sequence)
             if start <= self._limit:
@@ -206,6 +225,7 @@ class Tracks(Transactional[tuple[Any, int]]):
             track[slot] = None if value is None else pack_time(time) + value
             if not in_memory:
                 self._group().add((index, slot))
+        self._expire()
 
     # Memory and disk.
 
@@ -213,23 +233,46 @@ class Tracks(Transactional[tuple[Any, int]]):
         """Look through some keys for windows that have expired, or that are older than the low-water mark and on disk, and take them out."""
         if self._looked_at():
             return  # it is for moments that queries look through what is here
-        limit = self._committed - self._retention
-        oldest = max(limit + 1, self._low if self.engine is not None else 0)
-        bound = oldest << SEQUENCE_BITS if self._duplicates else oldest
-        self._due = max(0, self._due - visits)
-        if self._loaded and self._low <= limit + 1:
-            self._loaded = set()
+        limit, gone = self._committed - self._retention, self._gone
+        while gone and visits > 0:
+            part = gone[0][-visits:]
+            del gone[0][-visits:]
+            if not gone[0]:
+                gone.popleft()
+            visits -= len(part)
+            self._due -= len(part)
+            self._take_out_expired(part, limit)
         for _ in range(min(visits, len(self._ring))):
             index = self._ring.popleft()
-            track = self._tracks[index]
-            if not track or len(track) > _FEW or min(track) < bound:
-                self._trim(index, track, limit)
-            if track:
-                self._ring.append(index)
-            else:
+            self._due -= 1
+            track = self._tracks.get(index)
+            if track is None:
+                continue
+            self._trim(index, track, limit)
+            if not track:
                 del self._tracks[index]
                 self._orders.pop(index, None)
-                self._loaded.discard(index)
+
+    def _take_out_expired(self, indexes: list[Any], limit: int) -> None:
+        """Take out what starts at `limit` or before; nothing of it is of a transaction that is under way, as that would have been too late."""
+        if _kernel is not None:
+            removed: int = _kernel.expire_windows(self._tracks, indexes, limit)
+        else:
+            removed, tracks = 0, self._tracks
+            for index in indexes:
+                track = tracks.get(index)
+                if track is None:
+                    continue
+                old = [start for start in track if start <= limit]
+                for start in old:
+                    del track[start]
+                removed += len(old)
+                if not track:
+                    del tracks[index]
+        self._resident -= removed
+        if self._orders:
+            for index in indexes:
+                self._orders.pop(index, None)
 
     def _looked_at(self) -> bool:
         return any(reader.looking for reader in self.readers)
@@ -301,7 +344,8 @@ class Tracks(Transactional[tuple[Any, int]]):
             oldest = max(self._low, self._committed - self._retention, 0)
             self._low = (oldest + self._committed) // 2 + 1
             self._loaded = set()
-            self._due = len(self._ring)
+            self._due += len(self._tracks) - len(self._ring)
+            self._ring = deque(self._tracks)
         while self._due and not self._looked_at():
             while not self.settle(SLICE):
                 yield
@@ -315,7 +359,7 @@ class Tracks(Transactional[tuple[Any, int]]):
     def recall(self, facts: bytes) -> None:
         """Take up what `facts` returned before the store was closed: all that is older is on disk."""
         self._observed, self._sequence = FACTS.unpack(facts)
-        self._committed = self._swept = self._frozen_observed = self._observed
+        self._committed = self._frozen_observed = self._observed
         self._limit = self._observed - self._retention
         self._low = self._observed + 1
 
@@ -324,4 +368,7 @@ class Tracks(Transactional[tuple[Any, int]]):
         super().close()
         self._tracks = Closed(self.name)
         self._orders, self._starts = {}, None
+        self._buckets.clear()
+        self._gone.clear()
         self._ring.clear()
+        self._due = 0

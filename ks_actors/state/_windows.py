@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ks_actors._native import kernel as _kernel
 from ks_actors.state._tracks import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX, Tracks
 from ks_actors.state._transaction import MISSING
 from ks_actors.state._weight import TEXTS, average, weigh
@@ -82,7 +83,7 @@ class Windows(Tracks, Generic[K]):
             self._tracks[index][slot] = entry
         return entry
 
-    def put_entry(self, key: K, start: int, entry: Entry | None) -> None:  # noqa: C901 - flat: calls would cost more than what they do
+    def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
         """Set what is there of one window; None deletes it. A store with duplicates adds an entry, and ignores None."""
         if start > self._observed and not (entry is None and self._duplicates and self._segmented):
             self._observed = start
@@ -101,9 +102,7 @@ class Windows(Tracks, Generic[K]):
         if handle not in self._dirty:
             old = self._dirty[handle] = track.get(start, MISSING)
             if old is MISSING:
-                self._resident += 1
-                if self._starts is not None:
-                    self._started(index, start)
+                self._added(index, start)
             if self._sized_keys:
                 self._size += len(index)
         elif self._sized:
@@ -148,6 +147,38 @@ class Windows(Tracks, Generic[K]):
             return
         if not self._segmented or start // self.segment_ms < max(0, self._limit) // self.segment_ms:
             self._expired(1)
+
+    @property
+    def counts(self) -> bool:
+        """Whether `count_up` can do anything: with a kernel, and keys and values that are told apart and counted by it."""
+        return _kernel is not None and self._faithful and self._simple and not self._sized
+
+    def count_up(
+        self,
+        windows: dict[int, Any],
+        keys: list[Any],
+        timestamps: list[int],
+        first: int,
+        out: tuple[list[Any], list[Any], list[int], bool],
+        clock: tuple[int, int, int],
+    ) -> tuple[int, int]:
+        """Do to plain records what a `get_entry` and a `put_entry` each would do; return where that came to an end, and stream time.
+
+        Windows lie side by side; `clock` is stream time, grace, and how long they are. See `count_windows` in `_kernel.pyi`.
+        """
+        if self._starts is not None or type(self._tracks) is not dict:  # a closed store says so when it is asked record by record
+            return first, clock[0]
+        store = (self._tracks, self._dirty, windows, MISSING, self._buckets)
+        numbers = (*clock, self._observed, self._retention, self._low, self._span)
+        stop, now, observed, added, size = _kernel.count_windows(store, keys, timestamps, first, out, numbers)
+        if observed > self._observed:
+            self._observed, self._limit = observed, observed - self._retention
+        self._resident += added
+        if self._sized_keys:
+            self._size += size
+        if self._due:
+            self.sweep(2 * added)  # whatever grows pays for what is to go
+        return stop, now
 
     # Spans of time of one key.
 

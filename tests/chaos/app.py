@@ -47,6 +47,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--session-timeout", type=float, default=6, help="in seconds")
     parser.add_argument("--commit-ms", type=int, default=100)
     parser.add_argument("--transaction-ms", type=int, default=10_000)
+    parser.add_argument("--instance-id", help="be a static member of the group, by this id")
     parser.add_argument("--standbys", type=int, default=0, help="of each task")
     return parser.parse_args(arguments)
 
@@ -65,6 +66,7 @@ async def run(options: argparse.Namespace, on_state: Callable[[InstanceState, In
         commit_interval_ms=options.commit_ms,
         session_timeout_ms=int(options.session_timeout * 1000),
         transaction_timeout_ms=options.transaction_ms,
+        group_instance_id=options.instance_id,
         num_standby_replicas=options.standbys,
     )
     async with KafkaLog(options.bootstrap, client_id=config.client_id) as log:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,3 +78,32 @@ async def test_a_second_process_of_an_instance_id_ends_the_first(kafka_broker: B
             await here.counted()
             assert second.state is InstanceState.RUNNING
             assert len(tasks(second)) == 2
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_a_static_member_that_was_killed_has_its_tasks_again(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """Started again on the same directory, within the session timeout: the other one is not asked for anything, and nothing is lost."""
+    async with counting(kafka_broker, guarantee, tmp_path) as here:
+        states: list[InstanceState] = []
+        told = {
+            "bootstrap": kafka_broker.bootstrap, "guarantee": guarantee, "input": here.source, "output": here.sink, "app-id": here.name,
+            "state-dir": str(tmp_path / "goes"), "session-timeout": "30", "instance-id": "goes",
+        }  # fmt: skip
+        words = [word for name, value in told.items() for word in (f"--{name}", value)]
+        async with here.app("stays", states, group_instance_id="stays") as stays:
+            process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.chaos.app", *words, stderr=asyncio.subprocess.DEVNULL)
+            try:
+                await shared(stays)
+                await here.feed()
+                await here.counted()
+                mine, seen = tasks(stays), len(states)
+                await here.feed(1_000)
+            finally:
+                process.kill()
+                await process.wait()
+            async with here.app("goes", group_instance_id="goes") as again:
+                await here.counted()
+                assert tasks(stays) | tasks(again) == {"0_0", "0_1"}
+                assert tasks(stays) == mine
+                assert states[seen:] == []

@@ -41,6 +41,8 @@ class DictStore:
 class DictWindowStore:
     """A timestamped window store that forgets what starts `retention_ms` or more before the latest start put into it."""
 
+    counts = False
+
     def __init__(self, retention_ms: int = 2**63 - 1) -> None:
         self.entries: dict[tuple[Any, int], Entry] = {}
         self.retention_ms: int = retention_ms

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import TaskMigrated
+from ks_actors import LogError, TaskMigrated
 from ks_actors.runtime import InstanceState, UncaughtResponse, _collector
 from ks_actors.testing import run_app
-from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts, counting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,10 +34,10 @@ def test_instances_share_the_tasks() -> None:
         everything = {"0_0", "0_1", "0_2", "0_3"}
         assert tasks(harness) == everything
         async with harness.another(client_id="second") as second:
-            await harness.caught_up()
+            await harness.kit.clock.advance(1)
             assert len(tasks(harness)) == len(tasks(second)) == 2
             assert tasks(harness) | tasks(second) == everything
-        await harness.caught_up()
+        await harness.kit.clock.advance(1)
         assert tasks(harness) == everything
 
     run_app(test, counting(), topics={"in": 4, "out": 1})
@@ -138,6 +138,29 @@ def test_an_app_that_is_fenced_takes_its_transactional_id_back() -> None:
     run_app(test, counting(), topics={"in": 2, "out": 1}, processing_guarantee="exactly_once_v2", commit_interval_ms=1000)
 
 
+def test_tasks_that_are_lost_while_the_group_rebalances_are_given_out_again() -> None:
+    """A member that has told what it has, and then loses all of it, tells the group again: otherwise it would keep its tasks for nobody."""
+    for seed in range(8):
+
+        async def test(harness: AppHarness, seed: int = seed) -> None:
+            load = Load(harness, Random(seed), keys=30)
+            for _ in range(3):
+                await load.send(40)
+                await harness.turns(harness.kit.random.randrange(60))
+                harness.fail("commit", LogError("not now"), harness.kit.random.randrange(1, 4))
+                async with harness.another() as other:
+                    await load.send(20)
+                    await harness.caught_up(60_000)
+                    assert tasks(harness) | tasks(other) == {"0_0", "0_1", "0_2", "0_3"}
+            await harness.caught_up()
+            check_counts(await harness.read("out"), load.sent, EOS)
+
+        run_app(
+            test, counting("in_memory"), seed=seed, topics={"in": 4, "out": 1}, processing_guarantee=EOS, commit_interval_ms=2000,
+            uncaught_handler=replace,
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_member_that_has_died_does_not_stop_the_others(guarantee: str) -> None:
     """While the group waits for a member that will never answer, the others go on and commit: no transaction gets too old."""
@@ -198,3 +221,24 @@ def test_instances_are_named_by_themselves(tmp_path: Path) -> None:
             check_counts(await harness.read("out"), load.sent, EOS)
 
     run_app(test, counting("rocksdb"), topics={"in": 4, "out": 1}, processing_guarantee=EOS, client_id="main", state_dir=tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nothing_is_done_twice_when_instances_come_and_go_in_order(seed: int) -> None:
+    """At least once, too: what is committed while the group moves on is committed in its next generation, not done again."""
+    random = Random(seed)
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, random)
+        rolled_back = 0.0
+        for number in range(6):
+            async with harness.another(client_id=f"other-{number}") as other:
+                for _ in range(random.randrange(1, 40)):
+                    await load.send(random.randrange(5))
+                    await asyncio.sleep(random.choice([0.0, 0.001, 0.005]))
+                rolled_back += other.app.metrics()["rolled-back-total"]
+        await harness.caught_up()
+        assert rolled_back + harness.app.metrics()["rolled-back-total"] == 0
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(test, counting("in_memory"), seed=seed, topics={"in": 4, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -154,6 +155,102 @@ def test_a_store_that_its_changelog_begins_behind_starts_over() -> None:
             check_counts(await harness.read("out"), load.sent, EOS)
 
     run_app(test, counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_task_that_still_restores_becomes_a_standby(guarantee: str) -> None:
+    """Restoring is suspended where it is, and goes on as following; nothing of it is read again."""
+    heard = Heard()
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(8), keys=60)
+        await load.send(300)
+        await harness.caught_up()
+        await harness.close()
+        harness.wipe_state()
+        # Somebody has left a transaction open in each changelog: restoring has to wait for its end.
+        former = await harness.log.transactional_producer("former", client_id="former", timeout_ms=60_000)
+        row = Batch([b"k0"], [(99).to_bytes(8, "big")], [0])
+        await former.send([Outgoing(TopicPartition("app-counts-changelog", number), row) for number in range(4)])
+        heard.told.clear()
+        starting = asyncio.ensure_future(harness.restart())
+        await harness.kit.clock.advance(1)
+        read = heard.count("restored")
+        assert read > 50
+        assert not starting.done()
+        joining = other(harness, start=False)
+        async with joining:
+            also_starting = asyncio.ensure_future(joining.start())
+            await harness.kit.clock.advance(2)
+            suspended = heard.take("restore suspended")
+            assert len(suspended) == 2
+            assert set(heard.take("follow")) == set(suspended)
+            assert all(heard.take("follow").values())
+            await former.abort()
+            await starting
+            await also_starting
+            await load.send(50)
+            await harness.caught_up()
+            await settled(harness.kit)
+            assert heard.count("restored") + heard.count("loaded") <= read + 50
+            assert copies(harness) == originals(joining)
+            check_places(harness, joining)
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+        await former.close()
+
+    run_app(
+        test, counting("in_memory"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, restore_listener=heard,
+        standby_listener=heard,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_commit_before_a_task_becomes_a_standby_may_fail(seed: int, guarantee: str) -> None:
+    """Then what was not committed is dropped, from the stores that stay open too, and done again where the task is now."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(seed), keys=30)
+        await load.send(100)
+        await harness.caught_up()
+        for _ in range(3):
+            await load.send(40)
+            await harness.turns(harness.kit.random.randrange(60))
+            harness.fail("commit" if guarantee == EOS else "commit_offsets", LogError("not now"), harness.kit.random.randrange(1, 4))
+            async with other(harness) as second:
+                await load.send(20)
+                await harness.caught_up()
+                await settled(harness.kit)
+                check_places(harness, second)
+                assert copies(harness) == originals(second)
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+
+    run_app(
+        test, counting("in_memory" if seed % 2 else "rocksdb"), seed=seed, topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee,
+        commit_interval_ms=2000, uncaught_handler=replace,
+    )  # fmt: skip
+
+
+def test_a_listener_that_raises_ends_the_app() -> None:
+    """As one of restoring does: what it raises is the error of the app; the other instance goes on alone."""
+
+    class Bad(Heard):
+        def on_batch_loaded(self, *told: Any) -> None:
+            raise ValueError("this listener is broken")
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(9))
+        async with other(harness, Bad()) as second:
+            await load.send(100)
+            error = await second.ended(60_000)
+            assert isinstance(error, ValueError)
+            assert second.app.state is InstanceState.ERROR
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(test, counting(), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
 
 
 # --- disks ----------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,321 @@
+/* Counting in windows of time, and the keys that windows have in a changelog. */
+
+#include "kernel.h"
+
+typedef struct {
+    PyObject *tracks, *dirty, *windows, *missing, *buckets; /* what the store has */
+    PyObject *found, *changes, *times;                    /* what comes out */
+    int with_old;
+    long long now, grace, size, observed, retention, low, span;
+    Py_ssize_t added, key_bytes;
+    int64_t start; /* the window that the last record was in, with its number and its object: the next one is likely to be in it, too */
+    PyObject *number, *window, *bucket;
+} Counting;
+
+static inline int is_plain(PyObject *key) { return PyUnicode_CheckExact(key) || PyBytes_CheckExact(key) || PyLong_CheckExact(key); }
+
+static inline Py_ssize_t length_of_key(PyObject *key) {
+    return PyUnicode_Check(key) ? PyUnicode_GET_LENGTH(key) : PyBytes_Check(key) ? PyBytes_GET_SIZE(key) : 0;
+}
+
+/* Return an int as int64, INT64_MIN when it is none or too large. */
+static inline int64_t number_of(PyObject *object) {
+    int overflow = 0;
+    int64_t number = PyLong_CheckExact(object) ? PyLong_AsLongLongAndOverflow(object, &overflow) : INT64_MIN;
+    return overflow ? INT64_MIN : number;
+}
+
+/* Return a new reference to the list of keys for a start, a new one when there is none. */
+static PyObject *bucket_of(Counting *counting, int64_t start) {
+    PyObject *number = PyLong_FromLongLong(start / counting->span), *fresh = number == NULL ? NULL : PyList_New(0);
+    PyObject *bucket = fresh == NULL ? NULL : PyDict_SetDefault(counting->buckets, number, fresh);
+    if (bucket != NULL && !PyList_CheckExact(bucket)) {
+        PyErr_SetString(PyExc_TypeError, "count_windows takes lists by stretches of time");
+        bucket = NULL;
+    }
+    Py_XINCREF(bucket);
+    Py_XDECREF(fresh);
+    Py_XDECREF(number);
+    return bucket;
+}
+
+/* Find the window that begins at `start`; return 1, or 0 when nobody has made it yet, or -1 with an error. */
+static int enter_window(Counting *counting, int64_t start) {
+    if (counting->window != NULL && counting->start == start) {
+        return 1;
+    }
+    PyObject *number = PyLong_FromLongLong(start);
+    PyObject *window = number == NULL ? NULL : PyDict_GetItemWithError(counting->windows, number);
+    if (window == NULL) {
+        Py_XDECREF(number);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    Py_INCREF(window);
+    PyObject *bucket = bucket_of(counting, start);
+    if (bucket == NULL) {
+        Py_DECREF(window);
+        Py_DECREF(number);
+        return -1;
+    }
+    Py_XSETREF(counting->number, number);
+    Py_XSETREF(counting->window, window);
+    Py_XSETREF(counting->bucket, bucket);
+    counting->start = start;
+    return 1;
+}
+
+/* Return what a key has by start, borrowed; a new dict when it has nothing. */
+static PyObject *track_of(Counting *counting, PyObject *key) {
+    PyObject *track = PyDict_GetItemWithError(counting->tracks, key);
+    if (track != NULL || PyErr_Occurred()) {
+        return track;
+    }
+    track = PyDict_New();
+    if (track == NULL || PyDict_SetItem(counting->tracks, key, track) < 0) {
+        Py_XDECREF(track);
+        return NULL;
+    }
+    Py_DECREF(track); /* the tracks have it */
+    return track;
+}
+
+/* Note what a window was before the first change of the transaction. */
+static int note(Counting *counting, PyObject *key, PyObject *entry) {
+    PyObject *handle = PyTuple_Pack(2, key, counting->number);
+    Py_ssize_t before = PyDict_GET_SIZE(counting->dirty);
+    int done = handle != NULL && PyDict_SetDefault(counting->dirty, handle, entry == NULL ? counting->missing : entry) != NULL;
+    Py_XDECREF(handle);
+    if (done && PyDict_GET_SIZE(counting->dirty) != before) {
+        counting->key_bytes += length_of_key(key);
+        counting->added += entry == NULL;
+        done = entry != NULL || PyList_Append(counting->bucket, key) == 0;
+    }
+    return done;
+}
+
+static int append_new(PyObject *list, PyObject *object) {
+    int failed = object == NULL || PyList_Append(list, object) < 0;
+    Py_XDECREF(object);
+    return !failed;
+}
+
+/* Put the next count of a key's window into the place of `entry`, which is NULL when there is none; return 1, or -1 with an error. */
+static int replace(Counting *counting, PyObject *key, PyObject *track, PyObject *entry, int64_t number, PyObject *latest) {
+    PyObject *count = PyLong_FromLongLong(number + 1), *old = counting->with_old ? PyLong_FromLongLong(number) : Py_NewRef(Py_None);
+    PyObject *changed = count == NULL || old == NULL ? NULL : PyTuple_Pack(2, count, latest);
+    int done = changed != NULL && note(counting, key, entry) && PyDict_SetItem(track, counting->number, changed) == 0 &&
+               append_new(counting->changes, PyTuple_Pack(2, count, old)) && PyList_Append(counting->times, latest) == 0 &&
+               PyList_Append(counting->found, counting->window) == 0;
+    Py_XDECREF(changed);
+    Py_XDECREF(old);
+    Py_XDECREF(count);
+    return done ? 1 : -1;
+}
+
+/* Count one record in its window; return 1, or 0 when it is not as plain as that, or -1 with an error. */
+static int count_one(Counting *counting, PyObject *key, PyObject *time) {
+    int64_t timestamp = number_of(time);
+    if (!is_plain(key) || timestamp < 0 || timestamp > INT64_MAX - counting->size) {
+        return 0;
+    }
+    int64_t now = timestamp > counting->now ? timestamp : counting->now, start = timestamp - timestamp % counting->size;
+    int64_t observed = start > counting->observed ? start : counting->observed;
+    if (start + counting->size <= now - counting->grace || start <= observed - counting->retention) {
+        return 0;
+    }
+    int entered = enter_window(counting, start);
+    PyObject *track = entered == 1 ? track_of(counting, key) : NULL;
+    if (track == NULL) {
+        return entered == 1 ? -1 : entered;
+    }
+    PyObject *entry = PyDict_GetItemWithError(track, counting->number);
+    int64_t number = 0, seen = -1;
+    if (entry != NULL) {
+        if (!PyTuple_CheckExact(entry) || PyTuple_GET_SIZE(entry) != 2) {
+            return 0;
+        }
+        number = number_of(PyTuple_GET_ITEM(entry, 0));
+        seen = number_of(PyTuple_GET_ITEM(entry, 1));
+        if (number < 0 || number == INT64_MAX || seen == INT64_MIN) {
+            return 0;
+        }
+    } else if (PyErr_Occurred()) {
+        return -1;
+    } else if (start < counting->low) {
+        return 0; /* it may be on disk */
+    }
+    counting->now = now;
+    counting->observed = observed;
+    Py_INCREF(track);
+    Py_XINCREF(entry);
+    int done = replace(counting, key, track, entry, number, entry != NULL && seen >= timestamp ? PyTuple_GET_ITEM(entry, 1) : time);
+    Py_XDECREF(entry);
+    Py_DECREF(track);
+    return done;
+}
+
+/* Count from `index` on; return where that came to an end, or -1 with an error. */
+static Py_ssize_t count_all(Counting *counting, PyObject *keys, PyObject *timestamps, Py_ssize_t index) {
+    for (; index >= 0 && index < PyList_GET_SIZE(keys); index++) {
+        if (index >= PyList_GET_SIZE(timestamps)) {
+            PyErr_SetString(PyExc_ValueError, "count_windows takes columns of one length");
+            return -1;
+        }
+        PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index)), *time = Py_NewRef(PyList_GET_ITEM(timestamps, index));
+        int counted = count_one(counting, key, time);
+        Py_DECREF(key);
+        Py_DECREF(time);
+        if (counted < 0) {
+            return -1;
+        }
+        if (counted == 0) {
+            break;
+        }
+    }
+    return index;
+}
+
+/* count_windows(store, keys, timestamps, start, out, numbers): see _kernel.pyi */
+PyObject *kernel_count_windows(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("count_windows", nargs, 6)) {
+        return NULL;
+    }
+    Counting counting = {0};
+    PyObject *keys = args[1], *timestamps = args[2];
+    Py_ssize_t index = PyLong_AsSsize_t(args[3]);
+    if (PyErr_Occurred() ||
+        !PyArg_ParseTuple(args[0], "O!O!O!OO!", &PyDict_Type, &counting.tracks, &PyDict_Type, &counting.dirty, &PyDict_Type, &counting.windows,
+                          &counting.missing, &PyDict_Type, &counting.buckets) ||
+        !PyArg_ParseTuple(args[4], "O!O!O!p", &PyList_Type, &counting.found, &PyList_Type, &counting.changes, &PyList_Type, &counting.times,
+                          &counting.with_old) ||
+        !PyArg_ParseTuple(args[5], "LLLLLLL", &counting.now, &counting.grace, &counting.size, &counting.observed, &counting.retention, &counting.low,
+                          &counting.span) ||
+        !kernel_is_list("count_windows", keys) || !kernel_is_list("count_windows", timestamps)) {
+        return NULL;
+    }
+    if (counting.size <= 0 || counting.span <= 0) {
+        PyErr_SetString(PyExc_ValueError, "count_windows takes windows that last");
+        return NULL;
+    }
+    index = count_all(&counting, keys, timestamps, index);
+    Py_XDECREF(counting.number);
+    Py_XDECREF(counting.window);
+    Py_XDECREF(counting.bucket);
+    return index < 0 ? NULL : Py_BuildValue("(nLLnn)", index, counting.now, counting.observed, counting.added, counting.key_bytes);
+}
+
+/* Take out of a dict what is at `limit` or before; return how much, or -1 with an error. */
+static Py_ssize_t expire(PyObject *track, int64_t limit) {
+    enum { FEW = 16 };
+    Py_ssize_t removed = 0;
+    for (;;) { /* a dict must not change while it is gone through */
+        PyObject *old[FEW], *start, *value;
+        Py_ssize_t place = 0;
+        int count = 0, failed = 0;
+        while (count < FEW && PyDict_Next(track, &place, &start, &value)) {
+            int64_t number = number_of(start);
+            if (number != INT64_MIN && number <= limit) {
+                old[count++] = Py_NewRef(start);
+            }
+        }
+        for (int index = 0; index < count; index++) {
+            failed = failed || PyDict_DelItem(track, old[index]) < 0;
+            Py_DECREF(old[index]);
+        }
+        removed += count;
+        if (failed || count < FEW) {
+            return failed ? -1 : removed;
+        }
+    }
+}
+
+/* expire_windows(tracks, keys, limit): see _kernel.pyi */
+PyObject *kernel_expire_windows(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("expire_windows", nargs, 3) || !kernel_is_list("expire_windows", args[1])) {
+        return NULL;
+    }
+    if (!PyDict_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "expire_windows takes a dict first");
+        return NULL;
+    }
+    PyObject *tracks = args[0], *keys = args[1];
+    int64_t limit = PyLong_AsLongLong(args[2]);
+    Py_ssize_t removed = 0;
+    if (limit == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(keys); index++) {
+        PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index)), *track = Py_XNewRef(PyDict_GetItemWithError(tracks, key));
+        Py_ssize_t count = track != NULL && PyDict_Check(track) ? expire(track, limit) : 0;
+        int failed = PyErr_Occurred() || (track != NULL && PyDict_GET_SIZE(track) == 0 && PyDict_DelItem(tracks, key) < 0);
+        Py_XDECREF(track);
+        Py_DECREF(key);
+        if (failed) {
+            return NULL;
+        }
+        removed += count;
+    }
+    return PyLong_FromSsize_t(removed);
+}
+
+/* Write `size` bytes of a number, the highest first. */
+static inline void put_number(char *to, uint64_t number, int size) {
+    for (int place = size - 1; place >= 0; place--, number >>= 8) {
+        to[place] = (char)(number & 0xff);
+    }
+}
+
+/* Return some bytes followed by start and sequence number. */
+static PyObject *followed(const char *data, Py_ssize_t size, int64_t start, int64_t sequence) {
+    PyObject *made = PyBytes_FromStringAndSize(NULL, size + 12);
+    if (made != NULL) {
+        char *to = PyBytes_AS_STRING(made);
+        memcpy(to, data, (size_t)size);
+        put_number(to + size, (uint64_t)start, 8);
+        put_number(to + size + 8, (uint64_t)sequence, 4);
+    }
+    return made;
+}
+
+/* Return the bytes of a key (str or bytes) followed by start and sequence number. */
+static PyObject *windowed_key(PyObject *key, int64_t start, int64_t sequence) {
+    if (PyBytes_CheckExact(key)) {
+        return followed(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), start, sequence);
+    }
+    if (!PyUnicode_CheckExact(key)) {
+        PyErr_Format(PyExc_TypeError, "window_keys takes str and bytes, got %.80s", Py_TYPE(key)->tp_name);
+        return NULL;
+    }
+    if (PyUnicode_IS_COMPACT_ASCII(key)) {
+        return followed((const char *)PyUnicode_DATA(key), PyUnicode_GET_LENGTH(key), start, sequence);
+    }
+    PyObject *encoded = PyUnicode_AsUTF8String(key);
+    PyObject *made = encoded == NULL ? NULL : followed(PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded), start, sequence);
+    Py_XDECREF(encoded);
+    return made;
+}
+
+/* window_keys(keys, starts, sequences): see _kernel.pyi */
+PyObject *kernel_window_keys(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("window_keys", nargs, 3) || !kernel_is_list("window_keys", args[0]) || !kernel_is_list("window_keys", args[1])) {
+        return NULL;
+    }
+    PyObject *keys = args[0], *starts = args[1], *sequences = args[2] == Py_None ? NULL : args[2];
+    Py_ssize_t count = PyList_GET_SIZE(keys);
+    if (!kernel_is_long("window_keys", starts, count) ||
+        (sequences != NULL && (!kernel_is_list("window_keys", sequences) || !kernel_is_long("window_keys", sequences, count)))) {
+        return NULL;
+    }
+    PyObject *made = PyList_New(count);
+    for (Py_ssize_t index = 0; made != NULL && index < count; index++) {
+        int64_t start = PyLong_AsLongLong(PyList_GET_ITEM(starts, index));
+        int64_t sequence = sequences == NULL ? 0 : PyLong_AsLongLong(PyList_GET_ITEM(sequences, index));
+        PyObject *key = PyErr_Occurred() ? NULL : windowed_key(PyList_GET_ITEM(keys, index), start, sequence);
+        if (key == NULL) {
+            Py_CLEAR(made);
+        } else {
+            PyList_SET_ITEM(made, index, key);
+        }
+    }
+    return made;
+}

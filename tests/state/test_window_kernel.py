@@ -1,0 +1,249 @@
+"""What the kernel does for window stores is what Python code does for them where there is no kernel."""
+
+from __future__ import annotations
+
+from array import array
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ks_actors import Batch, ProcessingFailed
+from ks_actors._native import kernel
+from ks_actors.processors._windowed import WindowAggregation, WindowedAggregate
+from ks_actors.serdes import BYTES, LONG, STRING, Serde
+from ks_actors.state import SharedResources, _segment, _span_runs, _spans, _tracks, _windows
+from ks_actors.state._segment import Raw, Segment
+from tests.processors.helpers import Node
+from tests.state.helpers import PLACES, Task, window
+from tests.state.test_model import drive
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
+USERS = (_segment, _span_runs, _spans, _tracks, _windows)
+LIMITED = Serde.of(lambda text: text.encode(), bytes.decode)
+
+
+@pytest.fixture
+def _without(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in USERS:
+        monkeypatch.setattr(module, "_kernel", None)
+
+
+@pytest.mark.usefixtures("_without")
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_stores_are_like_dicts_without_a_kernel(seed: int) -> None:
+    """The model holds for the Python code too."""
+    drive(seed)
+
+
+def rows_of(random: Random, time: int) -> list[tuple[str | None, int]]:
+    rows: list[tuple[str | None, int]] = []
+    for _ in range(random.randrange(60)):
+        time += random.choice((0, 0, 1, 3, 20))
+        late = random.randrange(150) if random.random() < 0.2 else 0
+        rows.append((None if random.random() < 0.05 else f"k{random.randrange(12)}", max(0, time - late)))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_windows_are_counted_as_by_get_and_put(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes out, what is dropped, what is logged and stored, and its size: over commits, rollbacks, expiry, writes to disk and restarts."""
+    random = Random(seed)
+    place, shared = random.choice(PLACES), SharedResources(resident_bytes=random.choice((3_000, 1 << 20)), tail_records=20)
+    retention, grace = random.choice((20, 60, 200)), random.choice((0, 15))
+    spec = window("w", timestamped=True, key=random.choice((STRING, STRING, LIMITED)), value=LONG, retention_ms=retention)
+    operator = WindowedAggregate(WindowAggregation(store="w", size_ms=10, advance_ms=10, grace_ms=grace, send_old=random.random() < 0.5))
+    tasks = [Task([spec], tmp_path / name, place, shared) for name in ("kernel", "python")]
+    nodes = [Node({"w": task["w"]}) for task in tasks]
+    forms = [operator.bind(nodes[0]).batch]
+    monkeypatch.setattr(_windows, "_kernel", None)
+    forms.append(operator.bind(nodes[1]).batch)
+    monkeypatch.undo()
+    time = 0
+    for _ in range(25):
+        rows = rows_of(random, time)
+        time = max([time, *(at for _, at in rows)])
+        then, at = random.choice(("commit", "commit", "drop", "flush", "look", "restart", "go on")), random.randrange(time + 1)
+        for task, node, form in zip(tasks, nodes, forms, strict=True):
+            assert form is not None
+            if rows:
+                form(Batch([row[0] for row in rows], [b""] * len(rows), [row[1] for row in rows]))
+            match then:
+                case "commit":
+                    task.commit()
+                case "drop":
+                    task.stores.drop()
+                case "flush":
+                    task.flush()
+                case "look":
+                    node.rows.append(list(task["w"].fetch_all(at, time)))  # type: ignore[arg-type]  # to be compared
+                    node.rows.append(task["w"].fetch_entries("k3", at, time))
+                case "restart":
+                    task.commit()
+                    task.reopen(clean=at % 2 == 0)
+                    node.stores = {"w": task["w"]}
+        if then == "restart":
+            forms = [operator.bind(nodes[0]).batch]
+            monkeypatch.setattr(_windows, "_kernel", None)
+            forms.append(operator.bind(nodes[1]).batch)
+            monkeypatch.undo()
+        assert nodes[0].rows == nodes[1].rows
+        assert nodes[0].dropped_count == nodes[1].dropped_count
+        assert tasks[0].logs == tasks[1].logs
+        assert tasks[0].late == tasks[1].late
+        assert tasks[0].stores.uncommitted_bytes == tasks[1].stores.uncommitted_bytes
+        assert list(tasks[0]["w"].all()) == list(tasks[1]["w"].all()) if then != "go on" else True
+    for task in tasks:
+        task.close()
+
+
+def test_most_windows_are_counted_by_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New keys, new windows, and those that are known; what is put one by one is little."""
+    task = Task([window("w", timestamped=True, value=LONG, retention_ms=50)], tmp_path)
+    puts: list[Any] = []
+    put = type(task["w"]).put_entry
+
+    def noted(store: Any, *entry: Any) -> None:
+        puts.append(entry)
+        put(store, *entry)
+
+    monkeypatch.setattr(type(task["w"]), "put_entry", noted)
+    node = Node({"w": task["w"]})
+    form = WindowedAggregate(WindowAggregation(store="w", size_ms=10, advance_ms=10, grace_ms=10)).bind(node).batch
+    assert form is not None
+    form(Batch([f"k{number % 700}" for number in range(5000)], [b""] * 5000, [number // 100 for number in range(5000)]))
+    assert len(node.rows) == 5000
+    assert len(puts) < 300
+    task.close()
+
+
+def test_a_closed_store_counts_nothing(tmp_path: Path) -> None:
+    """It raises, as it does for every other use."""
+    task = Task([window("w", timestamped=True, value=LONG)], tmp_path)
+    node = Node({"w": task["w"]}, go_on=False)
+    form = WindowedAggregate(WindowAggregation(store="w", size_ms=10, advance_ms=10, grace_ms=10)).bind(node).batch
+    assert form is not None
+    form(Batch(["a"], [b""], [5]))
+    task.close()
+    with pytest.raises(ProcessingFailed):
+        form(Batch(["a", "b"], [b"", b""], [6, 7]))
+    assert "store w is closed" in node.failures[0].error
+
+
+steps = st.lists(st.tuples(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9)), max_size=12), st.booleans()), max_size=5)
+
+
+@given(script=steps, before=st.integers(-3, 5), after=st.integers(-3, 5))
+@settings(deadline=None)
+def test_rows_are_found_as_by_python(script: Any, before: int, after: int) -> None:
+    """Index and keys of a segment, whatever the order of the starts; and what is near a time, which is no less than 0."""
+    columns: list[Any] = []
+    for with_kernel in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not with_kernel:
+                patch.setattr(_segment, "_kernel", None)
+            segment = Segment(0)
+            for rows, roll_back in script:
+                count = len(segment)
+                segment.add_all([row[0] for row in rows], [row[1] for row in rows], range(count, count + len(rows)), [str(row) for row in rows])
+                if roll_back:
+                    segment.roll_back()
+                else:
+                    segment.committed = segment.frozen = len(segment)
+            columns.append((segment.index, segment.keys, list(segment.starts), segment.values))
+    assert columns[0] == columns[1]
+    keys, times = list("abcde"), [0, 3, 5, 7, 9]
+    met: list[Any] = []
+    kernel.meet(segment.index, segment.starts, segment.values, keys, times, before, after, met)
+    expected = []
+    for at, (key, time) in enumerate(zip(keys, times, strict=True)):
+        near = segment.places(key, max(0, time - before), max(0, time + after))
+        expected += [(at, segment.starts[place], segment.values[place]) for place in near]
+    assert met == expected
+
+
+def test_the_largest_times() -> None:
+    """What is added to a time goes no further than to the largest one."""
+    segment, most = Segment(0), 2**63 - 1
+    segment.add_all(["a", "a"], [0, most], range(2), ["first", "last"])
+    met: list[Any] = []
+    kernel.meet(segment.index, segment.starts, segment.values, ["a", "a"], [5, most], most, most, met)
+    assert [(at, value) for at, _, value in met] == [(0, "first"), (0, "last"), (1, "first"), (1, "last")]
+
+
+def test_keys_of_windows_in_a_changelog() -> None:
+    """Text and bytes with start and sequence number behind; other keys are for Python."""
+    keys: list[Any] = ["a", "ä", b"\0\1", ""]
+    made = kernel.window_keys(keys, [0, 1, 1 << 40, 2**63 - 1], [0, 7, 2**31 - 1, 1])
+    assert made == [
+        (key.encode() if isinstance(key, str) else key) + start.to_bytes(8, "big") + sequence.to_bytes(4, "big")
+        for key, start, sequence in zip(keys, [0, 1, 1 << 40, 2**63 - 1], [0, 7, 2**31 - 1, 1], strict=True)
+    ]
+    assert kernel.window_keys(["a"], [1], None) == [b"a" + (1).to_bytes(8, "big") + bytes(4)]
+    with pytest.raises(TypeError, match="str and bytes"):
+        kernel.window_keys([1.5], [1], None)
+    with pytest.raises(UnicodeEncodeError):
+        kernel.window_keys(["\ud800"], [1], None)
+
+
+class Word(str):
+    """Text that is not plain."""
+
+    __slots__ = ()
+
+
+def test_keys_that_are_not_plain_are_logged_all_the_same(tmp_path: Path) -> None:
+    """A subclass of text is counted and encoded by Python."""
+    task = Task([window("w", timestamped=True, value=LONG), window("d", value=BYTES, retain_duplicates=True)], tmp_path)
+    node = Node({"w": task["w"]})
+    form = WindowedAggregate(WindowAggregation(store="w", size_ms=10, advance_ms=10, grace_ms=10)).bind(node).batch
+    assert form is not None
+    form(Batch([Word("a"), "a", Word("b")], [b""] * 3, [1, 2, 3]))
+    task["d"].put(Word("a"), b"x", 1)
+    assert [row.value[0] for row in node.rows] == [1, 2, 1]
+    records = task.commit()
+    assert [key[:1] for key, _, _ in (*records["w"], *records["d"])] == [b"a", b"b", b"a"]
+    task.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("count_windows", ()),
+        ("count_windows", (({}, {}, {}, None, {}), [], [], 0, ([], [], [], False), (0, 0, 0, 0, 0, 0, 1))),
+        ("count_windows", (({}, {}, {}, None), [], [], 0, ([], [], [], False), (0, 0, 1, 0, 0, 0, 1))),
+        ("count_windows", (({}, {}, {}, None, {}), ["a"], [], 0, ([], [], [], False), (0, 0, 1, 0, 0, 0, 1))),
+        ("count_windows", (({}, {}, {0: "w"}, None, {0: 5}), ["a"], [0], 0, ([], [], [], False), (0, 0, 1, 0, 5, 0, 1))),
+        ("window_keys", (["a"], [], None)),
+        ("window_keys", (["a"], ["b"], None)),
+        ("expire_windows", ([], [], 0)),
+        ("expire_windows", ({}, [], "a")),
+        ("add_places", ({}, [], array("i"), 0, [])),
+        ("add_places", ({}, ["a"], array("q"), 0, [0])),
+        ("add_places", ({"a": 9}, ["a"], array("q", [1]), 0, [0])),
+        ("meet", ([], array("q"), [], [], [], 0, 0, [])),
+        ("meet", ({"a": 0}, array("q", [1]), [], ["a"], [1], 0, 0, [])),
+        ("meet", ({"a": 0}, array("q", [1]), ["x"], ["a"], ["b"], 0, 0, [])),
+    ],
+)
+def test_the_kernel_refuses_what_it_does_not_take(name: str, arguments: tuple[Any, ...]) -> None:
+    """With an error, whatever it is given."""
+    with pytest.raises((TypeError, ValueError)):
+        getattr(kernel, name)(*arguments)
+
+
+def test_restored_rows_are_decoded_before_they_are_met(tmp_path: Path) -> None:
+    """What was restored is in memory as bytes until somebody looks at it."""
+    task = Task([window("d", value=LONG, retain_duplicates=True)], tmp_path, "in_memory")
+    task["d"].put_run(["a", "b"], [10, 11], [1, 2])
+    task.commit()
+    task.reopen()
+    store = task["d"]
+    assert {type(value) for segment in store._segments.values() for value in segment.values} == {Raw}
+    assert store.meet(["b", "a"], [12, 9], 5, 5, None) == [(0, 11, 2), (1, 10, 1)]
+    task.close()
