@@ -33,7 +33,7 @@ _IDLE_SECONDS = 10.0
 _TURN_SECONDS = 0.002
 _REST_SECONDS = 0.001
 _log = logging.getLogger("ks_actors")
-STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Keep,))
+STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.EncodeChangelog, m.PersistUnlogged, m.Keep))
 
 
 class StateManager(Actor[StateManagerMessage]):
@@ -112,6 +112,7 @@ class StateManager(Actor[StateManagerMessage]):
                 await self._open_failed(message)
             case m.RestoredRecords():
                 await self._take_in(message.fetched)
+                self._restorer().tell(m.TakenIn())
             case m.Restored():
                 held = self._held.get(message.task)
                 if held is not None and held.restoring and held.ticket == message.ticket:

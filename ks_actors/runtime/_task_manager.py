@@ -195,9 +195,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._settle()
 
     def _ask_for_commit(self, task: Task) -> None:
-        if self._asked_commit:
-            return
-        if (reason := reason_to_commit(task, self._tasks.values(), self._setup.config.statestore_uncommitted_max_bytes)) is not None:
+        reason = None if self._asked_commit else reason_to_commit(task, self._tasks.values(), self._setup.config.statestore_uncommitted_max_bytes)
+        if reason is not None:
             self._asked_commit = True
             self._committer().tell(m.Commit(None, reason))
 

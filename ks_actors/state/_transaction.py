@@ -325,9 +325,11 @@ class Transactional(ABC, Generic[Handle]):
             handles = [group.pop() for _ in range(min(ROWS, len(group)))]
             later = list(islice(writing, 1, None))
             try:
-                self._write(engine, [handle for handle in handles if not any(handle in other for other in later)])
+                for other in later:  # they are written with the other group
+                    handles = [handle for handle in handles if handle not in other]
+                self._write(engine, handles)
             except BaseException:
-                group.update(handles)
+                group.update(handles)  # what is in another group is written all the same
                 raise
             if not group:
                 writing.popleft()
