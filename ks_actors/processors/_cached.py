@@ -67,6 +67,8 @@ def held_counts(cache: Cache) -> ProcessBatch:
     """Return what holds counts that are in their store already: changes of plain keys, 0 where there was nothing before."""
 
     def hold(batch: Batch) -> None:
+        if cache.leave_to_store(batch):
+            return
         rows = cache.rows()
         befores = [before or None for _, before in batch.values]
         exhaust(map(rows.olds.setdefault, batch.keys, befores))

@@ -156,6 +156,11 @@ class Table(Transactional[Any], Generic[K]):
             self._size += size
         return stop
 
+    @property
+    def uncommitted(self) -> dict[Any, Any]:
+        """Entries before the first put since the last commit, by first put; None or MISSING: there was none. Another dict after each commit."""
+        return self._dirty
+
     def _put_text(self, key: Any, entry: Entry | None) -> None:
         view = self._view
         if key in self._dirty:
