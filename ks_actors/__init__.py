@@ -30,6 +30,7 @@ from ks_actors._errors import (
     ProcessingFailed,
     ProduceFailed,
     ProductionFailed,
+    QueryFailed,
     RecordTooLarge,
     SerializationError,
     StateError,
@@ -46,6 +47,7 @@ from ks_actors._errors import (
     TopicExists,
     TopologyError,
     TransactionAborted,
+    UnknownStore,
     UnknownTopicOrPartition,
 )
 from ks_actors._gc import tune_gc
@@ -179,6 +181,7 @@ __all__ = [
     "ProductionExceptionHandler",
     "ProductionFailed",
     "PunctuationType",
+    "QueryFailed",
     "Record",
     "RecordContext",
     "RecordMetadata",
@@ -224,6 +227,7 @@ __all__ = [
     "TopologyError",
     "TransactionAborted",
     "UncaughtResponse",
+    "UnknownStore",
     "UnknownTopicOrPartition",
     "UnlimitedWindows",
     "UsePartitionTimeOnInvalidTimestamp",

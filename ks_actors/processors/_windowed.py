@@ -7,6 +7,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._batch import Batch
+from ks_actors._native import kernel
 from ks_actors._windowed import Window, Windowed
 from ks_actors.processors._cached_windows import cached_windows, held_window_counts
 from ks_actors.processors._columns import failed
@@ -353,6 +354,8 @@ def _keys(batch: Batch, holes: list[int], windows: list[Window]) -> list[Any]:
     if holes:
         left = set(holes)
         keys = (key for index, key in enumerate(keys) if index not in left)
+    if kernel is not None:
+        return kernel.windowed(Windowed, keys if type(keys) is list else list(keys), windows)  # type: ignore[no-any-return]
     return list(map(_new, repeat(Windowed), zip(keys, windows, strict=True)))
 
 

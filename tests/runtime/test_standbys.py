@@ -356,6 +356,40 @@ def test_instances_with_standbys_come_and_go_under_load(seed: int, guarantee: st
     )
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_standby_becomes_is_told(seed: int) -> None:
+    """Each time that a store begins to be followed ends in one way: the task is processed here, or it is nobody's here, and closed."""
+    heard = Heard()
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(seed), keys=50)
+        async with other(harness, heard) as second:
+            for number in range(3):
+                async with other(harness) as third:
+                    await load.send(50)
+                    await settled(harness.kit)
+                    if number == 1:
+                        await third.crash()
+                await harness.kit.clock.advance(60)
+            assert len(standing(second)) == 2
+            await second.close()
+        told: dict[int, list[str]] = {}
+        for kind, number, _ in heard.told:
+            if kind in {"follow", "promoted", "migrated"}:
+                told.setdefault(number, []).append(kind)
+        for kinds in told.values():
+            assert set(kinds[::2]) == {"follow"}
+            assert set(kinds[1::2]) <= {"promoted", "migrated"}
+            assert len(kinds) % 2 == 0
+        assert {kind for kinds in told.values() for kind in kinds} == {"follow", "promoted", "migrated"}
+        # A store that is promoted is told of as restoring next, and what has migrated is closed.
+        for place, (kind, number, _) in enumerate(heard.told):
+            if kind == "promoted":
+                assert next(later for later, one, _ in heard.told[place + 1 :] if one == number) == "restore"
+
+    run_app(test, counting("in_memory"), seed=seed, topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+
+
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_an_instance_that_loses_its_place_keeps_its_standbys(guarantee: str) -> None:
     """They hold nobody's tasks: thrown out of the group, an instance drops what it processes, not what it follows."""
