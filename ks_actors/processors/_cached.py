@@ -67,9 +67,11 @@ def held_counts(cache: Cache) -> ProcessBatch:
     """Return what holds counts that are in their store already: changes of plain keys, 0 where there was nothing before."""
 
     def hold(batch: Batch) -> None:
+        if cache.leave_to_store(batch):
+            return
         rows = cache.rows()
-        befores = [before or None for _, before in batch.values]
-        exhaust(map(rows.olds.setdefault, batch.keys, befores))
+        olds = [before or None for _, before in batch.values]
+        exhaust(map(rows.olds.setdefault, batch.keys, olds))
         if batch.headers is not None or rows.headers:
             rows.note_headers(batch.keys, batch.headers or repeat(()))
         cache.settle()
@@ -202,12 +204,14 @@ def cached_rows(context: NodeContext, store: Any, cache: Cache) -> Bound:
         return Bound(process, singly)
 
     def process_batch(batch: Batch) -> None:
+        held = cache.rows().olds
         try:
             latest = dict(zip(batch.keys, zip(batch.values, batch.timestamps, strict=True), strict=True))
-            firsts = {key: (get(key) or _NO_ENTRY)[0] for key in latest if key not in cache.rows().olds} if None not in latest else None
+            firsts = {key: (get(key) or _NO_ENTRY)[0] for key in latest if key not in held}
         except Exception:  # noqa: BLE001 - a key that cannot be one: which, is seen record by record
-            firsts = None
-        if firsts is None:
+            singly(batch)
+            return
+        if None in latest:
             singly(batch)
         else:
             _hold_folded(store, cache, latest, firsts, batch)

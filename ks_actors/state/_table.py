@@ -14,6 +14,7 @@ from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._order import Order
 from ks_actors.state._transaction import MISSING, ROWS, SLICE, Closed, Transactional
+from ks_actors.state._view import View
 from ks_actors.state._weight import TEXTS, average, weigh
 
 if TYPE_CHECKING:
@@ -35,19 +36,6 @@ class CountUp(Protocol):
     ) -> int:
         """Return the index of the first record that was not counted."""
         ...
-
-
-class View(dict[Any, Any]):
-    """Values by key; what is not here is asked for below. So a read of what is here stays in C from beginning to end."""
-
-    __slots__ = ("below",)
-
-    def __init__(self, below: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.below: Callable[[Any], Any] = below
-
-    def __missing__(self, key: Any) -> Any:
-        return self.below(key)
 
 
 class Table(Transactional[Any], Generic[K]):
@@ -163,6 +151,11 @@ class Table(Transactional[Any], Generic[K]):
         if self._sized_keys:
             self._size += size
         return stop
+
+    @property
+    def uncommitted(self) -> dict[Any, Any]:
+        """Entries before the first put since the last commit, by first put; None or MISSING: there was none. Another dict after each commit."""
+        return self._dirty
 
     def _put_text(self, key: Any, entry: Entry | None) -> None:
         view = self._view
