@@ -283,7 +283,7 @@ class Tracks(Transactional[tuple[Any, int]]):
                 self._orders.pop(index, None)
 
     def _looked_at(self) -> bool:
-        return any(reader.looking for reader in self.readers)
+        return len(self.readers) > 0 and any(reader.looking for reader in self.readers)  # mostly there are none
 
     def _trim(self, index: Any, track: Track, limit: int) -> None:
         evict = self._low if self.engine is not None else 0

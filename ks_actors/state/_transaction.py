@@ -152,7 +152,7 @@ class Transactional(ABC, Generic[Handle]):
         frozen = self._frozen
         if not frozen:
             return 0
-        if looking := [reader for reader in self.readers if reader.looking]:
+        if len(self.readers) and (looking := [reader for reader in self.readers if reader.looking]):
             replaced = dict(frozen)  # a copy, as the notes are used up
             for reader in looking:
                 reader.note(replaced)
