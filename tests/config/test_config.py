@@ -42,6 +42,12 @@ def config(**settings: Any) -> StreamsConfig:
     return StreamsConfig(**{"application_id": "app", **settings})
 
 
+def test_no_instance_id_may_be_said() -> None:
+    """As by programs that have one only sometimes."""
+    assert config(group_instance_id=None).group_instance_id is None
+    assert config(group_instance_id="one").group_instance_id == "one"
+
+
 def test_what_is_not_said_has_a_default() -> None:
     """Kafka Streams' own, unless the documentation says why not."""
     made = StreamsConfig(application_id="app")

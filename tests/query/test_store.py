@@ -35,7 +35,7 @@ from ks_actors.runtime import InstanceState
 from ks_actors.runtime._messages import Frozen
 from ks_actors.state import _rows
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.query.helpers import COMMITTED, ENGINES, STRINGS, UNCOMMITTED, everything, put
+from tests.query.helpers import COMMITTED, ENGINES, STRINGS, UNCOMMITTED, everything, processed, put
 from tests.runtime.helpers import GUARANTEES, Bomb, counting
 
 if TYPE_CHECKING:
@@ -537,3 +537,56 @@ async def test_stores_are_read_from_another_thread(tmp_path: Path) -> None:
             return one.result(30), asyncio.run_coroutine_threadsafe(everything(), loop).result(30)
 
         assert await asyncio.to_thread(ask) == ("v1", [("k0", "v0"), ("k1", "v1")])
+
+
+# --- standbys and caches --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_real_standby_answers_who_allows_it(engine: StoreType) -> None:
+    """With a standby replica each instance has all partitions: half of them NOT_ACTIVE, read with `stale`, and up to date when it has taken over."""
+
+    async def test(harness: AppHarness) -> None:
+        expected = await fill(harness)
+        async with harness.another() as other:
+            await harness.caught_up()
+            await harness.kit.clock.advance(20)
+            for one in (harness, other):
+                mine = {task.partition for task in one.app._metrics.tasks}
+                assert len(mine) == 2
+                assert dict(await one.app.store("counts", stale=True).all()) == expected
+                with pytest.raises(QueryFailed, match=r"\(standby\)") as failed:
+                    await one.app.store("counts").all()
+                assert failed.value.reason is FailureReason.NOT_ACTIVE
+                for key in expected:
+                    assert await one.app.store("counts", stale=True).get(key) == 1
+                result = await one.app.query(StateQueryRequest(store="counts", query=RangeQuery(), require_active=True))
+                assert {number for number, partition in result.partition_results.items() if partition.is_success} == mine
+                lags = (await one.app.store_lags())["counts"]
+                assert lags.keys() == {0, 1, 2, 3}
+                assert all(lag.offset_lag == 0 for lag in lags.values())
+            scan = aiter(other.app.store("counts", stale=True).all())
+            await anext(scan)
+            await harness.close()
+            await other.kit.clock.advance(20)
+            assert dict(await other.app.store("counts").all()) == expected
+            await scan.aclose()  # type: ignore[attr-defined]  # it is a generator
+
+    run_app(test, counting(engine), topics=TOPICS, num_standby_replicas=1)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_a_cache_holds_back_is_read_all_the_same(engine: StoreType) -> None:
+    """A cache holds back what goes downstream, not what queries see."""
+
+    async def test(harness: AppHarness) -> None:
+        for number in range(1, 4):
+            await harness.produce("in", "a", "v", 0)
+            await processed(harness)
+            assert await harness.app.store("counts", isolation=UNCOMMITTED).get("a") == number
+            assert await harness.app.store("counts", isolation=COMMITTED).get("a") is None
+        assert await harness.read("out") == []
+        await harness.app.commit()
+        assert await harness.app.store("counts", isolation=COMMITTED).all() == [("a", 3)]
+
+    run_app(test, counting(engine), topics=TOPICS, statestore_cache_max_bytes=1 << 20, commit_interval_ms=3_600_000)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import Processor, Record, TaskId, serdes, stores
+from ks_actors import Processor, QueryFailed, Record, TaskId, serdes, stores
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows
+from ks_actors.query import FailureReason
 from ks_actors.runtime import InstanceState, UncaughtResponse, _collector
 from ks_actors.testing import run_app
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, Load, check_counts, counting, echo
@@ -97,6 +98,34 @@ def test_without_state_there_is_nothing_to_keep() -> None:
 
     for topology in (echo(), builder.build()):
         run_app(test, topology, topics=TOPICS, num_standby_replicas=1)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("store", STORES)
+def test_standbys_can_be_queried(store: str, guarantee: str) -> None:
+    """By who allows what may be stale; others are told that the store is not active here. Queries go on when a standby becomes a task, and back."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(8), keys=60)
+        await load.send(200)
+        for _ in range(2):
+            async with other(harness) as second:
+                await load.send(100)
+                await harness.caught_up()
+                await settled(harness.kit)
+                for one in (harness, second):
+                    found = {key: value async for key, value in one.app.store("counts", stale=True).all()}
+                    assert found == load.sent
+                    assert {key: await one.app.store("counts", stale=True).get(key) for key in load.sent} == load.sent
+                    with pytest.raises(QueryFailed, match="standby") as refused:
+                        await one.app.store("counts", partition=int(min(standing(one))[2:])).get("k1")
+                    assert refused.value.reason is FailureReason.NOT_ACTIVE
+                await second.crash()
+                await harness.kit.clock.advance(60)
+                assert active(harness) == ALL
+                assert {key: await harness.app.store("counts").get(key) for key in load.sent} == load.sent
+
+    run_app(test, counting(store), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee)
 
 
 # --- taking over ----------------------------------------------------------------------------------------------------------------
