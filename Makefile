@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime bench-kafka oracle chaos clean
+.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-state oracle chaos clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +41,9 @@ bench-runtime: $(VENV)/.ready ## measure the streams runtime
 
 bench-kafka: $(VENV)/.ready ## compare with Kafka Streams on a real Kafka, and write the section of docs/benchmarks.md: OPTIONS="--reps 1 --apps map count"
 	$(BIN)/python benchmarks/kafka.py --markdown docs/benchmarks.md $(OPTIONS)
+
+bench-state: $(VENV)/.ready ## measure state stores: commits, restarts and restoring, beside Kafka Streams on a real Kafka
+	$(BIN)/python benchmarks/state.py $(OPTIONS)
 
 oracle: $(VENV)/.ready ## compare with the real Kafka Streams on random cases: SEED=7 N=100 [TOPOLOGIES=a,b]
 	rm -rf tests/differential/oracle/target/cases

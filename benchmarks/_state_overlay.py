@@ -7,10 +7,12 @@ when enough has come together, bit by bit.
 
 from __future__ import annotations
 
+import gc
 import shutil
 import struct
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -23,7 +25,7 @@ from ks_actors.state import SharedResources, TaskStores
 from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _SPEC = StoreSpec(name="counts", kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=STRING, value=LONG, type="rocksdb")
 _ENTRY = struct.Struct(">qq")
@@ -60,13 +62,13 @@ class _Context:
 
 def transactional(keys: list[str], commit_s: float) -> Outcome:
     """Count in a store as operators have it."""
-    directory = Path(tempfile.mkdtemp(prefix="ks-bench-"))
-    shared = SharedResources(block_cache_bytes=50 << 20, write_buffer_bytes=16 << 20)
-    stores = TaskStores("0_0", [_SPEC], directory=directory / "0_0", shared=shared, record_time=lambda: 0, expired=lambda _: None)
-    stores.open()
+    with _opened() as stores:
+        return _transactional(stores, keys, commit_s)
+
+
+def _transactional(stores: TaskStores, keys: list[str], commit_s: float) -> Outcome:
     store = stores.store("counts")
     logged = 0
-
     context = _Context(store)
     operator = StreamCount(store="counts").bind(context)  # type: ignore[arg-type]  # it asks for no more
     run = cast("Callable[[Batch], None]", operator.batch)
@@ -86,12 +88,58 @@ def transactional(keys: list[str], commit_s: float) -> Outcome:
         for _ in stores.flush_steps() if stores.wants_flush(idle=False) else ():
             pause()
 
+    return _drive(keys, commit_s, count, commit)
+
+
+@contextmanager
+def _opened() -> Iterator[TaskStores]:
+    directory = Path(tempfile.mkdtemp(prefix="ks-bench-"))
+    shared = SharedResources(block_cache_bytes=50 << 20, write_buffer_bytes=16 << 20)
+    stores = TaskStores("0_0", [_SPEC], directory=directory / "0_0", shared=shared, record_time=lambda: 0, expired=lambda _: None)
+    stores.open()
     try:
-        return _drive(keys, commit_s, count, commit)
+        yield stores
     finally:
         stores.close(clean=False)
         shared.close()
         shutil.rmtree(directory)
+
+
+class _Steps:
+    """Turns of others, and the longest time between two of them (s)."""
+
+    def __init__(self) -> None:
+        self.worst: float = 0.0
+        self.turn: float = time.perf_counter()
+
+    def pause(self) -> None:
+        """Note that others have their turn now."""
+        now = time.perf_counter()
+        self.worst = max(self.worst, now - self.turn)
+        self.turn = now
+
+
+def large_commit(uncommitted_bytes: int) -> tuple[float, float]:
+    """Commit so many bytes at once, and write them; return the longest time (ms) for which nobody else could do anything, in each of the two."""
+    with _opened() as stores:
+        store = stores.store("counts")
+        number = 0
+        while stores.uncommitted_bytes < uncommitted_bytes:
+            store.put_entry(f"k{number:07d}", (number, number))
+            number += 1
+        gc.collect()  # what it was that was put is not what is measured
+        steps = _Steps()
+        token = stores.freeze()
+        steps.pause()
+        for _ in stores.changelog(token):
+            steps.pause()
+        stores.keep(token, {"counts": number})
+        steps.pause()
+        commit = steps.worst
+        steps = _Steps()
+        for _ in stores.flush_steps():
+            steps.pause()
+        return commit * 1000, steps.worst * 1000
 
 
 def direct(keys: list[str], commit_s: float) -> Outcome:
@@ -129,22 +177,14 @@ def direct(keys: list[str], commit_s: float) -> Outcome:
 
 
 def _drive(keys: list[str], commit_s: float, count: Callable[[list[str], int], None], commit: Callable[[Callable[[], None]], None]) -> Outcome:
-    began = turn = time.perf_counter()
+    steps = _Steps()
+    began = steps.turn
     due = began + commit_s
-    worst = 0.0
-
-    def pause() -> None:
-        """Where others have their turn."""
-        nonlocal turn, worst
-        now = time.perf_counter()
-        worst = max(worst, now - turn)
-        turn = now
-
     for start in range(0, len(keys), _STEP):
         count(keys[start : start + _STEP], start)
-        pause()
-        if turn >= due:
-            commit(pause)
-            due = turn + commit_s
-    commit(pause)
-    return Outcome(len(keys) / (time.perf_counter() - began), worst * 1000)
+        steps.pause()
+        if steps.turn >= due:
+            commit(steps.pause)
+            due = steps.turn + commit_s
+    commit(steps.pause)
+    return Outcome(len(keys) / (time.perf_counter() - began), steps.worst * 1000)

@@ -1,7 +1,8 @@
 """Stream processing with Kafka Streams' semantics, as actors on asyncio.
 
 A `StreamsBuilder` (or a `Topology` by hand) says what is to be done; an `App` does it. `ks_actors.serdes` has the serdes, `ks_actors.stores` makes
-state stores for processors, `ks_actors.log` is the port to logs, `ks_actors.testing` has the test drivers.
+state stores for processors, `ks_actors.query` has what stores are asked by `App.query`, `ks_actors.log` is the port to logs, `ks_actors.testing`
+has the test drivers.
 """
 
 from importlib.metadata import version
@@ -30,6 +31,7 @@ from ks_actors._errors import (
     ProcessingFailed,
     ProduceFailed,
     ProductionFailed,
+    QueryFailed,
     RecordTooLarge,
     SerializationError,
     StateError,
@@ -46,6 +48,7 @@ from ks_actors._errors import (
     TopicExists,
     TopologyError,
     TransactionAborted,
+    UnknownStore,
     UnknownTopicOrPartition,
 )
 from ks_actors._gc import tune_gc
@@ -179,6 +182,7 @@ __all__ = [
     "ProductionExceptionHandler",
     "ProductionFailed",
     "PunctuationType",
+    "QueryFailed",
     "Record",
     "RecordContext",
     "RecordMetadata",
@@ -224,6 +228,7 @@ __all__ = [
     "TopologyError",
     "TransactionAborted",
     "UncaughtResponse",
+    "UnknownStore",
     "UnknownTopicOrPartition",
     "UnlimitedWindows",
     "UsePartitionTimeOnInvalidTimestamp",

@@ -8,13 +8,16 @@ import signal as signals
 import time
 from contextlib import AsyncExitStack, suppress
 from math import inf
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from actors import ActorsError, Spec, System
 from ks_actors._config_kafka import open_configured
 from ks_actors._errors import KsActorsError, NotRunning, TaskTimeout
 from ks_actors._gc import tune_gc
 from ks_actors.log import IsolationLevel, NewTopic
+from ks_actors.query import StoreQueries
+from ks_actors.query._execute import answer, lags
+from ks_actors.query._local import LocalStores
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._crew import Crew, WorkerMetadata
 from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
@@ -33,9 +36,11 @@ if TYPE_CHECKING:
     from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
     from ks_actors.log import Log, TopicPartition
+    from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
     from ks_actors.topology import Topology
 
+R = TypeVar("R")
 _LOOK_AGAIN = 0.02
 _log = logging.getLogger("ks_actors")
 _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
@@ -90,6 +95,7 @@ class App:
             config.client_id, input_buffer_bytes=config.input_buffer_max_bytes, uncommitted_bytes=config.statestore_uncommitted_max_bytes
         )
         self._ended = asyncio.Event()
+        self._local = LocalStores(topology, config, setup=lambda: self._setup, state=lambda: self.state)
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
@@ -270,6 +276,39 @@ class App:
             for partition, queue in task.group.queues.items():
                 positions[partition] = queue.position
         return positions, unfinished
+
+    # --- its stores -------------------------------------------------------------------------------------------------------------
+
+    def store(
+        self,
+        name: str,
+        *,
+        partition: int | None = None,
+        isolation: IsolationLevel | None = None,
+        stale: bool = False,
+        timestamped: bool = False,
+        timeout_ms: int = 10_000,
+    ) -> StoreQueries:
+        """Return what reads a store: `await app.store("counts").get(key)`, `async for key, value in app.store("counts").range("a", "k")`.
+
+        It reads what is on this instance: one `partition`, or all that are here. `isolation` is what is seen, by default what the setting
+        `default_state_isolation_level` says. `stale` allows standbys, and tasks that are still being restored. `timestamped` gives each value with
+        its timestamp. A task that is in a thread is waited for, for `timeout_ms` at most. Raises UnknownStore, and QueryFailed for a store
+        that has no timestamps.
+        """
+        return StoreQueries(self._local, name, partition=partition, isolation=isolation, stale=stale, timestamped=timestamped, timeout_ms=timeout_ms)
+
+    async def query(self, request: StateQueryRequest[R], timeout_ms: int = 10_000) -> StateQueryResult[R]:
+        """Ask a store's partitions on this instance, with a bound on how far they must have come (KIP-796); each answers, or tells why not.
+
+        Raises UnknownStore and NotRunning.
+        """
+        return await answer(self._local, request, timeout_ms)
+
+    async def store_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return how far each partition of each store on this instance is behind its changelog, by store and partition. Raises NotRunning."""
+        self._local.check_running()
+        return await lags(self._local, self.log)
 
     # --- orders -----------------------------------------------------------------------------------------------------------------
 

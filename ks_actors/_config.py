@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ks_actors._config_settings import Keywords, Options, Settings
     from ks_actors._handlers import DeserializationExceptionHandler, ProcessingExceptionHandler, ProductionExceptionHandler
+    from ks_actors.log import IsolationLevel
     from ks_actors.serdes import Serde
     from ks_actors.topology import TimestampExtractor
 
@@ -138,6 +139,8 @@ class StreamsConfig:
     """Only `none` in this version."""
     default_dsl_store: Literal["rocksdb", "in_memory"]
     """What stores are by default: `rocksDB` (the default) or `in_memory`. `dsl_store` is another name for it."""
+    default_state_isolation_level: IsolationLevel
+    """What queries see: all that was put, `READ_UNCOMMITTED` (the default), or only what no failure takes back, `READ_COMMITTED` (exactly once)."""
     auto_offset_reset: Literal["earliest", "latest", "none"]
     """Where to begin where nothing is committed: `earliest` (the default), `latest`, or `none`, which is an error."""
     task_timeout_ms: int

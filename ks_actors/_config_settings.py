@@ -14,14 +14,15 @@ from ks_actors._config_values import (
     handler,
     log_url,
     one_of,
+    optional,
     serde,
     text,
-    text_or_none,
     topic_name,
     whole_number,
 )
 from ks_actors._handlers import log_and_fail
 from ks_actors._timestamps import FailOnInvalidTimestamp
+from ks_actors.log._types import IsolationLevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -81,6 +82,7 @@ class Options(TypedDict, total=False):
     errors_dead_letter_queue_topic_name: str
     topology_optimization: str
     default_dsl_store: str
+    default_state_isolation_level: IsolationLevel | str
     dsl_store: str
     auto_offset_reset: str
     task_timeout_ms: int
@@ -149,7 +151,7 @@ SETTINGS: dict[str, Setting] = {
     "connections_max_idle_ms": Setting(whole_number(1), _is(540_000)),
     "replication_factor": Setting(whole_number(1, unlimited=True), _is(-1)),
     "producer_compression_type": Setting(one_of(**{name: name for name in _COMPRESSIONS}), _is("none")),
-    "group_instance_id": Setting(text_or_none, _is(None)),
+    "group_instance_id": Setting(optional(text), _is(None)),
     "state_dir": Setting(directory, lambda _: Path(tempfile.gettempdir()) / "ks-actors"),
     "state_cleanup_delay_ms": Setting(whole_number(1), _is(600_000)),
     "state_cleanup_dir_max_age_ms": Setting(whole_number(0, unlimited=True), _is(-1)),
@@ -171,6 +173,10 @@ SETTINGS: dict[str, Setting] = {
     "errors_dead_letter_queue_topic_name": Setting(topic_name, _is(None)),
     "topology_optimization": Setting(one_of(none="none"), _is("none")),
     "default_dsl_store": Setting(one_of(rocksdb="rocksdb", in_memory="in_memory"), _is("rocksdb")),
+    "default_state_isolation_level": Setting(
+        one_of(**{each.value: each for each in IsolationLevel}),
+        lambda values: IsolationLevel.READ_COMMITTED if _exactly_once(values) else IsolationLevel.READ_UNCOMMITTED,
+    ),
     "auto_offset_reset": Setting(one_of(earliest="earliest", latest="latest", none="none"), _is("earliest")),
     "task_timeout_ms": Setting(whole_number(0), _is(300_000)),
     "poll_ms": Setting(whole_number(0), _is(100)),

@@ -61,6 +61,11 @@ class ProcessingGuarantee(Enum):
     EXACTLY_ONCE_V2 = "exactly_once_v2"
 
 
+def optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Take None as well, for nothing."""
+    return lambda value: None if value is None else parse(value)
+
+
 def whole_number(least: int, *, unlimited: bool = False) -> Callable[[Any], int]:
     """Take a number from `least` on, or its digits; -1 too, when that means no limit."""
 
@@ -95,11 +100,6 @@ def text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("is no text")
     return value
-
-
-def text_or_none(value: Any) -> str | None:
-    """Take a text that is not empty, or None."""
-    return None if value is None else text(value)
 
 
 def topic_name(value: Any) -> str:

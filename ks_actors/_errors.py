@@ -23,6 +23,8 @@ KsActorsError
 ├── StateError              what a store cannot do
 │   ├── StoreNotConnected   a processor asked for a store that it was not given (also a KeyError)
 │   ├── StoreClosed
+│   ├── UnknownStore        the topology has no store of that name
+│   ├── QueryFailed         a store cannot be read here and now: `reason` says why, and whether to ask again or elsewhere
 │   ├── StateLocked         another process has the state directory
 │   ├── StateFull           no room to write state: free some, what was committed is in the changelog
 │   └── TaskCorrupted       the local state of a task is not to be trusted: it is wiped and restored
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
     from ks_actors._task_id import TaskId
     from ks_actors.log._types import TopicPartition
+    from ks_actors.query._results import FailureReason
 
 
 class KsActorsError(Exception):
@@ -167,6 +170,20 @@ class StoreNotConnected(StateError, KeyError):
 
 class StoreClosed(StateError):
     """The store has been closed, with its task."""
+
+
+class UnknownStore(StateError):
+    """The topology has no store of that name."""
+
+
+class QueryFailed(StateError):
+    """A store, or a partition of it, cannot be read here and now; `reason` says why."""
+
+    def __init__(self, text: str, *, reason: FailureReason, store: str | None = None, partition: int | None = None) -> None:
+        super().__init__(text)
+        self.reason: FailureReason = reason
+        self.store: str | None = store
+        self.partition: int | None = partition
 
 
 class StateLocked(StateError):

@@ -2,9 +2,11 @@
 
 from array import array
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import Buffer
+
+_T = TypeVar("_T")
 
 def read_records(
     data: Buffer, at: int, count: int, base_offset: int, base_time: int, append_time: bool, with_offsets: bool, /
@@ -82,6 +84,12 @@ def count_windows(
     Returns the index of the record that it stopped at, stream time, the latest start, how many windows are new, and the length of all keys that
     were noted.
     """
+
+def windowed(kind: type[_T], keys: list[Any], windows: list[Any], /) -> list[_T]:
+    """Return a pair of each key and window, of a class of tuples. Raises TypeError for other classes, and for those with attributes of their own."""
+
+def window_values(tracks: dict[Any, dict[int, Any]], dirty: dict[Any, Any], handles: list[tuple[Any, int]], /) -> list[Any] | None:
+    """Return for each pair of key and start what `dirty` has noted of it, else what it has in `tracks`; None when there is nothing of one."""
 
 def expire_windows(tracks: dict[Any, dict[int, Any]], keys: list[Any], limit: int, /) -> int:
     """Take out of the dicts of some keys what is at `limit` or before, and the dicts that are empty then; return how much that was."""

@@ -24,6 +24,7 @@ import ks_actors.assignment
 import ks_actors.dsl
 import ks_actors.log
 import ks_actors.processors
+import ks_actors.query
 import ks_actors.runtime
 import ks_actors.serdes
 import ks_actors.state
@@ -43,6 +44,7 @@ PACKAGES = (
     ks_actors.dsl,
     ks_actors.log,
     ks_actors.processors,
+    ks_actors.query,
     ks_actors.runtime,
     ks_actors.serdes,
     ks_actors.state,
@@ -58,6 +60,7 @@ ARROWS = {
     "assignment": {"log"},
     "state": {"topology", "serdes"},
     "dsl": {"topology", "processors", "serdes"},
+    "query": {"log", "runtime", "state", "topology"},
     "runtime": {"assignment", "log", "processors", "serdes", "state", "topology"},
     "testing": {"log", "runtime", "serdes", "state", "topology"},
 }

@@ -20,6 +20,8 @@ PyObject *kernel_count_up(PyObject *self, PyObject *const *args, Py_ssize_t coun
 /* windows.c */
 PyObject *kernel_count_windows(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_expire_windows(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_windowed(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_window_values(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_window_keys(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
 /* meeting.c */

@@ -12,6 +12,15 @@ typedef struct {
     PyObject *number, *window, *bucket;
 } Counting;
 
+/* Return a pair that the garbage collector need not look at: what is in it refers to nothing. New pairs by the million would keep it busy. */
+static PyObject *plain_pair(PyObject *first, PyObject *second) {
+    PyObject *pair = PyTuple_Pack(2, first, second);
+    if (pair != NULL) {
+        PyObject_GC_UnTrack(pair);
+    }
+    return pair;
+}
+
 static inline int is_plain(PyObject *key) { return PyUnicode_CheckExact(key) || PyBytes_CheckExact(key) || PyLong_CheckExact(key); }
 
 static inline Py_ssize_t length_of_key(PyObject *key) {
@@ -81,7 +90,7 @@ static PyObject *track_of(Counting *counting, PyObject *key) {
 
 /* Note what a window was before the first change of the transaction. */
 static int note(Counting *counting, PyObject *key, PyObject *entry) {
-    PyObject *handle = PyTuple_Pack(2, key, counting->number);
+    PyObject *handle = plain_pair(key, counting->number);
     Py_ssize_t before = PyDict_GET_SIZE(counting->dirty);
     int done = handle != NULL && PyDict_SetDefault(counting->dirty, handle, entry == NULL ? counting->missing : entry) != NULL;
     Py_XDECREF(handle);
@@ -102,9 +111,9 @@ static int append_new(PyObject *list, PyObject *object) {
 /* Put the next count of a key's window into the place of `entry`, which is NULL when there is none; return 1, or -1 with an error. */
 static int replace(Counting *counting, PyObject *key, PyObject *track, PyObject *entry, int64_t number, PyObject *latest) {
     PyObject *count = PyLong_FromLongLong(number + 1), *old = counting->with_old ? PyLong_FromLongLong(number) : Py_NewRef(Py_None);
-    PyObject *changed = count == NULL || old == NULL ? NULL : PyTuple_Pack(2, count, latest);
+    PyObject *changed = count == NULL || old == NULL ? NULL : plain_pair(count, latest);
     int done = changed != NULL && note(counting, key, entry) && PyDict_SetItem(track, counting->number, changed) == 0 &&
-               append_new(counting->changes, PyTuple_Pack(2, count, old)) && PyList_Append(counting->times, latest) == 0 &&
+               append_new(counting->changes, plain_pair(count, old)) && PyList_Append(counting->times, latest) == 0 &&
                PyList_Append(counting->found, counting->window) == 0;
     Py_XDECREF(changed);
     Py_XDECREF(old);
@@ -202,6 +211,76 @@ PyObject *kernel_count_windows(PyObject *Py_UNUSED(self), PyObject *const *args,
     Py_XDECREF(counting.window);
     Py_XDECREF(counting.bucket);
     return index < 0 ? NULL : Py_BuildValue("(nLLnn)", index, counting.now, counting.observed, counting.added, counting.key_bytes);
+}
+
+/* windowed(type, keys, windows): see _kernel.pyi */
+PyObject *kernel_windowed(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("windowed", nargs, 3) || !kernel_is_list("windowed", args[1]) || !kernel_is_list("windowed", args[2])) {
+        return NULL;
+    }
+    PyTypeObject *type = (PyTypeObject *)args[0];
+    PyObject *keys = args[1], *windows = args[2];
+    Py_ssize_t count = PyList_GET_SIZE(keys);
+    if (!PyType_Check(args[0]) || !PyType_IsSubtype(type, &PyTuple_Type) || type->tp_basicsize != PyTuple_Type.tp_basicsize) {
+        PyErr_SetString(PyExc_TypeError, "windowed takes a class of tuples first, without attributes of its own");
+        return NULL;
+    }
+    if (!kernel_is_long("windowed", windows, count)) {
+        return NULL;
+    }
+    PyObject *made = PyList_New(count);
+    for (Py_ssize_t index = 0; made != NULL && index < count; index++) {
+        PyObject *key = PyList_GET_ITEM(keys, index), *pair = type->tp_alloc(type, 2);
+        if (pair == NULL) {
+            Py_CLEAR(made);
+            break;
+        }
+        PyTuple_SET_ITEM(pair, 0, Py_NewRef(key));
+        PyTuple_SET_ITEM(pair, 1, Py_NewRef(PyList_GET_ITEM(windows, index)));
+        if (is_plain(key)) {
+            PyObject_GC_UnTrack(pair); /* as a plain pair: windows are two numbers */
+        }
+        PyList_SET_ITEM(made, index, pair);
+    }
+    return made;
+}
+
+/* Return the value of a window, borrowed: what was noted of it before its first change, or what is there; NULL when there is none. */
+static PyObject *value_of(PyObject *tracks, PyObject *dirty, PyObject *handle) {
+    if (!PyTuple_CheckExact(handle) || PyTuple_GET_SIZE(handle) != 2) {
+        PyErr_SetString(PyExc_TypeError, "window_values takes pairs of key and start");
+        return NULL;
+    }
+    PyObject *noted = PyDict_GET_SIZE(dirty) == 0 ? NULL : PyDict_GetItemWithError(dirty, handle);
+    if (noted != NULL || PyErr_Occurred()) {
+        return noted;
+    }
+    PyObject *track = PyDict_GetItemWithError(tracks, PyTuple_GET_ITEM(handle, 0));
+    return track == NULL || !PyDict_Check(track) ? NULL : PyDict_GetItemWithError(track, PyTuple_GET_ITEM(handle, 1));
+}
+
+/* window_values(tracks, dirty, handles): see _kernel.pyi */
+PyObject *kernel_window_values(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("window_values", nargs, 3) || !kernel_is_list("window_values", args[2])) {
+        return NULL;
+    }
+    if (!PyDict_Check(args[0]) || !PyDict_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "window_values takes two dicts first");
+        return NULL;
+    }
+    PyObject *handles = args[2], *values = PyList_New(0);
+    for (Py_ssize_t index = 0; values != NULL && index < PyList_GET_SIZE(handles); index++) {
+        PyObject *handle = Py_NewRef(PyList_GET_ITEM(handles, index)), *value = value_of(args[0], args[1], handle);
+        Py_DECREF(handle);
+        if (value == NULL && !PyErr_Occurred()) {
+            Py_DECREF(values);
+            Py_RETURN_NONE;
+        }
+        if (value == NULL || PyList_Append(values, value) < 0) {
+            Py_CLEAR(values);
+        }
+    }
+    return values;
 }
 
 /* Take out of a dict what is at `limit` or before; return how much, or -1 with an error. */

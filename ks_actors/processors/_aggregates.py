@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors._cached import cached_aggregate, cached_count
+from ks_actors.processors._cached import cached_aggregate, cached_count, held_counts
 from ks_actors.processors._columns import failed
 from ks_actors.processors._holes import ATOMS, forward_rest
 from ks_actors.processors._inline import Inline
@@ -34,9 +34,12 @@ class StreamCount(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         cache = context.cache(self.store, send_old=self.send_old)
-        if cache is not None:
-            return cached_count(context, self.store, cache)
-        return Bound(self._record_form(context), self._batch_form(context))
+        if cache is None:
+            return Bound(self._record_form(context), self._batch_form(context, context.forward_batch, send_old=self.send_old))
+        cached = cached_count(context, self.store, cache)
+        if cache.plain and context.store(self.store).count_up is not None:
+            return Bound(cached.process, self._batch_form(context, held_counts(cache), send_old=True))
+        return cached
 
     def _record_form(self, context: NodeContext) -> Process:
         store = context.store(self.store)
@@ -60,13 +63,10 @@ class StreamCount(Inline):
 
         return process
 
-    def _batch_form(self, context: NodeContext) -> ProcessBatch:
+    def _batch_form(self, context: NodeContext, forward_batch: ProcessBatch, *, send_old: bool) -> ProcessBatch:
         store = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
-        forward_batch = context.forward_batch
-        send_old = self.send_old
-
         count_up: CountUp | None = store.count_up
 
         def process_batch(batch: Batch) -> None:

@@ -74,6 +74,10 @@ class Cache(Protocol):
         """Take many."""
         ...
 
+    def leave_to_store(self, batch: Batch) -> bool:
+        """Return whether nothing is to be done for counts that the store's `count_up` has put: it has noted what they were."""
+        ...
+
     def rows(self, window: Window | None = None) -> HeldRows:
         """Return the rows, or those of a window, to be added to before `settle` is called, and not after."""
         ...

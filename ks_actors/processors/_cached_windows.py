@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import _count_elements  # type: ignore[attr-defined]  # what a Counter counts with
-from itertools import repeat
+from itertools import groupby, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._windowed import Window, Windowed
-from ks_actors.processors._cached import one_at_a_time
+from ks_actors.processors._cached import exhaust, one_at_a_time
 from ks_actors.processors._columns import failed
 from ks_actors.processors._operator import Bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ks_actors._batch import Batch, Headers
     from ks_actors.processors._cache import Cache
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
 
     Starts = Callable[[int], Iterable[int]]
     Folded = dict[Any, tuple[Any, int]]
+    HoldCounts = Callable[[Batch, Sequence[int], list[Window], list[Any], list[int]], None]
 
-_DENSE = 8  # so many records of a window in a row make it worth while to take them together
 _NO_ENTRY: tuple[Any, int] = (None, -1)
+_count = itemgetter(0)
 
 
 def cached_windows(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock) -> Bound:
@@ -33,10 +33,7 @@ def cached_windows(context: NodeContext, aggregation: WindowAggregation, cache: 
     process = _record_form(context, aggregation, cache, clock, starts)
     if not cache.plain:
         return Bound(process, one_at_a_time(context, cache, process))
-    folding = _batch_form(context, aggregation, cache, clock, starts)
-    if aggregation.aggregator is None and aggregation.advance_ms == aggregation.size_ms:
-        return Bound(process, _tumbling_count_batch_form(context, aggregation, cache, clock, folding))
-    return Bound(process, folding)
+    return Bound(process, _batch_form(context, aggregation, cache, clock, starts))
 
 
 def _starts(aggregation: WindowAggregation) -> Starts:
@@ -70,7 +67,7 @@ def _record_form(context: NodeContext, aggregation: WindowAggregation, cache: Ca
             _, new = fold(key, value, entry)
             latest = timestamp if entry is None else max(timestamp, entry[1])
             put(key, start, None if new is None else (new, latest))
-            hold(Windowed(key, window), (new, old), latest, headers)
+            hold(Windowed(key, window), (new, old), timestamp if new is None else latest, headers)
 
     return process
 
@@ -107,7 +104,7 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
                         entry = get(key, start) or _NO_ENTRY
                         firsts[start][key] = entry[0] if kept is None else kept(key, entry[0], Window(start, start + size))
                     _, new = fold(key, value, None if entry[0] is None else entry)
-                    rows[key] = (new, timestamp if entry[0] is None or entry[1] < timestamp else entry[1])
+                    rows[key] = (new, timestamp if entry[0] is None or entry[1] < timestamp or new is None else entry[1])
             except Exception as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
         if dropped:
@@ -120,63 +117,26 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
     return process_batch
 
 
-def _tumbling_count_batch_form(
-    context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, folding: ProcessBatch
-) -> ProcessBatch:
-    """Count the records of each window that are in a row; where they are in no order, or in too many windows, take them as they come."""
-    store = context.store(aggregation.store)
-    get = store.get_entry
-    size = aggregation.size_ms
-    grace = aggregation.grace_ms
-    starts = _starts(aggregation)
+def held_window_counts(cache: Cache) -> HoldCounts:
+    """Return what holds counts per window that are in their store already: of plain keys, 0 where there was nothing before."""
 
-    def process_batch(batch: Batch) -> None:
-        timestamps = batch.timestamps
-        first, last = timestamps[0], timestamps[-1]
-        if (last - first) // size * _DENSE > len(timestamps) or timestamps != sorted(timestamps):
-            folding(batch)
-            return
-        # As long as timestamps ascend, only records from before the latest one so far can be late.
-        closed = clock.time - grace
-        late, at, end = 0, 0, len(timestamps)
-        found: list[tuple[Window, Folded, dict[Any, Any]]] = []
-        try:
-            while at < end:
-                start = timestamps[at] - timestamps[at] % size
-                stop = bisect_left(timestamps, start + size, at)
-                if start + size <= closed:
-                    late += stop - at
-                else:
-                    found.append((Window(start, start + size), *_counted(get, start, batch.keys[at:stop], timestamps[at:stop])))
-                at = stop
-        except Exception:  # noqa: BLE001 - a key that cannot be one: which, is seen record by record
-            folding(batch)
-            return
-        clock.time = max(clock.time, last)
-        if late:
-            context.dropped(late)
-        for window, entries, firsts in found:
-            _hold(store, cache, window, entries, firsts)
-        _note_headers(cache, batch, starts, size)
+    def hold(batch: Batch, holes: Sequence[int], windows: list[Window], changes: list[tuple[int, int]], times: list[int]) -> None:
+        if holes:
+            gone = set(holes)
+            batch = batch.select([index not in gone for index in range(len(batch))])
+        at = 0
+        for window, run in groupby(windows):
+            stop = at + len(list(run))
+            keys, changed = batch.keys[at:stop], changes[at:stop]
+            rows = cache.rows(window)
+            exhaust(map(rows.olds.setdefault, keys, [before or None for _, before in changed]))
+            rows.news.update(zip(keys, zip(map(_count, changed), times[at:stop], strict=True), strict=True))
+            if batch.headers is not None or rows.headers:
+                rows.note_headers(keys, repeat(()) if batch.headers is None else batch.headers[at:stop])
+            at = stop
         cache.settle()
 
-    return process_batch
-
-
-def _counted(get: Callable[[Any, int], Any], start: int, keys: list[Any], timestamps: list[int]) -> tuple[Folded, dict[Any, Any]]:
-    """Return the new entries of one window, and the counts before; raises when a key is None."""
-    counts: dict[Any, int] = {}
-    _count_elements(counts, keys)
-    if None in counts:
-        raise TypeError
-    found = list(map(get, counts, repeat(start)))
-    times = dict(zip(keys, timestamps, strict=True)).values()
-    # `max` takes five times as long.
-    entries = {
-        key: (number, time) if entry is None else (entry[0] + number, time if entry[1] < time else entry[1])  # noqa: FURB136
-        for (key, number), entry, time in zip(counts.items(), found, times, strict=True)
-    }
-    return entries, {key: None if entry is None else entry[0] for key, entry in zip(counts, found, strict=True)}
+    return hold
 
 
 def _hold(store: Any, cache: Cache, window: Window, entries: Folded, firsts: dict[Any, Any]) -> None:

@@ -179,7 +179,7 @@ class _Sliding:
             return
         windowed = Windowed(record.key, Window(start, start + self._length))
         if self._cache is not None:
-            self._cache.hold(windowed, (new, old), timestamp, record.headers)
+            self._cache.hold(windowed, (new, old), record.timestamp if new is None else timestamp, record.headers)
         else:
             self._context.forward(windowed, (new, old if self._send_old else None), timestamp, record.headers)
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors._batch import Headers
-    from ks_actors.processors._operator import NodeContext
+    from ks_actors.processors._cache import Cache
+    from ks_actors.processors._operator import NodeContext, Process
 
 
 @final
@@ -71,7 +72,7 @@ class TableAggregate(Inline):
         get = store.get_entry
         put = store.put_entry
         cache = context.cache(self.store, send_old=self.send_old)
-        forward = context.forward if cache is None else cache.hold
+        forward = context.forward
         kept = None if cache is None else cache.before
         initializer = self.initializer
         adder = self.adder
@@ -95,7 +96,10 @@ class TableAggregate(Inline):
             put(key, None if aggregate is None else (aggregate, timestamp))
             forward(key, (aggregate, before if send_old else None), timestamp, headers)
 
-        return Bound(process)
+        if cache is None:
+            return Bound(process)
+        process_held, forward = _held(process, cache)
+        return Bound(process_held)
 
 
 @final
@@ -118,7 +122,7 @@ class TableReduce(Inline):
         get = store.get_entry
         put = store.put_entry
         cache = context.cache(self.store, send_old=self.send_old)
-        forward = context.forward if cache is None else cache.hold
+        forward = context.forward
         kept = None if cache is None else cache.before
         adder = self.adder
         subtractor = self.subtractor
@@ -145,9 +149,27 @@ class TableReduce(Inline):
             put(key, None if aggregate is None else (aggregate, timestamp))
             forward(key, (aggregate, before if send_old else None), timestamp, headers)
 
-        return Bound(process)
+        if cache is None:
+            return Bound(process)
+        process_held, forward = _held(process, cache)
+        return Bound(process_held)
 
 
 def _demand_key(context: NodeContext, key: Any) -> None:
     if key is None:
         raise ProcessingFailed(f"a change of a grouped table has no key: what is upstream of {context.node} must give each row one")
+
+
+def _held(process: Process, cache: Cache) -> tuple[Process, Process]:
+    """Return `process` and what it is to forward to, with updates held; a delete has the time of its change then."""
+    time = -1
+
+    def process_held(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        nonlocal time
+        time = timestamp
+        process(key, change, timestamp, headers)
+
+    def hold(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        cache.hold(key, change, time if change[0] is None else timestamp, headers)
+
+    return process_held, hold

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._batch import Batch
+from ks_actors._native import kernel
 from ks_actors._windowed import Window, Windowed
-from ks_actors.processors._cached_windows import cached_windows
+from ks_actors.processors._cached_windows import cached_windows, held_window_counts
 from ks_actors.processors._columns import failed
 from ks_actors.processors._holes import ATOMS, forward_rest
 from ks_actors.processors._inline import Inline
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ks_actors._batch import Headers
+    from ks_actors.processors._cache import Cache
+    from ks_actors.processors._cached_windows import HoldCounts
     from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
 
 _FEW = 1_000
@@ -83,13 +86,21 @@ class WindowedAggregate(Inline):
         aggregation = self.aggregation
         cache = context.cache(aggregation.store, send_old=aggregation.send_old)
         if cache is not None:
-            return cached_windows(context, aggregation, cache, clock)
+            return self._cached(context, cache, clock)
         record_form = _record_form(context, aggregation, clock)
         if aggregation.advance_ms < aggregation.size_ms:
             return Bound(record_form, _hopping_batch_form(context, aggregation, clock))
         if aggregation.aggregator is None:
-            return Bound(record_form, _tumbling_count_batch_form(context, aggregation, clock))
+            return Bound(record_form, _tumbling_count_batch_form(context, aggregation, clock, None))
         return Bound(record_form, _tumbling_batch_form(context, aggregation, clock))
+
+    def _cached(self, context: NodeContext, cache: Cache, clock: Clock) -> Bound:
+        aggregation = self.aggregation
+        cached = cached_windows(context, aggregation, cache, clock)
+        if not cache.plain or aggregation.aggregator is not None or aggregation.advance_ms < aggregation.size_ms:
+            return cached
+        counted = replace(aggregation, send_old=True)
+        return Bound(cached.process, _tumbling_count_batch_form(context, counted, clock, held_window_counts(cache)))
 
 
 class Clock:
@@ -131,7 +142,7 @@ def _record_form(context: NodeContext, aggregation: WindowAggregation, clock: Cl
     return process
 
 
-def _tumbling_count_batch_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> ProcessBatch:
+def _tumbling_count_batch_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock, hold: HoldCounts | None) -> ProcessBatch:
     store = context.store(aggregation.store)
     count_up = store.count_up if store.counts else None
     forward_batch = context.forward_batch
@@ -154,7 +165,10 @@ def _tumbling_count_batch_form(context: NodeContext, aggregation: WindowAggregat
                 stop = min(done + _NEAR, count)
             one_by_one(batch, range(done, stop), holes, found, changes, latest)
             done = stop
-        forward_rest(forward_batch, batch, holes, changes, latest, _keys(batch, holes, found))
+        if hold is None:
+            forward_rest(forward_batch, batch, holes, changes, latest, _keys(batch, holes, found))
+        else:
+            hold(batch, holes, found, changes, latest)
 
     return process_batch
 
@@ -340,6 +354,8 @@ def _keys(batch: Batch, holes: list[int], windows: list[Window]) -> list[Any]:
     if holes:
         left = set(holes)
         keys = (key for index, key in enumerate(keys) if index not in left)
+    if kernel is not None:
+        return kernel.windowed(Windowed, keys if type(keys) is list else list(keys), windows)  # type: ignore[no-any-return]
     return list(map(_new, repeat(Windowed), zip(keys, windows, strict=True)))
 
 

@@ -123,6 +123,6 @@ class UnlimitedAggregate(Inline):
             _, new = fold(key, value, entry)
             latest = timestamp if entry is None else max(timestamp, entry[1])
             put(key, start, None if new is None else (new, latest))
-            hold(windowed, (new, old), latest, headers)
+            hold(windowed, (new, old), timestamp if new is None else latest, headers)
 
         return Bound(process_held)

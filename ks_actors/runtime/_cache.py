@@ -12,7 +12,7 @@ from ks_actors._batch import Batch
 from ks_actors._windowed import Windowed
 from ks_actors.processors._cache import HeldRows
 from ks_actors.processors._holes import ATOMS
-from ks_actors.state._weight import average, size
+from ks_actors.state._weight import TEXTS, average, size
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._current import Current
     from ks_actors.topology import StoreSpec
 
-_ROW = 96  # what a row takes beside its key and value
+_ROW = 64  # what a row takes beside its key and value: so a cache holds about as many as one of Kafka Streams with as many bytes
 _SAMPLED = 16  # every so many times that room is looked for a row is weighed
 _UNSEEN = 64  # so many new rows may come one by one before room is looked for
 _SPARE = 16  # a part like this is sent on beyond what is too much, so that it is not one row at a time
@@ -82,6 +82,10 @@ class HeldUpdates:
         self._forward = forward
         self._forward_batch = forward_batch
         self._exact = exact
+        # Counts that are put by the kernel: their store notes what has changed since the last commit, and nothing of that has been sent, unless the
+        # note is `spent`. Then rows are held here.
+        self._by_store: bool = not self._windowed and getattr(store, "count_up", None) is not None and not exact
+        self._spent: Any = None
         self._groups: dict[Window | None, HeldRows] = {}
         self._touched: dict[HeldRows, int] = {}
         self._count: int = 0
@@ -92,6 +96,8 @@ class HeldUpdates:
         self._next: int = 0
 
     def __len__(self) -> int:
+        if self._by_store and self._spent is not self._store.uncommitted:
+            return len(self._store.uncommitted)
         self._absorb()
         return self._count
 
@@ -140,6 +146,35 @@ class HeldUpdates:
                 rows.note_headers((self._row(key),), (header,))
         self.settle()
 
+    def leave_to_store(self, batch: Batch) -> bool:
+        """Return whether it is enough that the store has noted what is changed: not when some was sent since the last commit, or has headers."""
+        if not self._by_store or batch.headers is not None:
+            return False
+        changed = self._store.uncommitted
+        if changed is self._spent:
+            return False
+        self._count = len(changed)
+        if not self._settled % _SAMPLED:
+            key = next(reversed(changed))
+            self._typical = average(self._typical, _ROW + _weigh(key) + _weigh(self._store.get_entry(key)[0]))
+        self._settled += 1
+        if self._weigh() > 0:
+            self._take_from_store()
+            self.settle()
+        return True
+
+    def _take_from_store(self) -> None:
+        """Hold here, from now on until the next commit, what the store has noted."""
+        changed = self._store.uncommitted
+        if changed is self._spent:
+            return
+        self._spent = changed
+        if changed:
+            olds = {key: entry[0] if type(entry) is tuple else None for key, entry in changed.items()}
+            rows = self._groups[None] = HeldRows(None)
+            rows.olds = olds
+        self._count = len(changed)
+
     def _row(self, key: Any) -> Any:
         if self._windowed:
             key = key[0]
@@ -162,6 +197,8 @@ class HeldUpdates:
 
     def rows(self, window: Window | None = None) -> HeldRows:
         """Return the rows, or those of a window."""
+        if self._by_store:
+            self._take_from_store()
         rows = self._groups.get(window)
         if rows is None:
             rows = self._groups[window] = HeldRows(window)
@@ -192,7 +229,7 @@ class HeldUpdates:
             return
         row = next(reversed(rows.olds))
         entry = self._entries(rows, (row,))[0]
-        self._typical = average(self._typical, _ROW + size(row) + size(entry[0]) + (size(rows.olds[row]) if self.send_old else 0))
+        self._typical = average(self._typical, _ROW + _weigh(row) + _weigh(entry[0]))
 
     def _weigh(self) -> int:
         weight = self._count * self._typical
@@ -203,6 +240,8 @@ class HeldUpdates:
 
     def flush(self, limit: int) -> None:
         """Send the oldest updates, at most so many."""
+        if self._by_store:
+            self._take_from_store()
         self._absorb()
         keys: list[Any] = []
         entries: list[tuple[Any, int]] = []
@@ -307,3 +346,10 @@ class Caches:
     def in_order(self) -> tuple[HeldUpdates, ...]:
         """Return all, upstream first: nodes are made from the sinks up."""
         return tuple(reversed(self._made.values()))
+
+
+def _weigh(value: Any) -> int:
+    """Return about how many bytes an object takes when it is written."""
+    if value is None:
+        return 0
+    return len(value) if type(value) in TEXTS else 8 if type(value) in ATOMS else size(value)

@@ -12,6 +12,7 @@ from ks_actors._task_id import TaskId
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import Arrived, FetchFailed
 from ks_actors.runtime._offsets import Position
+from ks_actors.runtime._residents import Role
 from ks_actors.runtime._task import Task
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 GLOBAL_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _SLICE = 0.005
+GLOBAL_TASK = TaskId(-1, 0)
+"""The task that has the global stores."""
 
 
 class AwaitFilled(Message, frozen=True, tag="AWAIT_FILLED"):
@@ -72,7 +75,12 @@ class GlobalTables(Actor[GlobalMessage]):
         self._failure: Exception | None = None
         self._positions: dict[TopicPartition, int] = dict(begins)
         positions = {partition: Position(offset) for partition, offset in self._positions.items()}
-        self._task = Task(TaskId(-1, 0), setup, positions, stores, wake=lambda: None, current=current)
+        self._task = Task(GLOBAL_TASK, setup, positions, stores, wake=lambda: None, current=current)
+        self._residents = setup.residents
+        resident = self._residents.active(self._task, self._positions)
+        assert resident is not None  # it has stores
+        resident.role = Role.RESTORING
+        self._resident = resident
 
     async def signal(self, signal: Signal) -> None:
         """Begin to read when started, close at the end."""
@@ -85,6 +93,7 @@ class GlobalTables(Actor[GlobalMessage]):
             self._note_filled()
             self._fetch()
         elif isinstance(signal, Stopping):
+            self._residents.leave(GLOBAL_TASK)
             await self._fetcher.close()
             self._task.close()
             await self.ctx.blocking(partial(self._stores.close, clean=True))
@@ -130,6 +139,7 @@ class GlobalTables(Actor[GlobalMessage]):
         token = self._stores.freeze()
         self._stores.keep(token, {})
         self._positions = {partition: queue.position for partition, queue in task.group.queues.items()}
+        self._resident.positions = self._positions
         if self._stores.wants_flush(idle=False):
             for _ in self._stores.flush_steps():
                 pass  # nothing is written, what is kept is put in order
@@ -151,6 +161,7 @@ class GlobalTables(Actor[GlobalMessage]):
     def _note_filled(self) -> None:
         if all(self._positions[partition] >= end for partition, end in self._ends.items()):
             self._ends.clear()
+            self._resident.role = Role.ACTIVE
             for reply in self._asked:
                 reply.tell(None)
             self._asked.clear()

@@ -78,6 +78,7 @@ from ks_actors.runtime._messages_state import (
     Sent,
     StateManagerMessage,
     StopRestoring,
+    TakenIn,
     WorkersChanged,
 )
 from ks_actors.runtime._messages_tasks import (
@@ -197,6 +198,7 @@ __all__ = [
     "StopRestoring",
     "Stopped",
     "SuspendTasks",
+    "TakenIn",
     "TaskDone",
     "TaskManagerMessage",
     "TaskReady",

@@ -63,7 +63,7 @@ class OpenFailed(Message, frozen=True, tag="OPEN_FAILED"):
 
 
 class RestoredRecords(Message, frozen=True, tag="RESTORED_RECORDS"):
-    """Changelog records, straight from the log."""
+    """Changelog records, straight from the log; TAKEN_IN tells the restorer when they are in the stores."""
 
     fetched: Sequence[Fetched]
 
@@ -206,11 +206,15 @@ class EndsUnknown(Message, frozen=True, tag="ENDS_UNKNOWN"):
     error: Exception
 
 
+class TakenIn(Message, frozen=True, tag="TAKEN_IN"):
+    """What one RESTORED_RECORDS brought is in the stores: there is room for more."""
+
+
 class FollowAgain(Message, frozen=True, tag="FOLLOW_AGAIN"):
     """The rest after a failure is over (internal)."""
 
 
-RestorerMessage: TypeAlias = Restore | Follow | StopRestoring | ChangelogEnds | EndsUnknown | FollowAgain | Arrived | FetchFailed
+RestorerMessage: TypeAlias = Restore | Follow | StopRestoring | ChangelogEnds | EndsUnknown | TakenIn | FollowAgain | Arrived | FetchFailed
 
 # --- to the Collector -----------------------------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class Metrics:
     def stuck_seconds(self) -> float:
         """Return for how long a function that holds a thread has not returned; 0 when there is none."""
         now = perf_counter()
-        return max((now - task.away_since for task in self.tasks.values() if task.away_since is not None), default=0.0)
+        return max((now - task.absence.since for task in self.tasks.values() if task.absence.since is not None), default=0.0)
 
     def forget(self, task: TaskId) -> None:
         """Keep the counts of a task that is closed, not the task."""

@@ -169,6 +169,7 @@ class Parts:
             progress=self._progress,
             disk=self._disk,
             cleanup_seconds=config.state_cleanup_delay_ms / 1000,
+            residents=setup.residents,
             work_time=setup.work_time,
             pausing=lambda: self._metrics.pausing,
         )

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from ks_actors.log._types import Fetched, TopicPartition
 
 RESTORER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
-# Records of a partition per fetch. While nothing but standbys is read tasks are processed: nobody is to wait long for records to be taken in.
+# Records of a partition per fetch, and in a message. While nothing but standbys is read tasks are processed: nobody is to wait long for records to be
+# taken in, their commits least of all.
 _AT_ONCE = 10_000
 _AT_ONCE_STANDBY = 1_000
+# Messages that are on their way while more is fetched.
+_AHEAD = 1
 _log = logging.getLogger("ks_actors")
 
 
@@ -49,6 +52,7 @@ class Restorer(Actor[RestorerMessage]):
         self._ends: dict[TopicPartition, int] = {}
         self._reading: dict[TopicPartition, int] = {}
         self._unknown: dict[TaskId, m.Follow] = {}
+        self._given: int = 0
         self._rests = Rests()
         self._epoch: int = 0
         self._fetching: bool = False
@@ -58,7 +62,7 @@ class Restorer(Actor[RestorerMessage]):
         if isinstance(signal, Stopping):
             await self._fetcher.close()
 
-    def receive(self, message: RestorerMessage) -> None:
+    def receive(self, message: RestorerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
         """Read until all ends are reached, then follow for the standbys."""
         match message:
             case m.Restore() | m.Follow():
@@ -79,6 +83,8 @@ class Restorer(Actor[RestorerMessage]):
                 self._fetching = False
                 if message.epoch == self._epoch and not self._fetch_failed(message.error):
                     return
+            case m.TakenIn():
+                self._given -= 1
             case m.StopRestoring():
                 for task in list(self._orders) if message.tasks is None else message.tasks:
                     self._forget(task)
@@ -170,7 +176,7 @@ class Restorer(Actor[RestorerMessage]):
         known = [one for one in fetched if one.partition in self._reading]
         if known:
             self._rests.succeeded()
-            self._state.tell(m.RestoredRecords(known))
+            self._give(known)
         reached: list[TaskId] = []
         for one in known:
             self._positions[one.partition] = self._reading[one.partition] = one.next_offset
@@ -182,6 +188,18 @@ class Restorer(Actor[RestorerMessage]):
             self._assign()
             for task in reached:
                 self._tell_restored(task)
+
+    def _give(self, fetched: Sequence[Fetched]) -> None:
+        most = _AT_ONCE if self._ends else _AT_ONCE_STANDBY
+        part: list[Fetched] = []
+        records = 0
+        for one in fetched:
+            part.append(one)
+            records += len(one.batch)
+            if records >= most or one is fetched[-1]:
+                self._given += 1
+                self._state.tell(m.RestoredRecords(part))
+                part, records = [], 0
 
     def _reached(self, changelog: TopicPartition) -> None:
         self._positions.pop(changelog, None)
@@ -208,7 +226,7 @@ class Restorer(Actor[RestorerMessage]):
             self._fetcher.assign(reading)
 
     def _fetch(self) -> None:
-        if self._reading and not self._fetching and (self._ends or "rest" not in self.ctx.timers):
+        if self._reading and not self._fetching and self._given <= _AHEAD and (self._ends or "rest" not in self.ctx.timers):
             self._fetching = True
             self.ctx.pipe(self._fetch_once(_AT_ONCE if self._ends else _AT_ONCE_STANDBY), _arrived, partial(_failed, self._epoch))
 

@@ -11,6 +11,7 @@ from ks_actors._errors import TopologyError
 from ks_actors._timestamps import FailOnInvalidTimestamp
 from ks_actors.runtime._blocking import check_threads
 from ks_actors.runtime._cache import CacheBudget
+from ks_actors.runtime._residents import Residents
 from ks_actors.topology import SourceNode
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Setup:
         self.cached_stores: Mapping[str, StoreSpec] = {}
         if self.cache.limit:
             self.cached_stores = {name: self._store_spec(spec) for name, spec in topology.stores.items() if spec.caching}
+        self.residents: Residents = Residents()
         self._internal = frozenset(topology.internal_topics)
         self._sources: dict[str, SourceNode] = {}
         for node in topology.nodes.values():

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from actors import Ref
     from ks_actors._task_id import TaskId
+    from ks_actors.runtime._residents import Residents
     from ks_actors.state import TaskStores
 
 
@@ -27,11 +28,13 @@ class StateCommit:
         stores: Mapping[TaskId, TaskStores],
         changelog: Callable[[str], str],
         collector: Ref[m.CollectorMessage],
+        residents: Residents,
         turn: Callable[[float | None], Awaitable[float]],
     ) -> None:
         self._stores = stores
         self._changelog = changelog
         self._collector = collector
+        self._residents = residents
         self._turn = turn
 
     async def take_part(self, message: m.EncodeChangelog | m.PersistUnlogged | m.Keep) -> None:
@@ -69,3 +72,4 @@ class StateCommit:
                 name: end for name in stores.logged if (end := message.ends.get(TopicPartition(self._changelog(name), task.partition))) is not None
             }
             stores.keep(token, ends)
+            self._residents.committed(task, message.frozen)

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from ks_actors.runtime._current import Current
     from ks_actors.runtime._disk import Disk
     from ks_actors.runtime._progress import Progress
+    from ks_actors.runtime._residents import Residents
     from ks_actors.state import TaskStores
 
 _IDLE_SECONDS = 10.0
 _TURN_SECONDS = 0.002
 _REST_SECONDS = 0.001
 _log = logging.getLogger("ks_actors")
-STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Keep,))
+STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.EncodeChangelog, m.PersistUnlogged, m.Keep))
 
 
 class StateManager(Actor[StateManagerMessage]):
@@ -54,6 +55,7 @@ class StateManager(Actor[StateManagerMessage]):
         progress: Progress,
         disk: Disk,
         cleanup_seconds: float,
+        residents: Residents,
         work_time: Callable[[], float],
         pausing: Callable[[], bool],
     ) -> None:
@@ -65,6 +67,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._progress = progress
         self._disk = disk
         self._cleanup_seconds = cleanup_seconds
+        self._residents = residents
         self._work_time = work_time
         self._pausing = pausing
         self._held: dict[TaskId, Held] = {}
@@ -72,7 +75,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._stores: dict[TaskId, TaskStores] = {}
         self._by_changelog: dict[TopicPartition, tuple[TaskId, str]] = {}
         self._flusher = Flusher(self._stores)
-        self._commit = StateCommit(self._stores, changelog, collector, self._turn)
+        self._commit = StateCommit(self._stores, changelog, collector, residents, self._turn)
         self._kept: int = 0
 
     def signal(self, signal: Signal) -> None:
@@ -109,6 +112,7 @@ class StateManager(Actor[StateManagerMessage]):
                 await self._open_failed(message)
             case m.RestoredRecords():
                 await self._take_in(message.fetched)
+                self._restorer().tell(m.TakenIn())
             case m.Restored():
                 held = self._held.get(message.task)
                 if held is not None and held.restoring and held.ticket == message.ticket:
@@ -200,6 +204,7 @@ class StateManager(Actor[StateManagerMessage]):
             return
         _log.warning("the state of task %s is wiped and restored: %s", message.task, message.reason)
         del self._held[message.task]
+        self._residents.leave(message.task)
         await self._forget(frozenset({message.task}))
         self._stores.pop(message.task, None)
         await self.ctx.blocking(partial(held.stores.close, clean=False))
@@ -216,6 +221,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._stores[task] = held.stores
         held.is_open = True
         held.ticket += 1
+        (self._residents.standby if held.order is None else self._residents.restoring)(task, held.stores)
         names = self._changelogs(held)
         self._by_changelog.update((changelog, (task, name)) for changelog, name in names.items())
         starts = {changelog: held.stores.next_offset(name) for changelog, name in names.items()}
@@ -370,6 +376,7 @@ class StateManager(Actor[StateManagerMessage]):
         for task in sorted(tasks):
             held = self._held.pop(task)
             self._stores.pop(task, None)
+            self._residents.leave(task)
             await held.opened.wait()  # two threads at one store would be one too many
             try:
                 await blocking(partial(held.stores.close, clean=clean))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ks_actors._errors import StreamsError
 from ks_actors.processors._operator import PunctuationType
+from ks_actors.runtime._absence import Absence
 from ks_actors.runtime._async import AsyncNode
 from ks_actors.runtime._cache import Caches
 from ks_actors.runtime._compile import Compiler
@@ -67,8 +68,7 @@ class Task:
         self.commit_requested: bool = False
         self.commit_needed: bool = False
         self.broken: bool = False
-        # Since when a thread is at it.
-        self.away_since: float | None = None
+        self.absence = Absence()
         self.processed: int = 0
         self.dropped: int = 0
         self._setup = setup

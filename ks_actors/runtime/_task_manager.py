@@ -136,8 +136,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._rewind_when_quiet(self._rewinding)
         now = self._setup.wall_time()
         while self._idle:
-            best = self._best(now)
-            if best is None:
+            if (best := self._best(now)) is None:
                 self._sleep(now)
                 return
             task, draining = best
@@ -196,9 +195,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._settle()
 
     def _ask_for_commit(self, task: Task) -> None:
-        if self._asked_commit:
-            return
-        reason = reason_to_commit(task, self._tasks.values(), self._setup.config.statestore_uncommitted_max_bytes)
+        reason = None if self._asked_commit else reason_to_commit(task, self._tasks.values(), self._setup.config.statestore_uncommitted_max_bytes)
         if reason is not None:
             self._asked_commit = True
             self._committer().tell(m.Commit(None, reason))
@@ -246,7 +243,8 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._stale_below.pop(partition, None)
         self._committed.update(message.positions)
         self._metrics.tasks[task.id] = task
-        self._poller().tell(m.TaskReady(task.id, {partition: position.offset for partition, position in message.positions.items()}))
+        self._setup.residents.active(task, offsets := {partition: position.offset for partition, position in message.positions.items()})
+        self._poller().tell(m.TaskReady(task.id, offsets))
 
     def _suspend(self, message: m.SuspendTasks) -> None:
         for task_id in (None,) if message.tasks is None else message.tasks:
@@ -282,6 +280,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._suspended.discard(task_id)
         self._held.pop(task_id, None)
         self._metrics.forget(task_id)
+        self._setup.residents.leave(task_id)
         for partition in task.group.queues:
             del self._owner[partition]
             self._committed.pop(partition, None)

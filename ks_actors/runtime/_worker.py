@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Started
@@ -83,14 +82,14 @@ class Worker(Actor[WorkerMessage]):
         try:
             work = self._drain if lease.draining else self._slice
             if task.blocking:
-                task.away_since = perf_counter()
+                task.absence.begin()
                 records = await self.ctx.blocking(work, task)
-                task.away_since = None
+                task.absence.end()
             else:
                 records = work(task)
-        except BaseException:
-            task.away_since = None
+        except BaseException as error:
             task.broken = True
+            task.absence.end(quiet=isinstance(error, Exception))  # else the thread goes on
             raise
         if task.stores is not None and 0 <= self.uncommitted_bytes < task.stores.uncommitted_bytes:
             task.commit_requested = True

@@ -6,13 +6,20 @@ from ks_actors.state._checkpoint import read_checkpoint, write_checkpoint
 from ks_actors.state._engine import SharedResources
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, ValueAndTimestamp
+from ks_actors.state._reading import KeyValueReader
+from ks_actors.state._rows import Rows
 from ks_actors.state._stored import stored_offsets
 from ks_actors.state._task_stores import AnyStore, TaskStores, Token
+from ks_actors.state._window_reading import AnyReader, DuplicatesReader, WindowReader, reader_of
 from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
 
 __all__ = [
+    "AnyReader",
     "AnyStore",
+    "DuplicatesReader",
+    "KeyValueReader",
     "KeyValueStore",
+    "Rows",
     "SharedResources",
     "StoreIterator",
     "TaskStores",
@@ -20,8 +27,10 @@ __all__ = [
     "TimestampedWindowStore",
     "Token",
     "ValueAndTimestamp",
+    "WindowReader",
     "WindowStore",
     "read_checkpoint",
+    "reader_of",
     "stored_offsets",
     "write_checkpoint",
 ]

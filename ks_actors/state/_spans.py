@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.state._codec import Entry
     from ks_actors.state._engine import Engine, Row
     from ks_actors.state._iterators import StoreIterator
+    from ks_actors.state._rows import Rows
     from ks_actors.topology._stores import StoreSpec
 
 ROW_BYTES: Final = 600
@@ -77,6 +78,7 @@ class Spans:
         self._cold_rows: int = 0
         self._cleared: int = 0
         self._iterators: WeakSet[StoreIterator[Any]] = WeakSet()
+        self.readers: WeakSet[Rows] = WeakSet()  # of queries
 
     def _segment(self, number: int) -> Segment:
         segment = self._segments[number] = Segment(number)
@@ -339,10 +341,16 @@ class Spans:
         self._limit = self._observed - self._retention
         self._low = self._observed // self._span + 1
 
+    def end_reading(self, reason: str) -> None:
+        """Tell those who read that there is nothing more to be had."""
+        for reader in list(self.readers):
+            reader.void(reason)
+
     def close(self) -> None:
         """Let go of the memory; every later use raises StoreClosed."""
         for iterator in list(self._iterators):
             iterator.close()
+        self.end_reading(f"store {self.name} is closed, as its task is")
         self._segments = Closed(self.name)
         self._touched, self._frozen, self._cold = {}, {}, {}
         self._gone.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
 from collections import deque
 from itertools import compress, repeat
 from operator import is_, itemgetter
@@ -13,7 +12,9 @@ from ks_actors._native import kernel as _kernel
 from ks_actors.state._codec import Codec, Entry, pack_time
 from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
+from ks_actors.state._order import Order
 from ks_actors.state._transaction import MISSING, ROWS, SLICE, Closed, Transactional
+from ks_actors.state._view import View
 from ks_actors.state._weight import TEXTS, average, weigh
 
 if TYPE_CHECKING:
@@ -37,19 +38,6 @@ class CountUp(Protocol):
         ...
 
 
-class View(dict[Any, Any]):
-    """Values by key; what is not here is asked for below. So a read of what is here stays in C from beginning to end."""
-
-    __slots__ = ("below",)
-
-    def __init__(self, below: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.below: Callable[[Any], Any] = below
-
-    def __missing__(self, key: Any) -> Any:
-        return self.below(key)
-
-
 class Table(Transactional[Any], Generic[K]):
     """Entries by key. `get_entry` and `put_entry` are for operators; an entry is a plain tuple of value and timestamp (ms), None deletes.
 
@@ -69,8 +57,7 @@ class Table(Transactional[Any], Generic[K]):
         self._sized_keys: bool = codec.sized_keys
         self._restored: dict[bytes, bytes | None] = {}
         self._restored_writing: dict[bytes, bytes | None] = {}
-        self._order: list[tuple[bytes, Any]] | None = None  # of the keys in the view, kept from the first scan on; some may have left the view
-        self._fresh: list[Any] = []
+        self._order: Order | None = None  # of the keys in the view, kept from the first scan on; some may have left the view
         self._stale: int = 0
         self._entered: deque[Any] | None = None if engine is None else deque()  # the keys in the order in which they came into the view
         self._ticks: int = 0
@@ -106,6 +93,15 @@ class Table(Transactional[Any], Generic[K]):
         raw = engine.get(self.prefix + (encoded or self._codec.index_bytes(key)))
         return None if raw is None else self._remember(key, self._codec.from_engine(raw))
 
+    def below(self, handle: Any) -> bytes | None:
+        """Return the bytes of the entry that lies below memory, without remembering them."""
+        encoded = self._codec.index_bytes(handle)
+        for source in (self._restored, self._restored_writing):
+            if encoded in source:
+                return source[encoded]
+        raw = None if self.engine is None else self.engine.get(self.prefix + encoded)
+        return None if raw is None else self._codec.from_engine(raw)
+
     def _remember(self, key: Any, raw: bytes) -> Any:
         value = self._view[key] = raw if self._mutable else self._codec.entry(raw)
         self._enter(key)
@@ -113,7 +109,7 @@ class Table(Transactional[Any], Generic[K]):
 
     def _enter(self, key: Any) -> None:
         if self._order is not None:
-            self._fresh.append(key)
+            self._order.pending.append(key)
         if self._entered is not None:
             self._entered.append(key)
 
@@ -155,6 +151,11 @@ class Table(Transactional[Any], Generic[K]):
         if self._sized_keys:
             self._size += size
         return stop
+
+    @property
+    def uncommitted(self) -> dict[Any, Any]:
+        """Entries before the first put since the last commit, by first put; None or MISSING: there was none. Another dict after each commit."""
+        return self._dirty
 
     def _put_text(self, key: Any, entry: Entry | None) -> None:
         view = self._view
@@ -227,6 +228,8 @@ class Table(Transactional[Any], Generic[K]):
     def _forget(self, pairs: Iterator[tuple[Any, Any]]) -> None:
         if self._restored:
             for key, _ in pairs:
+                if self.readers:
+                    self._preserve((key,))
                 self._restored.pop(self._codec.index_bytes(key), None)
         super()._forget(pairs)
 
@@ -235,6 +238,8 @@ class Table(Transactional[Any], Generic[K]):
 
     def _settled(self, handle: Any) -> None:
         if self.engine is None and self._restored:
+            if self.readers:
+                self._preserve((handle,))
             self._restored.pop(self._codec.index_bytes(handle), None)  # older: it must not come to light again
         if self._view.get(handle, MISSING) is None and handle not in self._dirty and handle not in self._frozen:
             del self._view[handle]
@@ -250,6 +255,8 @@ class Table(Transactional[Any], Generic[K]):
             for key in keys:
                 if restored.get(key, MISSING) is None:
                     del restored[key]
+        if self._order is not None:
+            self._order.pending_bytes += keys
         if self._view:
             for key in keys:
                 self._put_back(self._codec.index_key(key), MISSING)
@@ -285,6 +292,8 @@ class Table(Transactional[Any], Generic[K]):
     def tidy(self) -> Iterator[None]:
         """Let go of what was put or read first, when more is in memory than may be."""
         entered, view = self._entered, self._view
+        if self._order is not None and self._order.missing > len(self._order) + len(view) + SLICE:
+            self._order = None  # nobody has scanned for long
         if entered is None:
             return
         if len(entered) > 2 * len(view) + SLICE:  # most have gone by other ways
@@ -320,19 +329,13 @@ class Table(Transactional[Any], Generic[K]):
 
     # Ranges.
 
-    def _arranged(self) -> list[tuple[bytes, Any]]:
-        encode = self._codec.index_bytes
-        order, fresh = self._order, self._fresh
+    def _arranged(self) -> Order:
+        """Return the order of the keys, to be completed."""
+        order = self._order
         if order is None or self._stale > len(order) // 4 + 64:
-            order = self._order = sorted((encode(key), key) for key in self._view)
+            order = self._order = Order(self._codec.index_bytes, self._codec.index_key, self._view)
+            order.pending_bytes += (*self._restored, *self._restored_writing)
             self._stale = 0
-        elif len(fresh) <= 8:  # noqa: PLR2004 - from there on sorting is faster: it finds the runs
-            for key in fresh:
-                insort(order, (encode(key), key))
-        else:
-            order.extend([(encode(key), key) for key in fresh])
-            order.sort()
-        self._fresh = []
         return order
 
     def _promote(self) -> None:
@@ -351,15 +354,14 @@ class Table(Transactional[Any], Generic[K]):
         if self._restored or self._restored_writing:
             self._promote()
         order, view = self._arranged(), self._view
+        order.place_all()
         found: list[Found] = []
-        last = None
-        for encoded, key in order[bisect_left(order, (low,)) : bisect_left(order, (high,)) if high else None]:
+        for encoded, key in order.within(low, high):
             value = view.get(key, MISSING)
-            if value is not MISSING and encoded != last:
+            if value is not MISSING:
                 if self._mutable and type(value) is tuple and key not in self._dirty:
                     value = self._raw(key, value)
                 found.append((encoded, key, value))
-                last = encoded
         return found
 
     def scan(self, low: bytes, high: bytes, show: Callable[[Entry], Any], *, reverse: bool = False) -> StoreIterator[Any]:

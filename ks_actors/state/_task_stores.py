@@ -235,6 +235,11 @@ class TaskStores:
         self.store(store).restore(batch)
         self._offsets[store] = next_offset
 
+    def end_reading(self, reason: str) -> None:
+        """Tell the queries that read these stores that there is nothing more to be had; to be called before `close`, where they are read."""
+        for store in self._stores.values():
+            store.end_reading(reason)
+
     # Commit.
 
     @property

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._native import kernel as _kernel
 from ks_actors.state._codec import Codec, pack_time
+from ks_actors.state._expiry import expire
 from ks_actors.state._segment import span_of
 from ks_actors.state._transaction import MISSING, SLICE, Closed, Transactional
 
@@ -32,14 +33,16 @@ FACTS: Final = struct.Struct(">qi")
 SHORTEST_SEGMENT_MS: Final = 60_000
 VISITS: Final = 200
 """Keys that are looked through for what has expired, per commit."""
+OVERDUE: Final = 5_000
+"""Keys that wait to be looked through, from which on somebody should."""
 _FEW: Final = 8
 
 
 class Tracks(Transactional[tuple[Any, int]]):
-    """Values by key and slot.
+    """Values by key and slot, which is a window's start.
 
-    A *slot* is a window's start; where a store keeps duplicates, start and sequence number in one. What starts at the low-water mark `_low` or later
-    is all in memory; what is older may be on disk only, and is asked for by key. The engine has segments, so that what expires goes in one piece.
+    What starts at the low-water mark `_low` or later is all in memory; what is older may be on disk only, and is asked for by key. The engine has
+    segments, so that what expires goes in one piece.
     What has expired leaves memory by stretches of time: of each it is noted which keys have something in it, and these are looked through when it has
     expired, a few at each commit and with each new key.
     """
@@ -50,7 +53,6 @@ class Tracks(Transactional[tuple[Any, int]]):
         self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
         self._retention: int = spec.retention_ms
         self._segmented: bool = spec.type != "in_memory"
-        self._duplicates: bool = spec.retain_duplicates
         self._tracks: dict[Any, Track] = {}
         self._orders: dict[Any, list[int]] = {}  # a track's slots in order, kept from the first fetch of its key on
         self._starts: dict[int, dict[Any, None]] | None = None  # keys by start, kept from the first fetch of all keys on
@@ -65,13 +67,12 @@ class Tracks(Transactional[tuple[Any, int]]):
         self._span: int = span_of(spec.retention_ms)
         self._buckets: dict[int, list[Any]] = {}  # keys that something was added to, by stretches of time
         self._gone: deque[list[Any]] = deque()  # those of the stretches that have expired
+        self._bounds: list[int] = []  # for each group of what is to be written, what the latest start was when it was added to
+        self._stale: list[set[tuple[Any, int]]] = []  # groups that have expired
         self._ring: deque[Any] = deque()  # keys that are looked through for what is older than the low-water mark
         self._due: int = 0  # how many keys wait to be looked through
         self._cleared: int = 0
-        self._kernel_keys: bool = _kernel is not None and codec.plain_keys and not spec.retain_duplicates
-
-    def _start(self, slot: int) -> int:
-        return slot >> SEQUENCE_BITS if self._duplicates else slot
+        self._kernel_keys: bool = _kernel is not None and codec.plain_keys
 
     def _track(self, index: Any) -> Track:
         track = self._tracks.get(index)
@@ -135,6 +136,8 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
         tracks, dirty = self._tracks, self._dirty
+        if _kernel is not None and (values := _kernel.window_values(tracks, dirty, handles)) is not None:
+            return values  # type: ignore[no-any-return]
         try:
             return [dirty[handle] if handle in dirty else tracks[handle[0]][handle[1]] for handle in handles]
         except KeyError:
@@ -146,22 +149,25 @@ class Tracks(Transactional[tuple[Any, int]]):
             with suppress(TypeError):  # of a subclass of str, or bytes
                 return _kernel.window_keys(indexes, slots, None)  # type: ignore[no-any-return]
         pack, encode = SUFFIX.pack, self._codec.index_bytes
-        if self._duplicates:
-            return [encode(index) + pack(slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) for index, slot in handles]
         return [encode(index) + pack(slot, 0) for index, slot in handles]
 
     def _log_key(self, handle: tuple[Any, int]) -> bytes:
         index, slot = handle
-        if self._duplicates:
-            return self._codec.index_bytes(index) + SUFFIX.pack(slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK)
         return self._codec.index_bytes(index) + SUFFIX.pack(slot, 0)
 
     def _engine_key(self, handle: tuple[Any, int]) -> bytes:
-        return self.prefix + SEGMENT.pack(self._start(handle[1]) // self.segment_ms) + self._log_key(handle)
+        return self.prefix + SEGMENT.pack(handle[1] // self.segment_ms) + self._log_key(handle)
 
     def _settled(self, handle: tuple[Any, int]) -> None:
-        if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen:
-            self._take_out(*handle)
+        if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen and not self._looked_at():
+            self._take_out(*handle)  # else it goes when it expires
+
+    def below(self, handle: tuple[Any, int]) -> bytes | None:
+        """Return the bytes of the entry that lies below memory, without remembering them."""
+        if self.engine is None or handle[1] >= self._low or handle[0] in self._loaded:
+            return None
+        raw = self.engine.get(self._engine_key(handle))
+        return None if raw is None else self._codec.from_engine(raw)
 
     def freeze(self) -> None:
         """Begin a new transaction; the one that was open is being committed."""
@@ -191,12 +197,31 @@ class Tracks(Transactional[tuple[Any, int]]):
             keys = self._buckets.pop(number)
             self._gone.append(keys)
             self._due += len(keys)
+        while self._bounds and self._bounds[0] <= limit:  # nobody will ever ask the disk for them: they are not to wait in memory to be written
+            self._bounds.pop(0)
+            self._stale.append(self._unwritten.pop(0))
         if self._loaded and self._low <= limit + 1:
             self._loaded = set()
 
+    def _group(self) -> set[tuple[Any, int]]:
+        group = super()._group()
+        self._bounds += [-1] * (len(self._unwritten) - len(self._bounds))
+        self._bounds[-1] = self._committed
+        return group
+
+    def begin_write(self) -> None:
+        """Take what is settled as what is to be written."""
+        super().begin_write()
+        self._bounds = []
+
+    @property
+    def overdue(self) -> bool:
+        """Whether somebody should look at what was kept, or has expired."""
+        return self._due >= OVERDUE or super().overdue
+
     def restore(self, batch: Batch) -> None:
         """Take in records of the changelog, as committed; the last one of a window counts."""
-        index_key, duplicates, in_memory = self._codec.index_key, self._duplicates, self.engine is None
+        index_key, in_memory = self._codec.index_key, self.engine is None
         parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
         observed = max((start for start, _ in parts), default=-1)
         if observed > self._observed:
@@ -208,23 +233,29 @@ class Tracks(Transactional[tuple[Any, int]]):
             if start <= self._limit:
                 continue
             index = index_key(key[: -SUFFIX.size])
-            slot = start << SEQUENCE_BITS | sequence if duplicates else start
             if in_memory and value is None:
-                self._take_out(index, slot)
+                self._take_out(index, start)
                 continue
             track = self._track(index)
-            if slot not in track:
+            if start not in track:
                 self._added(index, start)
-            track[slot] = None if value is None else pack_time(time) + value
+            track[start] = None if value is None else pack_time(time) + value
             if not in_memory:
-                self._group().add((index, slot))
+                self._group().add((index, start))
         self._expire()
 
     # Memory and disk.
 
     def sweep(self, visits: int) -> None:
         """Look through some keys for windows that have expired, or that are older than the low-water mark and on disk, and take them out."""
-        limit, gone = self._committed - self._retention, self._gone
+        if self._looked_at():
+            return  # it is for moments that queries look through what is here
+        limit, gone, stale = self._committed - self._retention, self._gone, self._stale
+        if stale:
+            for _ in range(min(visits, len(stale[-1]))):  # in pieces, as to free a large set takes long
+                stale[-1].pop()
+            if not stale[-1]:
+                stale.pop()
         while gone and visits > 0:
             part = gone[0][-visits:]
             del gone[0][-visits:]
@@ -246,29 +277,17 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def _take_out_expired(self, indexes: list[Any], limit: int) -> None:
         """Take out what starts at `limit` or before; nothing of it is of a transaction that is under way, as that would have been too late."""
-        if _kernel is not None:
-            removed: int = _kernel.expire_windows(self._tracks, indexes, limit)
-        else:
-            removed, tracks = 0, self._tracks
-            for index in indexes:
-                track = tracks.get(index)
-                if track is None:
-                    continue
-                old = [start for start in track if start <= limit]
-                for start in old:
-                    del track[start]
-                removed += len(old)
-                if not track:
-                    del tracks[index]
-        self._resident -= removed
+        self._resident -= expire(self._tracks, indexes, limit)
         if self._orders:
             for index in indexes:
                 self._orders.pop(index, None)
 
+    def _looked_at(self) -> bool:
+        return len(self.readers) > 0 and any(reader.looking for reader in self.readers)  # mostly there are none
+
     def _trim(self, index: Any, track: Track, limit: int) -> None:
         evict = self._low if self.engine is not None else 0
-        floor = max(limit + 1, evict)
-        bound = floor << SEQUENCE_BITS if self._duplicates else floor
+        bound = max(limit + 1, evict)
         if len(track) <= _FEW:
             old = sorted(slot for slot in track if slot < bound)
         else:
@@ -287,7 +306,7 @@ class Tracks(Transactional[tuple[Any, int]]):
             if handle in clean:
                 self._take_out(*handle)
                 self._loaded.discard(index)
-            elif self._start(handle[1]) <= limit and handle not in self._dirty and handle not in self._frozen:
+            elif handle[1] <= limit and handle not in self._dirty and handle not in self._frozen:
                 self._take_out(*handle)
                 self._loaded.discard(index)
                 expired.append(handle)
@@ -295,27 +314,40 @@ class Tracks(Transactional[tuple[Any, int]]):
             group.difference_update(expired)
 
     def _write(self, engine: Engine, handles: list[tuple[Any, int]]) -> None:
-        limit = self._committed - self._retention
-        frozen, dirty, segment_ms, duplicates = self._frozen, self._dirty, self.segment_ms, self._duplicates
-        encode, convert = self._codec.index_bytes, self._codec.to_engine
+        handles = self._visible(handles)
+        if not handles:
+            return
+        convert, segment_ms, bases = self._codec.to_engine, self.segment_ms, dict[int, bytes]()
         rows: list[Row] = []
         gone = []
-        for handle in handles:  # as `_row` of each committed value, without its calls
-            index, slot = handle
-            start, sequence = (slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) if duplicates else (slot, 0)
-            if start <= limit:
-                continue
-            value = frozen[handle] if handle in frozen else dirty[handle] if handle in dirty else self._now(handle)
+        for handle, value, key in zip(handles, self._committed_values(handles), self._log_keys(handles), strict=True):
             if value is MISSING:  # a newer record was restored meanwhile, or it has expired
                 continue
             if value is None:
                 gone.append(handle)
-            key = self.prefix + SEGMENT.pack(start // segment_ms) + encode(index) + SUFFIX.pack(start, sequence)
-            rows.append((key, None if value is None else convert(self._raw(handle, value))))
+            segment = handle[1] // segment_ms
+            base = bases.get(segment)
+            if base is None:
+                base = bases[segment] = self.prefix + SEGMENT.pack(segment)
+            rows.append((base + key, None if value is None else convert(self._raw(handle, value))))
         rows.sort()
         engine.write(rows)
         for handle in gone:
             self._settled(handle)
+
+    def _visible(self, handles: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
+        """Return those that have not expired: nobody will ever ask the disk for the others."""
+        limit = self._committed - self._retention
+        return [handle for handle in handles if handle[1] > limit]
+
+    def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
+        if not self._frozen and not self._dirty:
+            tracks = self._tracks
+            try:
+                return [tracks[index][slot] for index, slot in handles]
+            except KeyError:
+                pass
+        return list(map(self._committed_value, handles))
 
     def write_slices(self, engine: Engine) -> Iterator[None]:
         """Delete the segments that have expired, then write."""
@@ -334,10 +366,10 @@ class Tracks(Transactional[tuple[Any, int]]):
             self._loaded = set()
             self._due += len(self._tracks) - len(self._ring)
             self._ring = deque(self._tracks)
-        while self._due:
+        while (self._due or self._stale) and not self._looked_at():
             while not self.settle(SLICE):
                 yield
-            self.sweep(VISITS)
+            self.sweep(SLICE if self._gone or self._stale else VISITS)
             yield
 
     def facts(self, *, frozen: bool = False) -> bytes | None:
@@ -359,4 +391,5 @@ class Tracks(Transactional[tuple[Any, int]]):
         self._buckets.clear()
         self._gone.clear()
         self._ring.clear()
+        self._bounds, self._stale = [], []
         self._due = 0

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ks_actors.state._engine import Engine, Row
     from ks_actors.state._iterators import StoreIterator
+    from ks_actors.state._rows import Rows
 
 MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 """Nothing is known in memory: not even that there is nothing."""
@@ -100,6 +101,7 @@ class Transactional(ABC, Generic[Handle]):
         self._unwritten: list[set[Handle]] = []
         self._writing: deque[set[Handle]] = deque()
         self._iterators: WeakSet[StoreIterator[Any]] = WeakSet()
+        self.readers: WeakSet[Rows] = WeakSet()  # of queries: what they began with is noted until they are done
 
     # What the kinds of stores differ in.
 
@@ -124,6 +126,10 @@ class Transactional(ABC, Generic[Handle]):
         """Return the key of the value in the engine."""
 
     @abstractmethod
+    def below(self, handle: Handle) -> bytes | None:
+        """Return the bytes of the entry that lies below memory, without remembering them."""
+
+    @abstractmethod
     def _settled(self, handle: Handle) -> None:
         """Take note that nothing of this key is left to write: a deletion need not be remembered any more."""
 
@@ -146,11 +152,28 @@ class Transactional(ABC, Generic[Handle]):
         frozen = self._frozen
         if not frozen:
             return 0
+        if len(self.readers) and (looking := [reader for reader in self.readers if reader.looking]):
+            replaced = dict(frozen)  # a copy, as the notes are used up
+            for reader in looking:
+                reader.note(replaced)
         self._kept.append((frozen, self._frozen_deleted, written))
         if self.engine is not None and not written:
             self.unwritten_bytes += self._frozen_size
         self._frozen, self._frozen_deleted = {}, {}
         return len(frozen)
+
+    def _preserve(self, handles: Iterable[Handle]) -> None:
+        """Before something is written over: note for readers what was below memory when it was committed."""
+        for reader in list(self.readers):
+            for layer in reader.layers:
+                for handle in handles:
+                    if layer.get(handle) is MISSING:
+                        layer[handle] = self.below(handle)
+
+    def end_reading(self, reason: str) -> None:
+        """Tell those who read that there is nothing more to be had."""
+        for reader in list(self.readers):
+            reader.void(reason)
 
     def drop(self) -> None:
         """Go back to what is committed."""
@@ -302,9 +325,11 @@ class Transactional(ABC, Generic[Handle]):
             handles = [group.pop() for _ in range(min(ROWS, len(group)))]
             later = list(islice(writing, 1, None))
             try:
-                self._write(engine, [handle for handle in handles if not any(handle in other for other in later)])
+                for other in later:  # they are written with the other group
+                    handles = [handle for handle in handles if handle not in other]
+                self._write(engine, handles)
             except BaseException:
-                group.update(handles)
+                group.update(handles)  # what is in another group is written all the same
                 raise
             if not group:
                 writing.popleft()
@@ -317,6 +342,8 @@ class Transactional(ABC, Generic[Handle]):
             if value is not MISSING:  # else a newer record was restored meanwhile, or it has expired
                 rows.append(self._row(handle, value))
         rows.sort()
+        if self.readers:
+            self._preserve(handles)
         engine.write(rows)
         for handle in handles:
             self._settled(handle)
@@ -336,6 +363,7 @@ class Transactional(ABC, Generic[Handle]):
         """Let go of the memory; every later use raises StoreClosed."""
         for iterator in list(self._iterators):
             iterator.close()
+        self.end_reading(f"store {self.name} is closed, as its task is")
         self._dirty = self._frozen = Closed(self.name)
         self._kept.clear()
         self._unwritten = []

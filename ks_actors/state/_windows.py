@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
-from ks_actors.state._tracks import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX, Tracks
+from ks_actors.state._tracks import SEGMENT, SUFFIX, Tracks
 from ks_actors.state._transaction import MISSING
 from ks_actors.state._weight import TEXTS, average, weigh
 
@@ -36,14 +36,14 @@ class Windows(Tracks, Generic[K]):
         self._expired: Callable[[int], None] = expired
         self._ticks: int = 0
         self._faithful: bool = codec.faithful
-        self._simple: bool = not codec.mutable and not spec.retain_duplicates
+        self._simple: bool = not codec.mutable
         self._sized: bool = not codec.fixed
         self._sized_keys: bool = codec.sized_keys
 
     # One window.
 
     def get_entry(self, key: K, start: int) -> Entry | None:
-        """Return what is there of one window; of a store with duplicates, what was put last if that was for this window."""
+        """Return what is there of one window."""
         index: Any = key if self._faithful else self._codec.key(key)
         track = self._tracks.get(index)
         if self._simple:
@@ -52,23 +52,22 @@ class Windows(Tracks, Generic[K]):
                 return value
             if value is MISSING and start >= self._low:
                 return None  # all that is so young is in memory
-        return self._other_entry(index, start << SEQUENCE_BITS | self._sequence if self._duplicates else start)
+        return self._other_entry(index, start)
 
-    def _other_entry(self, index: Any, slot: int) -> Entry | None:
-        start = self._start(slot)
+    def _other_entry(self, index: Any, start: int) -> Entry | None:
         if start <= self._limit:
             return None
         track = self._tracks.get(index)
-        value = MISSING if track is None else track.get(slot, MISSING)
+        value = MISSING if track is None else track.get(start, MISSING)
         if value is MISSING:
             if start >= self._low or self.engine is None or index in self._loaded:
                 return None
-            raw = self.engine.get(self._engine_key((index, slot)))
+            raw = self.engine.get(self._engine_key((index, start)))
             if raw is None:
                 return None
-            value = self._track(index)[slot] = self._codec.from_engine(raw)
+            value = self._track(index)[start] = self._codec.from_engine(raw)
             self._added(index, start)
-        return self._entry_of(index, slot, value)
+        return self._entry_of(index, start, value)
 
     def _entry_of(self, index: Any, slot: int, value: Any) -> Entry | None:
         """Return the entry behind a value of a track, a new object when it is mutable and not of this transaction."""
@@ -84,17 +83,14 @@ class Windows(Tracks, Generic[K]):
         return entry
 
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
-        """Set what is there of one window; None deletes it. A store with duplicates adds an entry, and ignores None."""
-        if start > self._observed and not (entry is None and self._duplicates and self._segmented):
+        """Set what is there of one window; None deletes it."""
+        if start > self._observed:
             self._observed = start
             self._limit = start - self._retention
         if start <= self._limit:
-            self._late(start, entry)
+            self._late(start)
             return
         index: Any = key if self._faithful else self._codec.key(key)
-        if self._duplicates:
-            self._add_duplicate(index, start, entry)
-            return
         track = self._tracks.get(index)
         if track is None:
             track = self._track(index)
@@ -123,28 +119,7 @@ class Windows(Tracks, Generic[K]):
             self._typical = average(self._typical, weigh(value))
         self._ticks += 1
 
-    def _add_duplicate(self, index: Any, start: int, entry: Entry | None) -> None:
-        if entry is None and self._segmented:
-            return
-        self._sequence = (self._sequence + 1) & SEQUENCE_MASK
-        handle = (index, start << SEQUENCE_BITS | self._sequence)
-        self._dirty[handle] = MISSING
-        if entry is None:  # nothing but the time that it was put for is kept, in the changelog
-            self._deleted[handle] = self._time()
-            return
-        track = self._tracks.get(index)
-        if track is None:
-            track = self._track(index)
-        track[handle[1]] = entry
-        self._resident += 1
-        if self._sized_keys:
-            self._size += len(index)
-        if self._sized:
-            self._count(entry[0])
-
-    def _late(self, start: int, entry: Entry | None) -> None:
-        if self._segmented and (entry is None and self._duplicates):
-            return
+    def _late(self, start: int) -> None:
         if not self._segmented or start // self.segment_ms < max(0, self._limit) // self.segment_ms:
             self._expired(1)
 
@@ -193,7 +168,7 @@ class Windows(Tracks, Generic[K]):
         track = self._tracks.get(index)
         if not track:
             return []
-        low, high = (first << SEQUENCE_BITS, (time_to + 1) << SEQUENCE_BITS) if self._duplicates else (first, time_to + 1)
+        low, high = first, time_to + 1
         if len(track) <= _FEW:
             slots = [slot for slot in track if low <= slot < high]
             slots.sort()
@@ -211,7 +186,7 @@ class Windows(Tracks, Generic[K]):
                 if entry is None:
                     continue
             found.append((slot, entry))
-        return [(slot >> SEQUENCE_BITS, entry) for slot, entry in found] if self._duplicates else found
+        return found
 
     def _load(self, engine: Engine, index: Any) -> None:
         """Read all of a key that may be on disk only."""
@@ -224,10 +199,9 @@ class Windows(Tracks, Generic[K]):
             until = min(self._low, (segment + 1) * self.segment_ms)
             for name, data in engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)):
                 if len(name) == len(base) + SUFFIX.size:  # else it is one of a longer key
-                    start, sequence = SUFFIX.unpack_from(name, len(base))
-                    slot = start << SEQUENCE_BITS | sequence if self._duplicates else start
-                    if slot not in track:
-                        track[slot] = self._codec.from_engine(data)
+                    start = SUFFIX.unpack_from(name, len(base))[0]
+                    if start not in track:
+                        track[start] = self._codec.from_engine(data)
                         self._added(index, start)
         self._loaded.add(index)
 
@@ -240,15 +214,14 @@ class Windows(Tracks, Generic[K]):
             return []
         if first < self._low and self.engine is not None:
             self._load_all(self.engine, first, min(time_to, self._low - 1))
-        encode, duplicates = self._codec.index_bytes, self._duplicates
+        encode = self._codec.index_bytes
         found = []
-        for index, slot in list(self._slots(first, time_to)):
-            value = self._tracks[index].get(slot, MISSING) if index in self._tracks else MISSING
+        for index, start in list(self._slots(first, time_to)):
+            value = self._tracks[index].get(start, MISSING) if index in self._tracks else MISSING
             if value is not MISSING:
-                entry = self._entry_of(index, slot, value)
+                entry = self._entry_of(index, start, value)
                 if entry is not None:
-                    start, sequence = (slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) if duplicates else (slot, 0)
-                    found.append((encode(index), start, sequence, entry))
+                    found.append((encode(index), start, 0, entry))
         if by_time:
             found.sort(key=lambda row: (row[1], row[0], row[2]))
         else:
@@ -257,10 +230,6 @@ class Windows(Tracks, Generic[K]):
         return found
 
     def _slots(self, first: int, last: int) -> Iterator[tuple[Any, int]]:
-        if self._duplicates:
-            for index, track in self._tracks.items():
-                yield from ((index, slot) for slot in track if first <= slot >> SEQUENCE_BITS <= last)
-            return
         starts = self._starts
         if starts is None:
             starts = self._starts = {}
@@ -281,13 +250,12 @@ class Windows(Tracks, Generic[K]):
         for segment in range(first // self.segment_ms, last // self.segment_ms + 1):
             base = self.prefix + SEGMENT.pack(segment)
             for name, data in engine.scan(base, self.prefix + SEGMENT.pack(segment + 1)):
-                start, sequence = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)
+                start = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)[0]
                 index = self._codec.index_key(name[cut : -SUFFIX.size])
                 if not first <= start <= last or index in self._loaded:
                     continue
-                slot = start << SEQUENCE_BITS | sequence if self._duplicates else start
                 track = self._track(index)
-                if slot not in track:
-                    track[slot] = self._codec.from_engine(data)
+                if start not in track:
+                    track[start] = self._codec.from_engine(data)
                     self._added(index, start)
         self._due = due

@@ -16,6 +16,7 @@ from ks_actors._config_settings import SETTINGS
 from ks_actors._errors import ConfigError
 from ks_actors._handlers import HandlerResponse, log_and_continue, log_and_fail
 from ks_actors._timestamps import FailOnInvalidTimestamp, WallclockTimestampExtractor
+from ks_actors.log import IsolationLevel
 
 SOME_SERDE = serdes.json(dict[str, int])
 NOT_A_SERDE = 5
@@ -39,6 +40,12 @@ def resume(context: object, record: object, error: Exception) -> HandlerResponse
 
 def config(**settings: Any) -> StreamsConfig:
     return StreamsConfig(**{"application_id": "app", **settings})
+
+
+def test_no_instance_id_may_be_said() -> None:
+    """As by programs that have one only sometimes."""
+    assert config(group_instance_id=None).group_instance_id is None
+    assert config(group_instance_id="one").group_instance_id == "one"
 
 
 def test_what_is_not_said_has_a_default() -> None:
@@ -89,6 +96,7 @@ def test_what_is_not_said_has_a_default() -> None:
         "errors_dead_letter_queue_topic_name": None,
         "topology_optimization": "none",
         "default_dsl_store": "rocksdb",
+        "default_state_isolation_level": IsolationLevel.READ_UNCOMMITTED,
         "auto_offset_reset": "earliest",
         "task_timeout_ms": 300_000,
         "poll_ms": 100,

@@ -20,6 +20,7 @@ Between: TypeAlias = Callable[[TopologyTestDriver, int], None]
 
 HERE = Path(__file__).parent / "cases"
 SEED_1 = HERE / "seed-1"
+CACHED = HERE / "cached-1"
 FOUND = HERE / "found.jsonl"
 DESCRIPTIONS = HERE / "describe.txt"
 
@@ -53,7 +54,14 @@ def read_cases(directory: Path, topology: str) -> list[Case]:
 
 def config_of(case: Case) -> dict[str, Any]:
     store = case["params"].get("store", "in_memory")
-    return {"application_id": "oracle", "default_dsl_store": store, "default_key_serde": STRING, "default_value_serde": STRING}
+    cache = case["params"].get("cache", 0)
+    return {
+        "application_id": "oracle",
+        "default_dsl_store": store,
+        "default_key_serde": STRING,
+        "default_value_serde": STRING,
+        "statestore_cache_max_bytes": cache,
+    }
 
 
 def run(case: Case, between: Between | None = None) -> Ran:

@@ -426,6 +426,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=100, help="cases per topology")
     parser.add_argument("--topologies", default="all", help="names with commas between them")
     parser.add_argument("--graphs", action="store_true", help="instead, one case without steps for each graph")
+    parser.add_argument("--cache", type=int, default=0, help="bytes of updates that may be held back")
     options = parser.parse_args()
     names = list(SPECS) if options.topologies == "all" else options.topologies.split(",")
     unknown = [name for name in names if name not in SPECS]
@@ -433,6 +434,8 @@ def main() -> None:
         parser.error(f"unknown topology {', '.join(unknown)}; one of {' '.join(SPECS)}")
     cases = graphs() if options.graphs else (make_case(name, options.seed, index) for name in names for index in range(options.n))
     for case in cases:
+        if options.cache:
+            case["params"]["cache"] = options.cache
         sys.stdout.write(json.dumps(case, separators=(",", ":")) + "\n")
 
 

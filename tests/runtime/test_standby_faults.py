@@ -428,58 +428,109 @@ def test_a_standby_begins_when_its_changelog_can_be_looked_at(monkeypatch: pytes
 
 # --- the order of reading -------------------------------------------------------------------------------------------------------
 
+ROW = Batch([b"k"], [b"v"], [0])
+TASK, COPY, THIRD = (TopicPartition("changelog", number) for number in range(3))
+
+
+class Reading:
+    """A reader of changelogs alone, with a probe in the place of the stores' owner."""
+
+    def __init__(self, harness: AppHarness) -> None:
+        self.kit = harness.kit
+        self.log = harness.log
+        self.probe = self.kit.probe(object)
+        self.taken: int = 0
+
+    async def begin(self) -> None:
+        await self.log.create_topics([NewTopic("changelog", 3)])
+        fetcher = self.log.fetcher(client_id="r", isolation=IsolationLevel.READ_COMMITTED)
+        self.reader = await self.kit.spawn(Spec(lambda: Restorer(self.log, fetcher, self.probe, poll_ms=10)), "reader")
+
+    async def write(self, partition: TopicPartition, number: int, size: int = 1) -> None:
+        producer = await self.log.producer(client_id="writer")
+        for _ in range(number):
+            await producer.send([Outgoing(partition, Batch([b"k"] * size, [b"v"] * size, [0] * size))])
+        await producer.close()
+
+    def given(self) -> list[m.RestoredRecords]:
+        return [message for message in self.probe.received if isinstance(message, m.RestoredRecords)]
+
+    async def told(self) -> list[tuple[int, int]]:
+        """Take in all that is given; return what that was: partition and next offset."""
+        await self.kit.quiesce()
+        while self.taken < len(self.given()):
+            self.taken += 1
+            self.reader.tell(m.TakenIn())
+            await self.kit.quiesce()
+        return [(one.partition.partition, one.next_offset) for each in self.given() for one in each.fetched]
+
 
 def test_tasks_that_are_to_run_are_read_first() -> None:
     """While one is restored nothing is read for standbys; then these go on from where they were, and are followed."""
 
     async def test(harness: AppHarness) -> None:
-        log, kit = harness.log, harness.kit
-        await log.create_topics([NewTopic("changelog", 3)])
-        task, copy, third = (TopicPartition("changelog", number) for number in range(3))
-        producer = await log.producer(client_id="writer")
-        former = await log.transactional_producer("former", client_id="former", timeout_ms=60_000)
-        row = Batch([b"k"], [b"v"], [0])
-        probe = kit.probe(object)
-
-        async def write(partition: TopicPartition, number: int) -> None:
-            for _ in range(number):
-                await producer.send([Outgoing(partition, row)])
-            await kit.quiesce()
-
-        def told() -> list[tuple[int, int]]:
-            records = [message for message in probe.received if isinstance(message, m.RestoredRecords)]
-            return [(one.partition.partition, one.next_offset) for each in records for one in each.fetched]
-
-        fetcher = log.fetcher(client_id="r", isolation=IsolationLevel.READ_COMMITTED)
-        reader = await kit.spawn(Spec(lambda: Restorer(log, fetcher, probe, poll_ms=10)), "reader")
-        await write(copy, 5)
-        reader.tell(m.Follow(TaskId(0, 1), {copy: 2}, 1))
-        await kit.quiesce()
-        assert told() == [(1, 5)]
+        here = Reading(harness)
+        await here.begin()
+        former = await here.log.transactional_producer("former", client_id="former", timeout_ms=60_000)
+        await here.write(COPY, 5)
+        here.reader.tell(m.Follow(TaskId(0, 1), {COPY: 2}, 1))
+        assert await here.told() == [(1, 5)]
         # What the former owner of a task has written is not decided about yet.
-        await former.send([Outgoing(task, row)])
-        reader.tell(m.Restore(TaskId(0, 0), {task: None}, 2))
-        await kit.quiesce()
-        await write(copy, 4)
-        await kit.clock.advance(1)
-        assert told() == [(1, 5)]
+        await former.send([Outgoing(TASK, ROW)])
+        here.reader.tell(m.Restore(TaskId(0, 0), {TASK: None}, 2))
+        assert await here.told() == [(1, 5)]
+        await here.write(COPY, 4)
+        await here.kit.clock.advance(1)
+        assert await here.told() == [(1, 5)]
         await former.commit({}, GroupMetadata("nobody", -1, ""))
-        await kit.quiesce()
-        assert m.Restored(TaskId(0, 0), 2) in probe.received
-        assert told() == [(1, 5), (0, 2), (1, 9)]
-        # A standby that is to run goes on from where it is, whatever the order says; one that is no standby any more is not read.
-        reader.tell(m.Follow(TaskId(0, 2), {third: None}, 3))
-        await write(third, 1)
-        await reader.ask(m.StopRestoring, frozenset({TaskId(0, 2)}))
-        await kit.quiesce()
-        await write(third, 1)
-        reader.tell(m.Restore(TaskId(0, 1), {copy: 0}, 4))
-        await kit.quiesce()
-        assert probe.received[-1] == m.Restored(TaskId(0, 1), 4)
-        await write(copy, 1)
-        await kit.clock.advance(1)
-        assert told() == [(1, 5), (0, 2), (1, 9), (2, 1)]
-        for each in (producer, former):
-            await each.close()
+        assert await here.told() == [(1, 5), (0, 2), (1, 9)]
+        assert m.Restored(TaskId(0, 0), 2) in here.probe.received
+        await former.close()
+
+    run_app(test, echo(), topics=TOPICS, start=False)
+
+
+def test_a_standby_that_is_to_run_goes_on_from_where_it_is() -> None:
+    """Whatever the order says; and what is closed is not read any more."""
+
+    async def test(harness: AppHarness) -> None:
+        here = Reading(harness)
+        await here.begin()
+        await here.write(COPY, 5)
+        await here.write(THIRD, 1)
+        here.reader.tell(m.Follow(TaskId(0, 1), {COPY: 2}, 1))
+        here.reader.tell(m.Follow(TaskId(0, 2), {THIRD: None}, 2))
+        assert sorted(await here.told()) == [(1, 5), (2, 1)]
+        await here.reader.ask(m.StopRestoring, frozenset({TaskId(0, 2)}))
+        await here.write(THIRD, 1)
+        here.reader.tell(m.Restore(TaskId(0, 1), {COPY: 0}, 3))
+        await here.kit.quiesce()
+        assert here.probe.received[-1] == m.Restored(TaskId(0, 1), 3)
+        await here.write(COPY, 1)
+        await here.kit.clock.advance(1)
+        assert sorted(await here.told()) == [(1, 5), (2, 1)]
+
+    run_app(test, echo(), topics=TOPICS, start=False)
+
+
+def test_no_more_is_read_than_is_taken_in() -> None:
+    """Stores that are slower than the log do not fill the memory: beyond a message or two nothing is fetched."""
+
+    async def test(harness: AppHarness) -> None:
+        here = Reading(harness)
+        await here.begin()
+        await here.write(COPY, 20, size=1000)
+        here.reader.tell(m.Follow(TaskId(0, 1), {COPY: None}, 1))
+        await here.kit.clock.advance(1)
+        assert 1 <= len(here.given()) <= 3
+        assert all(len(one.batch) <= 1000 for each in here.given() for one in each.fetched)
+        assert (await here.told())[-1] == (1, 20_000)
+        await here.write(TASK, 20, size=10_000)
+        before = len(here.given())
+        here.reader.tell(m.Restore(TaskId(0, 0), {TASK: None}, 2))
+        await here.kit.clock.advance(1)
+        assert 1 <= len(here.given()) - before <= 3
+        assert (0, 200_000) in await here.told()
+        assert m.Restored(TaskId(0, 0), 2) in here.probe.received
 
     run_app(test, echo(), topics=TOPICS, start=False)

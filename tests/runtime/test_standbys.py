@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import Processor, Record, TaskId, serdes, stores
+from ks_actors import Processor, QueryFailed, Record, TaskId, serdes, stores
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows
+from ks_actors.query import FailureReason
 from ks_actors.runtime import InstanceState, UncaughtResponse, _collector
 from ks_actors.testing import run_app
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, Load, check_counts, counting, echo
@@ -97,6 +98,34 @@ def test_without_state_there_is_nothing_to_keep() -> None:
 
     for topology in (echo(), builder.build()):
         run_app(test, topology, topics=TOPICS, num_standby_replicas=1)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("store", STORES)
+def test_standbys_can_be_queried(store: str, guarantee: str) -> None:
+    """By who allows what may be stale; others are told that the store is not active here. Queries go on when a standby becomes a task, and back."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(8), keys=60)
+        await load.send(200)
+        for _ in range(2):
+            async with other(harness) as second:
+                await load.send(100)
+                await harness.caught_up()
+                await settled(harness.kit)
+                for one in (harness, second):
+                    found = {key: value async for key, value in one.app.store("counts", stale=True).all()}
+                    assert found == load.sent
+                    assert {key: await one.app.store("counts", stale=True).get(key) for key in load.sent} == load.sent
+                    with pytest.raises(QueryFailed, match="standby") as refused:
+                        await one.app.store("counts", partition=int(min(standing(one))[2:])).get("k1")
+                    assert refused.value.reason is FailureReason.NOT_ACTIVE
+                await second.crash()
+                await harness.kit.clock.advance(60)
+                assert active(harness) == ALL
+                assert {key: await harness.app.store("counts").get(key) for key in load.sent} == load.sent
+
+    run_app(test, counting(store), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee)
 
 
 # --- taking over ----------------------------------------------------------------------------------------------------------------
@@ -354,6 +383,40 @@ def test_instances_with_standbys_come_and_go_under_load(seed: int, guarantee: st
         num_standby_replicas=1 + seed % 2,
         uncaught_handler=replace,
     )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_standby_becomes_is_told(seed: int) -> None:
+    """Each time that a store begins to be followed ends in one way: the task is processed here, or it is nobody's here, and closed."""
+    heard = Heard()
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(seed), keys=50)
+        async with other(harness, heard) as second:
+            for number in range(3):
+                async with other(harness) as third:
+                    await load.send(50)
+                    await settled(harness.kit)
+                    if number == 1:
+                        await third.crash()
+                await harness.kit.clock.advance(60)
+            assert len(standing(second)) == 2
+            await second.close()
+        told: dict[int, list[str]] = {}
+        for kind, number, _ in heard.told:
+            if kind in {"follow", "promoted", "migrated"}:
+                told.setdefault(number, []).append(kind)
+        for kinds in told.values():
+            assert set(kinds[::2]) == {"follow"}
+            assert set(kinds[1::2]) <= {"promoted", "migrated"}
+            assert len(kinds) % 2 == 0
+        assert {kind for kinds in told.values() for kind in kinds} == {"follow", "promoted", "migrated"}
+        # A store that is promoted is told of as restoring next, and what has migrated is closed.
+        for place, (kind, number, _) in enumerate(heard.told):
+            if kind == "promoted":
+                assert next(later for later, one, _ in heard.told[place + 1 :] if one == number) == "restore"
+
+    run_app(test, counting("in_memory"), seed=seed, topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

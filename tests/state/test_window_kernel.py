@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from array import array
 from random import Random
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from ks_actors import Batch, ProcessingFailed
 from ks_actors._native import kernel
+from ks_actors._windowed import Window, Windowed
 from ks_actors.processors._windowed import WindowAggregation, WindowedAggregate
 from ks_actors.serdes import BYTES, LONG, STRING, Serde
 from ks_actors.state import SharedResources, _segment, _span_runs, _spans, _tracks, _windows
@@ -191,6 +194,34 @@ def test_keys_of_windows_in_a_changelog() -> None:
         kernel.window_keys(["\ud800"], [1], None)
 
 
+def test_keys_with_their_windows() -> None:
+    """They are what their class makes, whatever the keys are; what refers to other objects can be found by the garbage collector."""
+    windows = [Window(0, 10), Window(5, 15), Window(5, 15)]
+    keys: list[Any] = ["a", None, ["list"]]
+    made = kernel.windowed(Windowed, keys, windows)
+    assert made == [Windowed(key, window) for key, window in zip(keys, windows, strict=True)]
+    assert {type(key) for key in made} == {Windowed}
+    assert [gc.is_tracked(key) for key in made] == [False, True, True]
+    keys[2].append(made[2])
+    found = ref(cycle := Node({}))
+    keys[2].append(cycle)
+    del keys, made, cycle
+    gc.collect()
+    assert found() is None
+
+
+def test_values_of_windows() -> None:
+    """What was noted counts more than what is there now; one that is nowhere is for Python to find out about."""
+    tracks = {"a": {0: (1, 0), 10: (2, 10)}, "b": {0: None}}
+    assert kernel.window_values(tracks, {("a", 10): "noted"}, [("a", 0), ("a", 10), ("b", 0)]) == [(1, 0), "noted", None]
+    assert kernel.window_values(tracks, {}, [("a", 0), ("c", 0)]) is None
+    assert kernel.window_values(tracks, {}, [("a", 5)]) is None
+
+
+class Tagged(tuple[Any, ...]):  # noqa: SLOT001 - that is the point
+    """A tuple with attributes."""
+
+
 class Word(str):
     """Text that is not plain."""
 
@@ -221,6 +252,11 @@ def test_keys_that_are_not_plain_are_logged_all_the_same(tmp_path: Path) -> None
         ("count_windows", (({}, {}, {0: "w"}, None, {0: 5}), ["a"], [0], 0, ([], [], [], False), (0, 0, 1, 0, 5, 0, 1))),
         ("window_keys", (["a"], [], None)),
         ("window_keys", (["a"], ["b"], None)),
+        ("windowed", (Windowed, ["a"], [])),
+        ("windowed", (str, ["a"], ["w"])),
+        ("windowed", (Tagged, ["a"], ["w"])),
+        ("window_values", ({}, {}, ["a"])),
+        ("window_values", ({}, [], [])),
         ("expire_windows", ([], [], 0)),
         ("expire_windows", ({}, [], "a")),
         ("add_places", ({}, [], array("i"), 0, [])),

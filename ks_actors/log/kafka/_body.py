@@ -102,7 +102,8 @@ class IteratedBody:
 
 def checksum(data: memoryview) -> int:
     """Return the CRC-32C of bytes."""
-    found: int = calc_crc32c(data) if _kernel is None else _kernel.crc32c(data)
+    any_buffer: Any = data  # aiokafka takes any, and says bytes
+    found: int = calc_crc32c(any_buffer) if _kernel is None else _kernel.crc32c(data)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from struct import Struct
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # type: ignore[import-untyped]
 from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
@@ -218,7 +218,7 @@ class Chunk:
         return False
 
     def _open_legacy(self, stored: memoryview, base: int) -> None:
-        batch = MemoryRecords(stored.tobytes()).next_batch()
+        batch: Any = MemoryRecords(stored.tobytes()).next_batch()
         if not batch.validate_crc():
             self._end = base
             raise CorruptRecordException(_WRONG_SUM)

@@ -44,7 +44,7 @@ public final class Oracle {
     props.put("bootstrap.servers", "x:1");
     props.put("default.key.serde", Serdes.StringSerde.class.getName());
     props.put("default.value.serde", Serdes.StringSerde.class.getName());
-    props.put("statestore.cache.max.bytes", "0");
+    props.put("statestore.cache.max.bytes", Parts.str(params, "cache", "0"));
     props.put("topology.optimization", Parts.str(params, "optimization", "none"));
     props.put("dsl.store.suppliers.class", Parts.rocks(params)
         ? BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers.class : BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);

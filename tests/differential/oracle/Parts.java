@@ -37,16 +37,16 @@ final class Parts {
   static final ValueJoiner<String, String, String> J2 = (l, r) -> l + "-" + r;
 
   static <V> Materialized<String, V, KeyValueStore<Bytes, byte[]>> kv(String n, Serde<V> v) {
-    return Materialized.<String, V, KeyValueStore<Bytes, byte[]>>as(n).withKeySerde(S).withValueSerde(v).withCachingDisabled();
+    return Materialized.<String, V, KeyValueStore<Bytes, byte[]>>as(n).withKeySerde(S).withValueSerde(v);
   }
   static <V> Materialized<String, V, WindowStore<Bytes, byte[]>> win(String n, Serde<V> v, JsonNode p) {
     Materialized<String, V, WindowStore<Bytes, byte[]>> m =
-        Materialized.<String, V, WindowStore<Bytes, byte[]>>as(n).withKeySerde(S).withValueSerde(v).withCachingDisabled();
+        Materialized.<String, V, WindowStore<Bytes, byte[]>>as(n).withKeySerde(S).withValueSerde(v);
     return has(p, "retention") ? m.withRetention(ms(p, "retention")) : m;
   }
   static <V> Materialized<String, V, SessionStore<Bytes, byte[]>> ses(String n, Serde<V> v, JsonNode p) {
     Materialized<String, V, SessionStore<Bytes, byte[]>> m =
-        Materialized.<String, V, SessionStore<Bytes, byte[]>>as(n).withKeySerde(S).withValueSerde(v).withCachingDisabled();
+        Materialized.<String, V, SessionStore<Bytes, byte[]>>as(n).withKeySerde(S).withValueSerde(v);
     return has(p, "retention") ? m.withRetention(ms(p, "retention")) : m;
   }
   static EmitStrategy emit(JsonNode p) {

@@ -1,0 +1,196 @@
+"""Measure state stores: transactional against direct writes, commits, restoring and restarts, beside Kafka Streams where it has the same.
+
+The table goes to stdout, progress to stderr; the last line of stdout is one JSON object. The parts with restarts need Java 17 and Maven, and Linux: a
+broker of its own is started, and stopped at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import _kafka_process as process
+from benchmarks._kafka_inputs import PARTITIONS, Workload, beginning, load
+from benchmarks._kafka_report import OURS, THEIRS
+from benchmarks._state_overlay import Outcome, direct, large_commit, transactional
+from ks_actors import tune_gc
+from ks_actors.log import NewTopic, TopicPartition, open_log
+from tests.kafka.broker import Broker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.log import Log
+
+UPDATES = 1_000_000
+FEW_KEYS, MANY_KEYS = 10_000, 1_000_000
+COMMITS_S = (0.1, 30.0)
+LARGE_BYTES = 64 << 20
+CHANGELOG = 5_000_000
+TIMEOUT_S = 900
+_LOOK_S = 0.1
+
+
+def main() -> None:
+    """Measure what the command line names."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3, help="how often each part in this process is measured (default 3)")
+    parser.add_argument("--records", type=int, default=CHANGELOG, help=f"updates of the count that is killed and restarted (default {CHANGELOG:,})")
+    parser.add_argument("--without-kafka", action="store_true", help="only the parts in this process")
+    parser.add_argument("--alone", action="store_true", help="without Kafka Streams")
+    options = parser.parse_args()
+    tune_gc()
+    figures: dict[str, float] = {}
+    table = Table("what", ">figure", title="state stores")
+    _overlay(options.rounds, figures, table)
+    if not options.without_kafka:
+        asyncio.run(_restarts(options, figures, table))
+    Console(width=None if sys.stdout.isatty() else 150).print(table)
+    print(json.dumps(figures), flush=True)
+
+
+def _overlay(rounds: int, figures: dict[str, float], table: Table) -> None:
+    """Compare counting in a transactional store with counting in RocksDB."""
+    for keys_count, name in ((FEW_KEYS, "overlay_ratio_10k"), (MANY_KEYS, "overlay_ratio_1m")):
+        source = random.Random(keys_count)  # noqa: S311 - no secrets here
+        keys = [f"k{number:07d}" for number in source.choices(range(keys_count), k=UPDATES)]
+        ratios = []
+        for commit_s in COMMITS_S:
+            ours, theirs = _alternate(rounds, lambda: transactional(keys, commit_s), lambda: direct(keys, commit_s))  # noqa: B023 - used at once
+            ratios.append(median(ours) / median(theirs))
+            table.add_row(
+                f"count, {keys_count:,} keys, commit each {commit_s * 1000:.0f} ms: updates/s, transactional and direct; ratio",
+                f"{_spread(ours)}, {_spread(theirs)}; {ratios[-1]:.2f}",
+            )
+        figures[name] = round(min(ratios), 2)
+    stalls = [large_commit(LARGE_BYTES) for _ in range(rounds)]
+    figures["commit_64mib_worst_stall_ms"] = round(max(commit for commit, _ in stalls), 1)
+    figures["flush_64mib_worst_stall_ms"] = round(max(flush for _, flush in stalls), 1)
+    table.add_row(f"commit of {LARGE_BYTES >> 20} MiB, longest stall of {rounds}, ms", f"{figures['commit_64mib_worst_stall_ms']:.1f}")
+    table.add_row("writing it to RocksDB, likewise", f"{figures['flush_64mib_worst_stall_ms']:.1f}")
+
+
+def _alternate(rounds: int, one: Callable[[], Outcome], other: Callable[[], Outcome]) -> tuple[list[float], list[float]]:
+    first, second = [], []
+    for _ in range(rounds):
+        first.append(one().records_per_s)
+        second.append(other().records_per_s)
+    return first, second
+
+
+def _spread(rates: list[float]) -> str:
+    return f"{median(rates):,.0f} ({min(rates):,.0f}-{max(rates):,.0f})"
+
+
+async def _restarts(options: argparse.Namespace, figures: dict[str, float], table: Table) -> None:
+    """Kill a count exactly once when it has committed all, start it again, and once more with nothing on disk."""
+    contenders = {OURS: process.ours()} | ({} if options.alone else {THEIRS: process.kafka_streams()})
+    directory = Path(tempfile.mkdtemp(prefix="ks-bench-kafka-"))
+    broker = Broker(directory, settings={"num.partitions": str(PARTITIONS)})
+    try:
+        broker.start()
+        log = open_log(f"kafka://{broker.bootstrap}")
+        await log.start()
+        try:
+            workload = Workload(options.records, MANY_KEYS)
+            _say(f"{options.records:,} records go in")
+            await load(log, workload, "kv", beginning())
+            for name, contender in contenders.items():
+                restarted, restored = await _restart(log, broker, workload, name, contender)
+                _note(name, restarted, restored, figures, table)
+        finally:
+            await log.close()
+    finally:
+        broker.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _restart(log: Log, broker: Broker, workload: Workload, name: str, contender: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    app_id, state = f"restart-{time.time_ns()}", Path(tempfile.mkdtemp(prefix="ks-bench-"))
+    topic, output = workload.topic("kv"), f"out-{app_id}"
+    await log.create_topics([NewTopic(output, PARTITIONS)])
+    command = [
+        *contender,
+        *("--bootstrap", broker.bootstrap, "--app", "count", "--guarantee", "exactly_once_v2", "--cache", "0"),
+        *("--input", topic, "--output", output, "--app-id", app_id, "--state-dir", str(state)),
+    ]
+    try:
+        _say(f"{name}: counting")
+        # One record more than there is: it waits for that until it is killed.
+        running = subprocess.Popen([*command, "--expect", str(workload.records + 1), "--timeout-s", str(TIMEOUT_S)], stdout=subprocess.DEVNULL)  # noqa: S603, ASYNC220 - ours
+        try:
+            await _until_committed(broker.bootstrap, app_id, topic, workload.records, running)
+        finally:
+            running.kill()
+            running.wait()
+        _say(f"{name}: starting again")
+        restarted = await asyncio.to_thread(process.run, [*command, "--mode", "restore"], broker.pid, TIMEOUT_S)
+        await asyncio.to_thread(_empty, state)
+        _say(f"{name}: restoring all")
+        restored = await asyncio.to_thread(process.run, [*command, "--mode", "restore"], broker.pid, TIMEOUT_S)
+    finally:
+        shutil.rmtree(state, ignore_errors=True)
+    return restarted.said, restored.said
+
+
+def _empty(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.mkdir()
+
+
+async def _until_committed(bootstrap: str, group: str, topic: str, records: int, running: subprocess.Popen[bytes]) -> None:
+    """Wait until a group has committed all of a topic. Raises SystemExit when the app ends before, or takes too long."""
+    from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+    from aiokafka.errors import KafkaError  # type: ignore[import-untyped]  # noqa: PLC0415 - likewise
+
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    deadline = time.monotonic() + TIMEOUT_S
+    try:
+        while True:
+            try:
+                committed = await admin.list_consumer_group_offsets(group)
+            except KafkaError:
+                committed = {}  # the group is not there yet
+            if sum(max(0, entry.offset) for where, entry in committed.items() if TopicPartition(*where).topic == topic) >= records:
+                return
+            if running.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"the app that is to be killed has ended, or has not committed its input in {TIMEOUT_S} s")
+            await asyncio.sleep(_LOOK_S)
+    finally:
+        await admin.close()
+
+
+def _note(name: str, restarted: dict[str, Any], restored: dict[str, Any], figures: dict[str, float], table: Table) -> None:
+    suffix = "" if name == OURS else "_kafka_streams"
+    figures[f"eos_restart_s{suffix}"] = restarted["restore_s"]
+    figures[f"eos_restart_records{suffix}"] = restarted["restored"]
+    figures[f"restore_per_s{suffix}"] = restored["active_records_per_s"]
+    table.add_row(f"{name}: start after kill -9, all its state on disk: s until it runs, s of reading, records read",
+                  f"{restarted['restore_s']:.2f}, {restarted['restore_active_s']:.2f}, {restarted['restored']:,}")  # fmt: skip
+    table.add_row(f"{name}: start with nothing on disk: records/s while it reads, s until it runs, records read",
+                  f"{restored['active_records_per_s']:,}, {restored['restore_s']:.2f}, {restored['restored']:,}")  # fmt: skip
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

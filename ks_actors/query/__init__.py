@@ -1,0 +1,37 @@
+"""Reading stores from outside of processors: typed requests, positions and results."""
+
+from ks_actors.query._position import Position, PositionBound
+from ks_actors.query._requests import (
+    KeyQuery,
+    PrefixQuery,
+    Query,
+    RangeQuery,
+    StateQueryRequest,
+    TimestampedKeyQuery,
+    TimestampedRangeQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
+from ks_actors.query._results import FailureReason, LagInfo, QueryResult, StateQueryResult
+from ks_actors.query._scan import StoreScan
+from ks_actors.query._store import StoreQueries
+
+__all__ = [
+    "FailureReason",
+    "KeyQuery",
+    "LagInfo",
+    "Position",
+    "PositionBound",
+    "PrefixQuery",
+    "Query",
+    "QueryResult",
+    "RangeQuery",
+    "StateQueryRequest",
+    "StateQueryResult",
+    "StoreQueries",
+    "StoreScan",
+    "TimestampedKeyQuery",
+    "TimestampedRangeQuery",
+    "WindowKeyQuery",
+    "WindowRangeQuery",
+]

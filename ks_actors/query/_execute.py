@@ -1,0 +1,180 @@
+"""Requests with a bound, answered partition by partition (KIP-796)."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from ks_actors._errors import KsActorsError, NotRunning, QueryFailed
+from ks_actors.log import IsolationLevel, TopicPartition
+from ks_actors.query._local import TIMESTAMPED
+from ks_actors.query._position import Position
+from ks_actors.query._requests import (
+    KeyQuery,
+    PrefixQuery,
+    RangeQuery,
+    TimestampedKeyQuery,
+    TimestampedRangeQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
+from ks_actors.query._results import FailureReason, LagInfo, QueryResult, StateQueryResult
+from ks_actors.query._scan import Scan, slices
+from ks_actors.query._store import KEY_VALUE, WINDOWS, plain, prefix_scan, range_scan, window_key_scan, window_scan, with_time
+from ks_actors.runtime._residents import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.log import Log
+    from ks_actors.query._local import LocalStores, Part
+    from ks_actors.query._requests import StateQueryRequest
+    from ks_actors.state import Rows
+    from ks_actors.topology import StoreKind
+
+R = TypeVar("R")
+TIMED: Final = (TimestampedKeyQuery, TimestampedRangeQuery)
+
+
+async def answer(local: LocalStores, request: StateQueryRequest[R], timeout_ms: int) -> StateQueryResult[R]:
+    """Ask all partitions that the request names. Raises UnknownStore and NotRunning; whatever else goes wrong is part of the result."""
+    local.spec(request.store)
+    local.check_running()
+    if local.is_global(request.store):
+        return StateQueryResult({}, await _global(local, request, timeout_ms))
+    results: dict[int, QueryResult[Any]] = {}
+    wanted = request.partitions
+    numbers = sorted(wanted) if wanted is not None else [part.partition for part in local.parts(request.store)]
+    for number in numbers:
+        results[number] = await _one(local, request, number, timeout_ms)
+    return StateQueryResult(results)
+
+
+async def _global(local: LocalStores, request: StateQueryRequest[Any], timeout_ms: int) -> QueryResult[Any]:
+    try:
+        return await _ask(local, request, local.global_part(request.store), timeout_ms)
+    except QueryFailed as failed:
+        return QueryResult(None, failed.reason, str(failed))
+
+
+async def _one(local: LocalStores, request: StateQueryRequest[Any], number: int, timeout_ms: int) -> QueryResult[Any]:
+    try:
+        part = local.part(request.store, number)
+        if part is None:
+            text = f"partition {number} of store {request.store} was not on this instance at the time of the query"
+            return QueryResult(None, FailureReason.NOT_PRESENT, text)
+        if request.require_active and not part.active:
+            text = f"the query requires an active task, and partition {number} of store {request.store} was {part.role.value}"
+            return QueryResult(None, FailureReason.NOT_ACTIVE, text)
+        return await _ask(local, request, part, timeout_ms)
+    except QueryFailed as failed:
+        return QueryResult(None, failed.reason, str(failed))
+
+
+class _Moment:
+    """When a store was looked at: checks the bound, and takes the position."""
+
+    def __init__(self, request: StateQueryRequest[Any], part: Part, *, committed: bool) -> None:
+        self.position: Position = Position.empty()
+        self._request = request
+        self._part = part
+        self._committed = committed
+
+    def __call__(self, read: Callable[[Any], Any], reader: Any) -> Any:
+        request, part = self._request, self._part
+        self.position = part.position(committed=self._committed)
+        if not request.require_active and not request.bound.admits(self.position, part.partition):
+            raise QueryFailed(
+                f"partition {part.partition} of store {request.store} is at {self.position!r}, not yet up to {request.bound!r}",
+                reason=FailureReason.NOT_UP_TO_BOUND,
+                store=request.store,
+                partition=part.partition,
+            )
+        return read(reader)
+
+
+async def _ask(local: LocalStores, request: StateQueryRequest[Any], part: Part, timeout_ms: int) -> QueryResult[Any]:
+    began = perf_counter()
+    committed = local.committed(request.isolation)
+    moment = _Moment(request, part, committed=committed)
+    failure, text, value = None, "", None
+    try:
+        how = _how(request.query, local.spec(request.store).kind, committed=committed)
+        if isinstance(how, Scan):
+            value = await _rows(local, part, how, moment, timeout_ms)
+        elif how is not None:
+            value = await part.at(partial(moment, how), timeout_ms)
+        else:
+            failure = FailureReason.UNKNOWN_QUERY_TYPE
+            text = f"store {request.store}, a {local.spec(request.store).kind.value} store, cannot be asked {request.query!r}"
+    except NotRunning:
+        raise
+    except QueryFailed as failed:
+        failure, text = failed.reason, str(failed)
+    except Exception as error:  # noqa: BLE001 - a serde, for one: told to whoever asks
+        failure = FailureReason.STORE_EXCEPTION
+        text = str(error) if isinstance(error, KsActorsError) else f"store {request.store} failed to answer {request.query!r}: {error!r}"
+    info = (f"partition {part.partition}, {part.role.value}: {(perf_counter() - began) * 1e6:.0f} µs",) if request.execution_info else ()
+    return QueryResult(value, failure, text, position=moment.position, execution_info=info)
+
+
+async def _rows(local: LocalStores, part: Part, scan: Scan, moment: _Moment, timeout_ms: int) -> list[Any]:
+    def begin(reader: Any) -> Rows:
+        rows: Rows = moment(scan.begin, reader)
+        return rows
+
+    found: list[Any] = []
+    async for rows in slices(local, [part], Scan(begin, scan.show, reverse=scan.reverse), timeout_ms):
+        found += rows
+    return found
+
+
+def _how(query: object, kind: StoreKind, *, committed: bool) -> Scan | Callable[[Any], Any] | None:
+    """Return how to answer a query: by one look, or by a scan; None when a store of that kind cannot."""
+    timed = isinstance(query, TIMED)
+    if timed and kind not in TIMESTAMPED:
+        return None
+    entry = with_time if timed else plain
+    if kind in KEY_VALUE:
+        match query:
+            case KeyQuery(key) | TimestampedKeyQuery(key):
+                return partial(_get, key=key, committed=committed, entry=entry)
+            case RangeQuery(low, high, descending) | TimestampedRangeQuery(low, high, descending):
+                return range_scan(low, high, committed=committed, reverse=descending, entry=entry)
+            case PrefixQuery(prefix, serializer):
+                return prefix_scan(prefix, serializer, committed=committed, entry=entry)
+    return _how_windows(query, committed=committed) if kind in WINDOWS else None
+
+
+def _how_windows(query: object, *, committed: bool) -> Scan | None:
+    match query:
+        case WindowKeyQuery(key, time_from, time_to):
+            return window_key_scan(key, time_from, time_to, committed=committed, reverse=False, entry=plain)
+        case WindowRangeQuery(time_from, time_to):
+            return window_scan(time_from, time_to, committed=committed, reverse=False, entry=plain)
+    return None
+
+
+def _get(reader: Any, *, key: Any, committed: bool, entry: Callable[[Any], Any]) -> Any:
+    found = reader.get(key, committed=committed)
+    return None if found is None else entry(found)
+
+
+async def lags(local: LocalStores, log: Log) -> dict[str, dict[int, LagInfo]]:
+    """Return how far each store partition that is here is behind its changelog: an active one is not."""
+    setup = local.setup()
+    currents: dict[tuple[str, int], tuple[TopicPartition, int | None]] = {}
+    for resident in setup.residents:
+        if resident.task.subtopology < 0:
+            continue
+        active = resident.role is Role.ACTIVE
+        for name in resident.stores.logged:
+            changelog = TopicPartition(setup.changelog(name), resident.task.partition)
+            currents[name, resident.task.partition] = (changelog, None if active else resident.stores.next_offset(name) or 0)
+    ends = await log.end_offsets([changelog for changelog, _ in currents.values()], IsolationLevel.READ_UNCOMMITTED)
+    found: dict[str, dict[int, LagInfo]] = {}
+    for (name, partition), (changelog, current) in sorted(currents.items()):
+        end = ends[changelog]
+        found.setdefault(name, {})[partition] = LagInfo(end if current is None else current, end)
+    return found

@@ -1,0 +1,250 @@
+"""Where the stores of this instance are."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ks_actors._errors import NotRunning, QueryFailed, StoreClosed, UnknownStore
+from ks_actors._task_id import TaskId
+from ks_actors.log import IsolationLevel
+from ks_actors.query._position import Position
+from ks_actors.query._results import FailureReason
+from ks_actors.runtime._global_tables import GLOBAL_TASK
+from ks_actors.runtime._residents import Role
+from ks_actors.runtime._states import InstanceState
+from ks_actors.state import reader_of
+from ks_actors.topology import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._config import StreamsConfig
+    from ks_actors.runtime._residents import Resident
+    from ks_actors.runtime._setup import Setup
+    from ks_actors.state import AnyReader
+    from ks_actors.topology import StoreSpec, Topology
+
+T = TypeVar("T")
+_NOWHERE = -2
+TIMESTAMPED = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
+
+
+class Part:
+    """One partition of a store, as it is here: to be looked at only by `at`, or after `check`."""
+
+    __slots__ = ("_local", "_resident", "partition", "reader")
+
+    def __init__(self, local: LocalStores, resident: Resident, reader: AnyReader) -> None:
+        self.partition: int = resident.task.partition
+        self.reader: Any = reader
+        self._local = local
+        self._resident = resident
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether the task is processed in a thread, so that it is to be visited between two slices."""
+        task = self._resident.processing
+        return task is not None and task.blocking
+
+    @property
+    def active(self) -> bool:
+        """Whether the store is up to date."""
+        return self._resident.role is Role.ACTIVE
+
+    @property
+    def role(self) -> Role:
+        """What the store is here for."""
+        return self._resident.role
+
+    def check(self) -> None:
+        """Raise QueryFailed, or NotRunning, when the store is not here any more."""
+        self._local.check_running()
+        resident = self._local.resident(self._resident.task)
+        if resident is None or resident.stores is not self._resident.stores:
+            raise self.gone()
+        self._resident = resident  # what was restored may be processed by now: the stores are the same
+
+    def gone(self) -> QueryFailed:
+        """Return the error that the store is not here any more."""
+        name = self.reader.name
+        return QueryFailed(
+            f"partition {self.partition} of store {name} has left this instance, or is being moved: ask again, or another instance",
+            reason=FailureReason.NOT_PRESENT,
+            store=name,
+            partition=self.partition,
+        )
+
+    def position(self, *, committed: bool) -> Position:
+        """Return how far the store has come in its inputs."""
+        offsets: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in self._resident.next_offsets(committed=committed).items():
+            if offset > 0:
+                offsets.setdefault(topic, {})[partition] = offset - 1
+        return Position.of(offsets)
+
+    async def at(self, read: Callable[[AnyReader], T], timeout_ms: int) -> T:
+        """Return what `read` returns: at once, unless a thread is at the task; then as soon as that is back. Raises QueryFailed when it is late."""
+        self.check()
+        task = self._resident.processing
+        if task is None or task.absence.since is None:
+            return self.read(read)
+        found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def visit() -> None:
+            if found.done():
+                return
+            try:
+                self.check()
+                found.set_result(self.read(read))
+            except Exception as error:  # noqa: BLE001 - told to whoever asks
+                found.set_exception(error)
+
+        task.absence.visits.append(visit)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await found
+        except TimeoutError as late:
+            raise QueryFailed(
+                f"store {self.reader.name}: task {self._resident.task} is in a thread, and did not come back within {timeout_ms} ms",
+                reason=FailureReason.STORE_EXCEPTION,
+                store=self.reader.name,
+                partition=self.partition,
+            ) from late
+        finally:
+            if visit in task.absence.visits:
+                task.absence.visits.remove(visit)
+
+    def read(self, read: Callable[[AnyReader], T]) -> T:
+        """Return what `read` returns now; raises QueryFailed when the store has been closed."""
+        try:
+            return read(self.reader)
+        except StoreClosed as closed:
+            raise self.gone() from closed
+
+
+class LocalStores:
+    """Find the stores of this instance by their names, and say what is the matter when they are not there."""
+
+    def __init__(self, topology: Topology, config: StreamsConfig, *, setup: Callable[[], Setup | None], state: Callable[[], InstanceState]) -> None:
+        self._topology = topology
+        self._setup = setup
+        self._state = state
+        self._subtopologies: dict[str, int] | None = None
+        self._topics: dict[int, tuple[str, ...]] | None = None
+        self._default: IsolationLevel = config.default_state_isolation_level
+
+    def committed(self, isolation: IsolationLevel | None) -> bool:
+        """Return whether only what is committed is to be seen."""
+        return (isolation or self._default) is IsolationLevel.READ_COMMITTED
+
+    def now(self) -> float:
+        """Return the time (s) that slices of work are measured by."""
+        return self.setup().work_time()
+
+    def spec(self, store: str) -> StoreSpec:
+        """Return what a store is to be; raises UnknownStore."""
+        spec = self._topology.stores.get(store) or self._topology.global_stores.get(store)
+        if spec is None:
+            known = ", ".join((*self._topology.stores, *self._topology.global_stores)) or "none"
+            raise UnknownStore(f"the topology has no store {store!r}; it has {known}")
+        return spec
+
+    def is_global(self, store: str) -> bool:
+        """Return whether a store is one of the whole, not of partitions."""
+        return store in self._topology.global_stores
+
+    def setup(self) -> Setup:
+        """Return the setup of the app, which runs."""
+        setup = self._setup()
+        assert setup is not None
+        return setup
+
+    def check_running(self) -> None:
+        """Raise NotRunning unless stores can be read."""
+        state = self._state()
+        if state not in {InstanceState.RUNNING, InstanceState.REBALANCING}:
+            told = "its stores can be read once it is started" if state is InstanceState.CREATED else "its stores can no longer be read"
+            raise NotRunning(f"the app is {state.name}: {told}")
+
+    def resident(self, task: TaskId) -> Resident | None:
+        """Return where a task's stores are."""
+        return self.setup().residents.get(task)
+
+    def partitions(self, store: str) -> int:
+        """Return how many partitions a store has in all instances together; none when no processor has it."""
+        setup = self.setup()
+        if self._topics is None:
+            self._topics = setup.subtopology_topics()
+        return max((setup.partitions(topic) or 0 for topic in self._topics.get(self._subtopology(store), ())), default=0)
+
+    def _subtopology(self, store: str) -> int:
+        """Return which tasks have a store; no task has one of a negative number but the global one."""
+        if self._subtopologies is None:
+            self._subtopologies = {name: subtopology.id for subtopology in self._topology.subtopologies() for name in subtopology.stores}
+        return self._subtopologies.get(store, _NOWHERE)
+
+    def global_part(self, store: str) -> Part:
+        """Return the global store of that name; raises QueryFailed when it is not there."""
+        resident = self.resident(GLOBAL_TASK)
+        if resident is None:
+            raise QueryFailed(f"global store {store} is not open: the app is starting, or ending", reason=FailureReason.NOT_PRESENT, store=store)
+        return self._part(store, resident)
+
+    def part(self, store: str, partition: int) -> Part | None:
+        """Return a partition of a store; None when it is not here. Raises QueryFailed when there is none of that number at all."""
+        count = self.partitions(store)
+        if not 0 <= partition < count:
+            raise QueryFailed(
+                f"store {store} has no partition {partition}: it has {count}",
+                reason=FailureReason.DOES_NOT_EXIST,
+                store=store,
+                partition=partition,
+            )
+        resident = self.resident(TaskId(self._subtopology(store), partition))
+        return None if resident is None else self._part(store, resident)
+
+    def parts(self, store: str) -> list[Part]:
+        """Return all partitions of a store that are here."""
+        subtopology = self._subtopology(store)
+        return [self._part(store, resident) for resident in self.setup().residents if resident.task.subtopology == subtopology]
+
+    def _part(self, store: str, resident: Resident) -> Part:
+        reader = reader_of(resident.stores.store(store))
+        if reader is None:
+            raise QueryFailed(f"store {store} is of a kind that cannot be queried", reason=FailureReason.UNKNOWN_QUERY_TYPE, store=store)
+        return Part(self, resident, reader)
+
+    def readable(self, store: str, partition: int | None, *, stale: bool) -> list[Part]:
+        """Return the parts of a store that are to be read together. Raises NotRunning, and QueryFailed when one is missing, or is not up to date."""
+        self.check_running()
+        if self.is_global(store):
+            found = [self.global_part(store)]
+        elif partition is None:
+            found = self.parts(store)
+        else:
+            part = self.part(store, partition)
+            found = [] if part is None else [part]
+        if not found:
+            what = f"store {store}" if partition is None else f"partition {partition} of store {store}"
+            raise QueryFailed(
+                f"{what} is not on this instance, or not yet: ask another one, or again",
+                reason=FailureReason.NOT_PRESENT,
+                store=store,
+                partition=partition,
+            )
+        if not stale:
+            self.require_active(store, found)
+        return found
+
+    def require_active(self, store: str, parts: list[Part]) -> None:
+        """Raise QueryFailed when one of these is not active."""
+        others = [part for part in parts if not part.active]
+        if others:
+            told = ", ".join(f"{part.partition} ({part.role.value})" for part in others)
+            raise QueryFailed(
+                f"store {store}: partitions that are not up to date: {told}; ask again, or allow what is stale",
+                reason=FailureReason.NOT_ACTIVE,
+                store=store,
+                partition=others[0].partition,
+            )

@@ -1,0 +1,95 @@
+"""What stores can be asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from ks_actors.query._position import PositionBound
+from ks_actors.state import ValueAndTimestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.log import IsolationLevel
+
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+
+class Query(Generic[R_co]):
+    """A question to one partition of a store. One of a class that is none of these is answered UNKNOWN_QUERY_TYPE."""
+
+    __slots__ = ()
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """A question is a value."""
+
+
+class KeyQuery(_Question, Query[Any], frozen=True):
+    """The value of a key; None when there is none."""
+
+    key: Any
+
+
+class TimestampedKeyQuery(_Question, Query[ValueAndTimestamp[Any]], frozen=True):
+    """The value and the timestamp of a key, of a store that has timestamps."""
+
+    key: Any
+
+
+class RangeQuery(_Question, Query[list[tuple[Any, Any]]], frozen=True):
+    """The keys from `low` to `high`, both included (None: no bound), with their values, in the order of the keys' bytes, or against it."""
+
+    low: Any = None
+    high: Any = None
+    descending: bool = False
+
+
+class TimestampedRangeQuery(_Question, Query[list[tuple[Any, ValueAndTimestamp[Any]]]], frozen=True):
+    """The same with timestamps, of a store that has them."""
+
+    low: Any = None
+    high: Any = None
+    descending: bool = False
+
+
+class PrefixQuery(_Question, Query[list[tuple[Any, Any]]], frozen=True):
+    """The keys whose bytes begin with those of `prefix`, with their values; `serializer` makes bytes of it, the key's serde by default."""
+
+    prefix: Any
+    serializer: Callable[[Any], bytes] | None = None
+
+
+class WindowKeyQuery(_Question, Query[list[tuple[int, Any]]], frozen=True):
+    """Start (ms) and value of the windows of a key that start from `time_from` to `time_to`, both included, by time."""
+
+    key: Any
+    time_from: int
+    time_to: int
+
+
+class WindowRangeQuery(_Question, Query[list[tuple[tuple[Any, int], Any]]], frozen=True):
+    """Key, start (ms) and value of all windows that start from `time_from` to `time_to`, both included."""
+
+    time_from: int
+    time_to: int
+
+
+class StateQueryRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """A question to the partitions of a store that are on this instance.
+
+    `partitions` names those that are to answer; all that are here by default. Standbys, and tasks that are still being restored, answer too, unless
+    `require_active`: then the `bound` does not count, as in Kafka Streams. `isolation` None is the app's default. `execution_info` asks for lines
+    about how long it took.
+    """
+
+    store: str
+    query: Query[R]
+    partitions: frozenset[int] | None = None
+    bound: PositionBound = PositionBound.unbounded()
+    require_active: bool = False
+    isolation: IsolationLevel | None = None
+    execution_info: bool = False

@@ -1,0 +1,116 @@
+"""What a query is answered."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, final
+
+from ks_actors._errors import QueryFailed
+from ks_actors.query._position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+R = TypeVar("R")
+
+
+class FailureReason(Enum):
+    """Why a partition of a store did not answer."""
+
+    UNKNOWN_QUERY_TYPE = "unknown_query_type"
+    """The store cannot be asked that."""
+    NOT_ACTIVE = "not_active"
+    """An active task was asked for, and here is a standby, or a task that is still being restored: try later, or another instance."""
+    NOT_UP_TO_BOUND = "not_up_to_bound"
+    """The store has not come as far as the request's bound: try later, or another instance."""
+    NOT_PRESENT = "not_present"
+    """The partition is not on this instance, or has left it: ask the one that has it."""
+    DOES_NOT_EXIST = "does_not_exist"
+    """The store has no partition of that number."""
+    STORE_EXCEPTION = "store_exception"
+    """Something was raised; the message tells."""
+
+
+@final
+class QueryResult(Generic[R]):
+    """What one partition has answered: `value`, or a `failure` with its `message`.
+
+    `position` is where in its inputs the store was at that moment. `execution_info` has lines when the request asked for them.
+    """
+
+    __slots__ = ("_value", "execution_info", "failure", "message", "position")
+
+    def __init__(
+        self,
+        value: R | None,
+        failure: FailureReason | None = None,
+        message: str = "",
+        *,
+        position: Position | None = None,
+        execution_info: tuple[str, ...] = (),
+    ) -> None:
+        self._value: R | None = value
+        self.failure: FailureReason | None = failure
+        self.message: str = message
+        self.position: Position = position or Position.empty()
+        self.execution_info: tuple[str, ...] = execution_info
+
+    @property
+    def is_success(self) -> bool:
+        """Whether there is an answer; it may be None."""
+        return self.failure is None
+
+    @property
+    def value(self) -> R | None:
+        """The answer. Raises QueryFailed when there is none."""
+        if self.failure is not None:
+            raise QueryFailed(self.message, reason=self.failure)
+        return self._value
+
+    def __repr__(self) -> str:
+        what = f"value={self._value!r:.200}" if self.failure is None else f"{self.failure.name}: {self.message}"
+        return f"<QueryResult {what}, {self.position!r}>"
+
+
+@final
+class StateQueryResult(Generic[R]):
+    """What a request was answered: by partition, or as a whole by a global store."""
+
+    __slots__ = ("global_result", "partition_results")
+
+    def __init__(self, partition_results: Mapping[int, QueryResult[R]], global_result: QueryResult[R] | None = None) -> None:
+        self.partition_results: Mapping[int, QueryResult[R]] = partition_results
+        self.global_result: QueryResult[R] | None = global_result
+
+    @property
+    def only_partition_result(self) -> QueryResult[R] | None:
+        """The result of the one partition that has found something, None when none has; raises ValueError when several have."""
+        found = [result for result in self.partition_results.values() if result.is_success and result.value is not None]
+        if len(found) > 1:
+            raise ValueError(f"{len(found)} partitions have an answer, not one: {self!r}")
+        return found[0] if found else None
+
+    @property
+    def position(self) -> Position:
+        """Where all stores were together: the bound for a query that is not to see less."""
+        if self.global_result is not None:
+            return self.global_result.position
+        position = Position.empty()
+        for result in self.partition_results.values():
+            position = position.merge(result.position)
+        return position
+
+    def __repr__(self) -> str:
+        return f"<StateQueryResult {self.global_result or dict(self.partition_results)!r}>"
+
+
+class LagInfo(NamedTuple):
+    """How far a store's partition is behind its changelog: offsets, of which the end is that of the next record."""
+
+    current_offset_position: int
+    end_offset_position: int
+
+    @property
+    def offset_lag(self) -> int:
+        """How many offsets are missing."""
+        return max(0, self.end_offset_position - self.current_offset_position)

@@ -1,0 +1,148 @@
+"""Reading many rows, some at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
+
+from ks_actors._errors import QueryFailed, StoreClosed
+from ks_actors.query._results import FailureReason
+from ks_actors.state import KeyValueReader
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+
+    from ks_actors.query._local import LocalStores, Part
+    from ks_actors.state import Rows
+
+T_co = TypeVar("T_co", covariant=True)
+SLICE_SECONDS: Final = 0.001
+"""How long a scan stays at work before others have their turn."""
+GLANCES: Final = 16
+"""Rows between two looks at the clock."""
+_first: Final = itemgetter(0)
+
+
+@final
+class StoreScan(Generic[T_co]):
+    """Rows of a store: `async for row in scan` reads them one after the other, `await scan` all of them into a list.
+
+    What is read is what the store held when the first row was asked for, of all partitions at one moment (where functions that block are processed in
+    threads: of each partition). Rows are read a millisecond at a time, and others have their turn in between. Can be read once.
+    """
+
+    def __init__(self, slices: Callable[[], AsyncGenerator[list[T_co], None]]) -> None:
+        self._slices = slices
+
+    async def __aiter__(self) -> AsyncIterator[T_co]:
+        slices = self._slices()
+        try:
+            async for rows in slices:
+                for row in rows:
+                    yield row
+        finally:
+            await slices.aclose()
+
+    def __await__(self) -> Generator[Any, None, list[T_co]]:
+        return self._all().__await__()
+
+    async def _all(self) -> list[T_co]:
+        found: list[T_co] = []
+        async for rows in self._slices():
+            found += rows
+        return found
+
+
+class Scan:
+    """How to scan one kind of store: `begin` takes hold of what a reader has at that moment, `show` makes a row of what is found."""
+
+    def __init__(self, begin: Callable[[Any], Rows], show: Callable[[tuple[Any, Any, Any]], Any], *, reverse: bool = False) -> None:
+        self.begin: Callable[[Any], Rows] = begin
+        self.show: Callable[[tuple[Any, Any, Any]], Any] = show
+        self.reverse: bool = reverse
+
+
+async def slices(local: LocalStores, parts: list[Part], scan: Scan, timeout_ms: int) -> AsyncGenerator[list[Any], None]:
+    """Return the rows of some partitions, merged, a slice at a time. Raises QueryFailed when one of them leaves."""
+    merged: Iterator[Any]
+    if any(part.in_thread for part in parts):
+        collected = [await _visited(local, part, scan, timeout_ms) for part in parts]
+        merged = heapq.merge(*collected, key=_first, reverse=scan.reverse)
+    else:
+        for part in parts:
+            await _take(local, part, prepared(part.reader))
+        begun = [_begin(part, scan) for part in parts]  # at one moment
+        for part, rows in zip(parts, begun, strict=True):
+            await _take(local, part, rows.steps)
+        told = [_telling(part, rows) for part, rows in zip(parts, begun, strict=True)]
+        merged = told[0] if len(told) == 1 else heapq.merge(*told, key=_first, reverse=scan.reverse)
+    while True:
+        found: list[Any] = []
+        more = _some(local, merged, found, scan.show)
+        for part in parts:
+            part.check()
+        yield found
+        if not more:
+            return
+        await asyncio.sleep(0)
+
+
+def _begin(part: Part, scan: Scan) -> Rows:
+    part.check()
+    return part.read(scan.begin)
+
+
+def _telling(part: Part, rows: Rows) -> Iterator[Any]:
+    try:
+        yield from rows
+    except StoreClosed as closed:
+        part.check()
+        raise QueryFailed(str(closed), reason=FailureReason.STORE_EXCEPTION, store=part.reader.name, partition=part.partition) from closed
+
+
+async def _take(local: LocalStores, part: Part, steps: Iterator[None]) -> None:
+    """Take steps to the end; others have their turn in between."""
+    while part.read(lambda _: _step(local, steps)):
+        await asyncio.sleep(0)
+        part.check()
+
+
+def _step(local: LocalStores, steps: Iterator[None]) -> bool:
+    """Take steps for the time of a slice; return whether there may be more."""
+    began = local.now()
+    return any(local.now() - began >= SLICE_SECONDS for _ in steps)
+
+
+def _some(local: LocalStores, rows: Iterator[Any], found: list[Any], show: Callable[[Any], Any]) -> bool:
+    """Take rows for the time of a slice; return whether there may be more."""
+    began = local.now()
+    for count, row in enumerate(rows, 1):
+        found.append(show(row))
+        if not count % GLANCES and local.now() - began >= SLICE_SECONDS:
+            return True
+    return False
+
+
+async def _visited(local: LocalStores, part: Part, scan: Scan, timeout_ms: int) -> list[Any]:
+    """Return all rows of a task that is processed in threads: read between its slices, and held until all are there."""
+    found: list[Any] = []
+
+    def collect() -> Iterator[None]:
+        yield from prepared(part.reader)
+        begun = scan.begin(part.reader)
+        yield from begun.steps
+        for row in _telling(part, begun):
+            found.append(row)
+            yield
+
+    steps = collect()
+    while await part.at(lambda _: _step(local, steps), timeout_ms):  # noqa: ASYNC110 - nothing is waited for: others have their turn
+        await asyncio.sleep(0)
+    return found
+
+
+def prepared(reader: Any) -> Iterator[None]:
+    """Return what is to be done before a scan begins."""
+    return reader.prepare() if isinstance(reader, KeyValueReader) else iter(())

@@ -1,0 +1,265 @@
+"""What users read stores by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, final, overload
+
+from ks_actors._errors import QueryFailed
+from ks_actors._partitioner import partition as partition_of
+from ks_actors.query._local import TIMESTAMPED
+from ks_actors.query._results import FailureReason
+from ks_actors.query._scan import Scan, StoreScan, slices
+from ks_actors.state import KeyValueReader, ValueAndTimestamp, WindowReader
+from ks_actors.topology import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from ks_actors.log import IsolationLevel
+    from ks_actors.query._local import LocalStores, Part
+
+KEY_VALUE: Final = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE)
+WINDOWS: Final = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW)
+LATEST: Final = (1 << 63) - 1
+
+
+def plain(entry: tuple[Any, int]) -> Any:
+    """Return the value of an entry."""
+    return entry[0]
+
+
+def with_time(entry: tuple[Any, int]) -> ValueAndTimestamp[Any]:
+    """Return the value of an entry with its timestamp."""
+    return ValueAndTimestamp(entry[0], entry[1])
+
+
+@final
+class StoreQueries:
+    """Read a store of this instance, from any task of the app's event loop, also while it is processed and committed: see `App.store`.
+
+    Key-value stores have `get`, `range`, `reverse_range`, `prefix_scan`, `all`, `reverse_all` and `approximate_num_entries`; window stores have
+    `fetch`, `backward_fetch`, `fetch_all`, `backward_fetch_all`, `all` and `reverse_all`. What is handed out is the caller's own.
+
+    All raise NotRunning before the app is started and after it is closed, and QueryFailed, whose `reason` says what is the matter: NOT_PRESENT,
+    NOT_ACTIVE, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE for another kind of store, STORE_EXCEPTION. Scans raise when they are read.
+    """
+
+    def __init__(
+        self,
+        local: LocalStores,
+        name: str,
+        *,
+        partition: int | None,
+        isolation: IsolationLevel | None,
+        stale: bool,
+        timestamped: bool,
+        timeout_ms: int,
+    ) -> None:
+        self._local = local
+        self._spec = local.spec(name)
+        self._partition = partition
+        self._committed: bool = local.committed(isolation)
+        self._stale = stale
+        self._timeout_ms = timeout_ms
+        self._entry: Callable[[tuple[Any, int]], Any] = with_time if timestamped else plain
+        if timestamped and self._spec.kind not in TIMESTAMPED:
+            raise self._unknown("with timestamps: it has none")
+
+    @property
+    def name(self) -> str:
+        """The store's name."""
+        return self._spec.name
+
+    def _unknown(self, what: str) -> QueryFailed:
+        return QueryFailed(
+            f"store {self.name}, a {self._spec.kind.value} store, cannot be asked {what}", reason=FailureReason.UNKNOWN_QUERY_TYPE, store=self.name
+        )
+
+    def _must_be(self, kinds: tuple[StoreKind, ...], what: str) -> None:
+        if self._spec.kind not in kinds:
+            raise self._unknown(f"for {what}")
+
+    # One value.
+
+    async def get(self, key: Any) -> Any:
+        """Return the value of `key`, or None.
+
+        The key is looked for where Kafka's partitioner puts it, then in the other partitions that are here. When it is in none of these, and the
+        partition where it should be is on another instance, that is an error: NOT_PRESENT.
+        """
+        self._must_be(KEY_VALUE, "a key")
+        committed = self._committed
+
+        def read(reader: KeyValueReader) -> Any:
+            return reader.get(key, committed=committed)
+
+        return await self._first(key, read)
+
+    async def _first(self, key: Any, read: Callable[[Any], Any]) -> Any:
+        """Return what the first partition has that has anything, that of the key before the others."""
+        parts, missing = self._parts_for(key)
+        for part in parts:
+            entry = await part.at(read, self._timeout_ms)
+            if entry is not None:
+                return self._entry(entry)
+        if missing is not None:
+            raise missing
+        return None
+
+    def _parts_for(self, key: Any) -> tuple[list[Part], QueryFailed | None]:
+        """Return where a key may be, and what it means when it is nowhere."""
+        local, name = self._local, self.name
+        if self._partition is not None or local.is_global(name):
+            parts = local.readable(name, self._partition, stale=self._stale)
+            parts[0].reader.key_bytes(key)
+            return parts, None
+        parts = local.readable(name, None, stale=True)
+        home = partition_of(parts[0].reader.key_bytes(key), local.partitions(name))
+        here = [part for part in parts if part.partition == home]
+        if not self._stale:
+            local.require_active(name, here)
+            parts = [part for part in parts if part.active]
+        parts.sort(key=lambda part: part.partition != home)
+        if here:
+            return parts, None
+        return parts, QueryFailed(
+            f"store {name}: key {key!r} belongs to partition {home}, which is not on this instance: ask the one that has it, or say `partition`",
+            reason=FailureReason.NOT_PRESENT,
+            store=name,
+            partition=home,
+        )
+
+    # Rows of key-value stores.
+
+    def range(self, low: Any, high: Any) -> StoreScan[tuple[Any, Any]]:
+        """Scan keys and values from `low` to `high`, both included, None for no bound, in the order of the keys' bytes."""
+        return self._range(low, high, reverse=False)
+
+    def reverse_range(self, low: Any, high: Any) -> StoreScan[tuple[Any, Any]]:
+        """Scan keys and values from `high` down to `low`, both included."""
+        return self._range(low, high, reverse=True)
+
+    def _range(self, low: Any, high: Any, *, reverse: bool) -> StoreScan[tuple[Any, Any]]:
+        self._must_be(KEY_VALUE, "a range of keys")
+        return self._scan(range_scan(low, high, committed=self._committed, reverse=reverse, entry=self._entry))
+
+    def prefix_scan(self, prefix: Any, prefix_serializer: Callable[[Any], bytes] | None = None) -> StoreScan[tuple[Any, Any]]:
+        """Scan the keys whose bytes begin with those of `prefix`, which are made by `prefix_serializer`, or by the key's serde."""
+        self._must_be(KEY_VALUE, "a prefix of keys")
+        return self._scan(prefix_scan(prefix, prefix_serializer, committed=self._committed, entry=self._entry))
+
+    def all(self) -> StoreScan[Any]:
+        """Scan all there is: keys and values in the order of the keys' bytes, or as `fetch_all` does."""
+        return self.range(None, None) if self._spec.kind in KEY_VALUE else self.fetch_all(0, LATEST)
+
+    def reverse_all(self) -> StoreScan[Any]:
+        """Scan all there is, the other way round."""
+        return self.reverse_range(None, None) if self._spec.kind in KEY_VALUE else self.backward_fetch_all(0, LATEST)
+
+    async def approximate_num_entries(self) -> int:
+        """Return about how many keys there are on this instance: exactly in memory, with RocksDB as it estimates, for all stores of each task."""
+        self._must_be(KEY_VALUE, "the number of keys")
+        parts = self._local.readable(self.name, self._partition, stale=self._stale)
+        return sum([await part.at(_count, self._timeout_ms) for part in parts])
+
+    # Windows.
+
+    @overload
+    async def fetch(self, key: Any, time_from: int) -> Any: ...
+    @overload
+    def fetch(self, key: Any, time_from: int, time_to: int) -> StoreScan[tuple[int, Any]]: ...
+    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
+        """Return (`await`) the value of the key's window that starts at `time_from` (ms), or None; it is looked for as `get` does.
+
+        With `time_to`, scan start and value of the windows that start from `time_from` to `time_to`, both included, in time order.
+        """
+        self._must_be(WINDOWS, "a window")
+        committed = self._committed
+        if time_to is not None:
+            return self._fetch(key, time_from, time_to, reverse=False)
+
+        def read(reader: WindowReader) -> Any:
+            return reader.get(key, time_from, committed=committed)
+
+        return self._first(key, read)
+
+    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> StoreScan[tuple[int, Any]]:
+        """Scan start and value of the windows that start from `time_from` to `time_to`, both included, the latest first."""
+        self._must_be(WINDOWS, "a window")
+        return self._fetch(key, time_from, time_to, reverse=True)
+
+    def _fetch(self, key: Any, time_from: int, time_to: int, *, reverse: bool) -> StoreScan[tuple[int, Any]]:
+        scan = window_key_scan(key, time_from, time_to, committed=self._committed, reverse=reverse, entry=self._entry)
+
+        async def run() -> AsyncGenerator[list[Any], None]:
+            parts, missing = self._parts_for(key)
+            found = False
+            async for rows in slices(self._local, parts, scan, self._timeout_ms):
+                found = found or bool(rows)
+                yield rows
+            if missing is not None and not found:
+                raise missing
+
+        return StoreScan(run)
+
+    def fetch_all(self, time_from: int, time_to: int) -> StoreScan[tuple[tuple[Any, int], Any]]:
+        """Scan key, start and value of the windows that start from `time_from` to `time_to`, both included, as the store's own `fetch_all` does."""
+        return self._fetch_all(time_from, time_to, reverse=False)
+
+    def backward_fetch_all(self, time_from: int, time_to: int) -> StoreScan[tuple[tuple[Any, int], Any]]:
+        """Scan like `fetch_all`, the other way round."""
+        return self._fetch_all(time_from, time_to, reverse=True)
+
+    def _fetch_all(self, time_from: int, time_to: int, *, reverse: bool) -> StoreScan[tuple[tuple[Any, int], Any]]:
+        self._must_be(WINDOWS, "windows")
+        return self._scan(window_scan(time_from, time_to, committed=self._committed, reverse=reverse, entry=self._entry))
+
+    def _scan(self, scan: Scan) -> StoreScan[Any]:
+        local, name = self._local, self.name
+
+        async def run() -> AsyncGenerator[list[Any], None]:
+            parts = local.readable(name, self._partition, stale=self._stale)
+            async for rows in slices(local, parts, scan, self._timeout_ms):
+                yield rows
+
+        return StoreScan(run)
+
+
+def _count(reader: Any) -> int:
+    count: int = reader.store.approximate_num_entries()
+    return count
+
+
+def range_scan(low: Any, high: Any, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
+    """Return how to scan a range of keys."""
+    return Scan(
+        lambda reader: reader.scan(*reader.bounds(low, high), committed=committed, reverse=reverse),
+        lambda row: (row[1], entry(row[2])),
+        reverse=reverse,
+    )
+
+
+def prefix_scan(prefix: Any, serializer: Callable[[Any], bytes] | None, *, committed: bool, entry: Callable[[Any], Any]) -> Scan:
+    """Return how to scan keys with a prefix."""
+    return Scan(
+        lambda reader: reader.scan(*reader.prefix_bounds(prefix, serializer), committed=committed, reverse=False),
+        lambda row: (row[1], entry(row[2])),
+    )
+
+
+def window_key_scan(key: Any, time_from: int, time_to: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
+    """Return how to scan the windows of a key."""
+    return Scan(
+        lambda reader: reader.fetch(key, time_from, time_to, committed=committed, reverse=reverse),
+        lambda row: (row[1][1], entry(row[2])),
+        reverse=reverse,
+    )
+
+
+def window_scan(time_from: int, time_to: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
+    """Return how to scan windows of all keys."""
+    return Scan(
+        lambda reader: reader.fetch_all(time_from, time_to, committed=committed, reverse=reverse),
+        lambda row: (row[1], entry(row[2])),
+        reverse=reverse,
+    )

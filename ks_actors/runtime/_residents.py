@@ -1,0 +1,89 @@
+"""Which tasks have their stores here: where queries find them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ks_actors._task_id import TaskId
+    from ks_actors.log._types import TopicPartition
+    from ks_actors.runtime._messages import Frozen
+    from ks_actors.runtime._task import Task
+    from ks_actors.state import TaskStores
+
+
+class Role(Enum):
+    """What a task's stores are here for. Only those of an active task are up to date."""
+
+    ACTIVE = "active"
+    RESTORING = "restoring"
+    STANDBY = "standby"
+
+
+class Resident:
+    """The stores of one task, while they are open. `positions` are the next offsets of the task's partitions as of the last commit."""
+
+    __slots__ = ("positions", "processing", "role", "stores", "task")
+
+    def __init__(self, task: TaskId, stores: TaskStores, role: Role, processing: Task | None, positions: Mapping[TopicPartition, int]) -> None:
+        self.task: TaskId = task
+        self.stores: TaskStores = stores
+        self.role: Role = role
+        self.processing: Task | None = processing
+        self.positions: Mapping[TopicPartition, int] = positions
+
+    def next_offsets(self, *, committed: bool) -> Mapping[TopicPartition, int]:
+        """Return up to where input is in the stores, as far as that is certain."""
+        task = self.processing
+        if committed or task is None or task.broken or task.in_flight:
+            return self.positions
+        return {partition: queue.position for partition, queue in task.group.queues.items()}
+
+
+class Residents:
+    """Know where the stores of each task are, from when they are open until they are to be closed.
+
+    Whoever has a task tells: the state manager while it restores, or is kept as a standby; the task manager while it is processed. Everything is on
+    one event loop, so what is found here may be read at once, until the reader waits for something, and then looks again.
+    """
+
+    def __init__(self) -> None:
+        self._residents: dict[TaskId, Resident] = {}
+
+    def restoring(self, task: TaskId, stores: TaskStores) -> None:
+        """Note that the stores of a task are open, and being restored."""
+        self._residents[task] = Resident(task, stores, Role.RESTORING, None, {})
+
+    def standby(self, task: TaskId, stores: TaskStores) -> None:
+        """Note that the stores of a task are open, and follow the changelogs."""
+        self._residents[task] = Resident(task, stores, Role.STANDBY, None, {})
+
+    def active(self, task: Task, positions: Mapping[TopicPartition, int]) -> Resident | None:
+        """Note that a task is processed, from these offsets on."""
+        if task.stores is None:
+            return None
+        resident = self._residents[task.id] = Resident(task.id, task.stores, Role.ACTIVE, task, positions)
+        return resident
+
+    def committed(self, task: TaskId, frozen: Frozen) -> None:
+        """Note that what was frozen of a task is committed; its stores have it this very moment."""
+        resident = self._residents.get(task)
+        if resident is not None:
+            resident.positions = {partition: frozen.positions[partition].offset for partition in frozen.tasks[task].group.queues}
+
+    def leave(self, task: TaskId) -> None:
+        """Note that a task is no longer here; queries that are reading its stores are told so."""
+        resident = self._residents.pop(task, None)
+        if resident is not None:
+            resident.stores.end_reading(f"task {task} has left this instance")
+
+    def get(self, task: TaskId) -> Resident | None:
+        """Return what is here of a task."""
+        return self._residents.get(task)
+
+    def __iter__(self) -> Iterator[Resident]:
+        """Iterate over all there is, by task."""
+        return iter([self._residents[task] for task in sorted(self._residents)])

@@ -1,0 +1,190 @@
+"""What every store can be asked: each kind, in each engine, at each level of isolation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import QueryFailed, ValueAndTimestamp
+from ks_actors.query import FailureReason
+from ks_actors.testing import run_app
+from tests.query.helpers import COMMITTED, ENGINES, LEVELS, SECOND, everything, put
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ks_actors.log import IsolationLevel
+    from ks_actors.query import StoreQueries, StoreScan
+    from ks_actors.testing import AppHarness
+    from ks_actors.topology import StoreType
+
+pytestmark = [pytest.mark.parametrize("engine", ENGINES), pytest.mark.parametrize("isolation", LEVELS, ids=lambda level: level.name)]
+
+
+def run(engine: StoreType, isolation: IsolationLevel, test: Callable[[Any], Awaitable[None]]) -> None:
+    """Run a test with committed values a1, b1, bb1, c1, and on top of them, not committed, a2, no b, d2, from the next second on."""
+
+    async def main(harness: AppHarness) -> None:
+        await put(harness, a="a1", b="b1", bb="bb1", c="c1")
+        await harness.app.commit()
+        await put(harness, a="a2", b="-", d="d2")
+        await test(lambda name, **options: harness.app.store(name, isolation=isolation, **options))
+        # Reading has changed nothing: a commit makes final what was put.
+        await harness.app.commit()
+        assert await harness.app.store("plain", isolation=COMMITTED).all() == [("a", "a2"), ("bb", "bb1"), ("c", "c1"), ("d", "d2")]
+
+    run_app(
+        main,
+        everything(engine),
+        topics={"in": 3},
+        commit_interval_ms=3_600_000,
+        processing_guarantee="exactly_once_v2",
+        transaction_timeout_ms=3_600_000,
+    )
+
+
+def table(isolation: IsolationLevel) -> dict[str, str]:
+    """Return what a table is to hold."""
+    if isolation is COMMITTED:
+        return {"a": "a1", "b": "b1", "bb": "bb1", "c": "c1"}
+    return {"a": "a2", "bb": "bb1", "c": "c1", "d": "d2"}
+
+
+def windows(isolation: IsolationLevel) -> dict[tuple[str, int], str]:
+    """Return what windows are to be there: keys are put one second after the other."""
+    found = {("a", SECOND): "a1", ("b", 2 * SECOND): "b1", ("bb", 3 * SECOND): "bb1", ("c", 4 * SECOND): "c1"}
+    if isolation is not COMMITTED:
+        del found["b", 2 * SECOND]
+        found |= {("a", SECOND): "a2", ("d", 3 * SECOND): "d2"}
+    return found
+
+
+async def streamed(scan: StoreScan[Any]) -> list[Any]:
+    """Read a scan row by row."""
+    return [row async for row in scan]
+
+
+@pytest.mark.parametrize("name", ["plain", "timed", "lists"])
+def test_a_key_value_store_is_read_by_key(engine: StoreType, isolation: IsolationLevel, name: str) -> None:
+    """`get` returns the value, without its timestamp, and None for what is not there."""
+
+    async def test(store: Callable[..., StoreQueries]) -> None:
+        expected = table(isolation)
+        for key in ("a", "b", "bb", "c", "d", "e"):
+            value = expected.get(key)
+            assert await store(name).get(key) == ([value] if name == "lists" and value is not None else value)
+        with pytest.raises(TypeError, match="a key cannot be None"):
+            await store(name).get(None)
+
+    run(engine, isolation, test)
+
+
+@pytest.mark.parametrize("name", ["plain", "timed"])
+def test_a_key_value_store_is_scanned(engine: StoreType, isolation: IsolationLevel, name: str) -> None:
+    """Rows of all partitions come in the order of the keys' bytes, or against it, between bounds that are included."""
+
+    async def test(store: Callable[..., StoreQueries]) -> None:
+        rows = sorted(table(isolation).items())
+        assert await store(name).all() == rows
+        assert await streamed(store(name).all()) == rows
+        assert await store(name).reverse_all() == rows[::-1]
+        for low, high in (("a", "bb"), ("b", "c"), (None, "b"), ("bb", None), ("c", "a"), ("x", "y")):
+            within = [row for row in rows if (low is None or row[0] >= low) and (high is None or row[0] <= high)]
+            assert await store(name).range(low, high) == within
+            assert await store(name).reverse_range(low, high) == within[::-1]
+        assert await store(name).prefix_scan("b") == [row for row in rows if row[0].startswith("b")]
+        assert await store(name).prefix_scan(98, lambda letter: bytes((letter,))) == [row for row in rows if row[0].startswith("b")]
+        by_partition = [await store(name, partition=number).all() for number in range(3)]
+        assert sorted(row for part in by_partition for row in part) == rows
+        assert sum(map(bool, by_partition)) > 1
+        assert await store(name).approximate_num_entries() >= 4
+
+    run(engine, isolation, test)
+
+
+def test_a_window_store_is_read_by_key_and_time(engine: StoreType, isolation: IsolationLevel) -> None:
+    """`fetch` with one time returns the value of that window; with two it scans windows by time, `backward_fetch` the latest first."""
+
+    async def test(store: Callable[..., StoreQueries]) -> None:
+        expected = windows(isolation)
+        for name in ("window", "timed-window"):
+            for key in ("a", "b", "bb", "d"):
+                of_key = sorted((start, value) for (other, start), value in expected.items() if other == key)
+                for start in range(0, 6 * SECOND, SECOND):
+                    assert await store(name).fetch(key, start) == expected.get((key, start))
+                assert await store(name).fetch(key, 0, 10 * SECOND) == of_key
+                assert await store(name).backward_fetch(key, 0, 10 * SECOND) == of_key[::-1]
+                assert await store(name).fetch(key, 2 * SECOND, 2 * SECOND) == [row for row in of_key if row[0] == 2 * SECOND]
+        with pytest.raises(TypeError, match="a key cannot be None"):
+            await store("window").fetch(None, 1)
+
+    run(engine, isolation, test)
+
+
+def test_a_window_store_is_scanned(engine: StoreType, isolation: IsolationLevel) -> None:
+    """All windows within a span come in the order of the store's own `fetch_all`, or against it."""
+
+    async def test(store: Callable[..., StoreQueries]) -> None:
+        rows = sorted(windows(isolation).items(), key=lambda row: (row[0][1], row[0][0]) if engine == "in_memory" else row[0])
+        for name in ("window", "timed-window"):
+            assert await store(name).all() == rows
+            assert await store(name).reverse_all() == rows[::-1]
+            within = [row for row in rows if 2 * SECOND <= row[0][1] <= 3 * SECOND]
+            assert await streamed(store(name).fetch_all(2 * SECOND, 3 * SECOND)) == within
+            assert await store(name).backward_fetch_all(2 * SECOND, 3 * SECOND) == within[::-1]
+
+    run(engine, isolation, test)
+
+
+def test_timestamps_are_had_by_asking(engine: StoreType, isolation: IsolationLevel) -> None:
+    """With `timestamped` each value comes with its timestamp; a store that has none says so."""
+
+    async def test(store: Callable[..., StoreQueries]) -> None:
+        value = table(isolation)["a"]
+        expected = ValueAndTimestamp(value, SECOND + 5)
+        assert await store("timed", timestamped=True).get("a") == expected
+        assert (await store("timed", timestamped=True).range("a", "a")) == [("a", expected)]
+        assert await store("timed-window", timestamped=True).fetch("a", SECOND) == expected
+        assert await store("timed-window", timestamped=True).fetch("a", SECOND, SECOND) == [(SECOND, expected)]
+        with pytest.raises(QueryFailed, match="has none") as failed:
+            store("plain", timestamped=True)
+        assert failed.value.reason is FailureReason.UNKNOWN_QUERY_TYPE
+
+    run(engine, isolation, test)
+
+
+def test_what_is_handed_out_is_the_callers_own(engine: StoreType, isolation: IsolationLevel) -> None:
+    """A value that can be changed in place is a copy: what the caller does to it is of no consequence."""
+
+    async def test(store: Callable[..., StoreQueries]) -> None:
+        for _ in range(2):
+            found = await store("lists").get("a")
+            assert found == [table(isolation)["a"]]
+            found.append("mine")
+            for _, value in await store("lists").all():
+                value.append("mine, too")
+        assert await store("lists").all() == [(key, [value]) for key, value in sorted(table(isolation).items())]
+
+    run(engine, isolation, test)
+
+
+def test_each_kind_can_be_asked_its_own(engine: StoreType, isolation: IsolationLevel) -> None:
+    """A window store has no plain keys and a key-value store no windows: that is an error with a reason."""
+
+    async def test(store: Callable[..., StoreQueries]) -> None:
+        for ask in (
+            lambda: store("plain").fetch("a", 0),
+            lambda: store("plain").fetch("a", 0, 1),
+            lambda: store("plain").backward_fetch("a", 0, 1),
+            lambda: store("timed").fetch_all(0, 1),
+            lambda: store("window").range("a", "b"),
+            lambda: store("window").prefix_scan("a"),
+            lambda: store("timed-window").get("a"),
+            lambda: store("timed-window").approximate_num_entries(),
+        ):
+            with pytest.raises(QueryFailed, match="cannot be asked") as failed:
+                await ask()
+            assert failed.value.reason is FailureReason.UNKNOWN_QUERY_TYPE
+
+    run(engine, isolation, test)
