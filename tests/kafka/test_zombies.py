@@ -236,7 +236,7 @@ async def test_a_transaction_of_a_former_generation_is_refused(kafka_broker: Bro
         assert await undead.end() == 0
         await heirs_end(app, starting)
         await here.check()
-        assert "the tasks belong to another member of the group by now" in undead.log()
+        assert "cannot be committed for group" in undead.log()
 
 
 @pytest.mark.timeout(120)
