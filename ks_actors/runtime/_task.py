@@ -21,7 +21,7 @@ from ks_actors.runtime._punctuation import PunctuationQueue, Schedule
 from ks_actors.runtime._queue import RecordQueue
 from ks_actors.runtime._sink import Sink
 from ks_actors.runtime._source import TopicSource
-from ks_actors.runtime._states import TASK_TRANSITIONS, TaskState
+from ks_actors.runtime._states import TASK_TRANSITIONS, TaskLife, TaskState
 from ks_actors.runtime._weave import PairedTurns
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ class Task:
         current: Current | None = None,
     ) -> None:
         self.id: TaskId = task_id
-        self.life = TASK_TRANSITIONS.start(TaskState.CREATED)
+        self.life: TaskLife = TASK_TRANSITIONS.start(TaskState.CREATED)
         self.stores: TaskStores | None = stores
         self.commit_requested: bool = False
         self.commit_needed: bool = False
         self.broken: bool = False
-        self.absence = Absence()
+        self.absence: Absence = Absence()
         self.processed: int = 0
         self.dropped: int = 0
         self._setup = setup
