@@ -234,7 +234,8 @@ class Committer(Actor[CommitterMessage]):
             try:
                 await worker.ask(m.PauseForCommit, self._epoch).within(self._timeout)
             except (ActorStopped, NoReply):
-                continue  # it stands still for good; what it had leased is known to be broken
+                # It stands still for good; what it had leased is known to be broken.
+                self._workers = tuple(each for each in self._workers if each is not worker)
             except AskTimeout as late:
                 raise TaskTimeout(f"{worker.path} did not stand still for a commit within {self._timeout:g} s: a processor does not return") from late
 

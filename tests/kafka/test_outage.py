@@ -10,6 +10,7 @@ import pytest
 from ks_actors import InstanceState
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.counting import counting
+from tests.log.helpers import assigned, join, revoked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,3 +39,22 @@ async def test_an_app_that_closes_while_the_broker_is_away(
         assert "dead letter" not in caplog.text
         async with here.app("app"):
             await here.counted()
+
+
+@pytest.mark.timeout(120)
+async def test_a_start_that_is_cancelled_while_the_broker_is_away(own_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It ends when the group cannot be told, and asks those that have ended already for next to nothing meanwhile."""
+    async with counting(own_broker, EXACTLY_ONCE, tmp_path) as here:
+        # Somebody who never lets go: nobody else gets anything.
+        holder = await join(here.log, here.name, here.source)
+        await assigned(holder)
+        app = here.app("app")
+        starting = asyncio.create_task(app.start())
+        await revoked(holder)
+        while app.metrics()["alive-workers"] == 0:
+            await asyncio.sleep(0)
+        own_broker.kill()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(starting, 40)
+        assert caplog.text.count("dead letter") <= 2
