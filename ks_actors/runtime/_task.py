@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ks_actors.log._types import OffsetAndMetadata, Outgoing, TopicPartition
     from ks_actors.processors._operator import AsyncOperator
     from ks_actors.runtime._compile import Plan
+    from ks_actors.runtime._lifecycle import Cycle
     from ks_actors.runtime._node import NodeWork
     from ks_actors.runtime._offsets import Position
     from ks_actors.runtime._setup import Setup
@@ -63,12 +64,12 @@ class Task:
         current: Current | None = None,
     ) -> None:
         self.id: TaskId = task_id
-        self.life = TASK_TRANSITIONS.start(TaskState.CREATED)
+        self.life: Cycle[TaskState] = TASK_TRANSITIONS.start(TaskState.CREATED)
         self.stores: TaskStores | None = stores
         self.commit_requested: bool = False
         self.commit_needed: bool = False
         self.broken: bool = False
-        self.absence = Absence()
+        self.absence: Absence = Absence()
         self.processed: int = 0
         self.dropped: int = 0
         self._setup = setup
@@ -82,10 +83,7 @@ class Task:
         self._plan: Plan | None = None
         self._paired: PairedTurns | None = None
         self._draining = Draining((), ())
-        queues = [
-            RecordQueue(partition, self._source(partition.topic), positions[partition].offset, positions[partition].time)
-            for partition in sorted(positions)
-        ]
+        queues = [RecordQueue(one, self._source(one.topic), positions[one].offset, positions[one].time) for one in sorted(positions)]
         self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
         self._current.stream_time = max((position.time for position in positions.values()), default=-1)
         self._progress: dict[str, int] = merged_progress(positions.values())
