@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TypeAlias
 
-from ks_actors.runtime._lifecycle import Transitions
+from ks_actors.runtime._lifecycle import Cycle, Transitions
 
 
 class InstanceState(Enum):
@@ -120,3 +121,6 @@ TASK_TRANSITIONS = Transitions(
         TaskState.CLOSED: {TaskState.CREATED},
     }
 )
+
+TaskLife: TypeAlias = Cycle[TaskState]
+"""The life of one task."""

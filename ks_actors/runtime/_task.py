@@ -21,7 +21,7 @@ from ks_actors.runtime._punctuation import PunctuationQueue, Schedule
 from ks_actors.runtime._queue import RecordQueue
 from ks_actors.runtime._sink import Sink
 from ks_actors.runtime._source import TopicSource
-from ks_actors.runtime._states import TASK_TRANSITIONS, TaskState
+from ks_actors.runtime._states import TASK_TRANSITIONS, TaskLife, TaskState
 from ks_actors.runtime._weave import PairedTurns
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ks_actors.log._types import OffsetAndMetadata, Outgoing, TopicPartition
     from ks_actors.processors._operator import AsyncOperator
     from ks_actors.runtime._compile import Plan
-    from ks_actors.runtime._lifecycle import Cycle
     from ks_actors.runtime._node import NodeWork
     from ks_actors.runtime._offsets import Position
     from ks_actors.runtime._setup import Setup
@@ -64,7 +63,7 @@ class Task:
         current: Current | None = None,
     ) -> None:
         self.id: TaskId = task_id
-        self.life: Cycle[TaskState] = TASK_TRANSITIONS.start(TaskState.CREATED)
+        self.life: TaskLife = TASK_TRANSITIONS.start(TaskState.CREATED)
         self.stores: TaskStores | None = stores
         self.commit_requested: bool = False
         self.commit_needed: bool = False

@@ -304,3 +304,11 @@ def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert repr(made) == "StreamsConfig(application_id='app', registry_password=***)"
     with pytest.raises(ConfigError, match=r"registry_password \(keyword\): \*\*\* is no text"):
         config(registry_password="")
+
+
+def test_a_static_member_has_a_name_or_none() -> None:
+    """None is what there is without the setting; an empty name is none."""
+    assert StreamsConfig(application_id="app", group_instance_id="one").group_instance_id == "one"
+    assert StreamsConfig(application_id="app", group_instance_id=None).group_instance_id is None
+    with pytest.raises(ConfigError, match="group_instance_id"):
+        StreamsConfig(application_id="app", group_instance_id="")

@@ -235,7 +235,7 @@ async def test_who_is_not_let_in_hears_it_at_once(secure_broker: Broker, protoco
 
 async def test_the_wrong_protocol_is_told(secure_broker: Broker) -> None:
     """By deadline, as a broker that starts may look the same."""
-    wrong = KafkaLog(secure_broker.bootstrap, options=KafkaOptions(tls=True, tls_ca_file=secure_broker.certificate, api_timeout_ms=300))
+    wrong = KafkaLog(secure_broker.bootstrap, options=KafkaOptions(tls=True, tls_ca_file=secure_broker.certificate, api_timeout_ms=2_000))
     with pytest.raises(LogTimeout, match=r"TLS|SSL"):
         await wrong.start()
     await wrong.close()
