@@ -82,10 +82,7 @@ class Task:
         self._plan: Plan | None = None
         self._paired: PairedTurns | None = None
         self._draining = Draining((), ())
-        queues = [
-            RecordQueue(partition, self._source(partition.topic), positions[partition].offset, positions[partition].time)
-            for partition in sorted(positions)
-        ]
+        queues = [RecordQueue(one, self._source(one.topic), positions[one].offset, positions[one].time) for one in sorted(positions)]
         self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
         self._current.stream_time = max((position.time for position in positions.values()), default=-1)
         self._progress: dict[str, int] = merged_progress(positions.values())

@@ -32,6 +32,7 @@ from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.query import FailureReason, KeyQuery, LagInfo, Position, PositionBound, RangeQuery, StateQueryRequest, _local, _scan
 from ks_actors.runtime import InstanceState
+from ks_actors.runtime._absence import Absence
 from ks_actors.runtime._messages import Frozen
 from ks_actors.state import _rows
 from ks_actors.testing import AppHarness, TestRecord, run_app
@@ -590,3 +591,17 @@ def test_what_a_cache_holds_back_is_read_all_the_same(engine: StoreType) -> None
         assert await harness.app.store("counts", isolation=COMMITTED).all() == [("a", 3)]
 
     run_app(test, counting(engine), topics=TOPICS, statestore_cache_max_bytes=1 << 20, commit_interval_ms=3_600_000)
+
+
+def test_nobody_visits_a_task_whose_thread_goes_on() -> None:
+    """Visits wait until a thread has come to its end; one that is not waited for any more may not have."""
+    absence = Absence()
+    visited: list[int] = []
+    for quiet, visits in ((False, []), (True, [1])):
+        absence.begin()
+        if not visited and not absence.visits:
+            absence.visits.append(lambda: visited.append(1))
+        assert absence.since is not None
+        absence.end(quiet=quiet)
+        assert visited == visits
+        assert len(absence.visits) == 1 - len(visits)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from ks_actors import StoreClosed
+from ks_actors import SerializationError, StoreClosed
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
 from ks_actors.state import DuplicatesReader, KeyValueReader, SharedResources, _order, _reading, _transaction, reader_of
 from tests.state.helpers import PLACES, Record, Task, key_value, window
@@ -370,4 +370,28 @@ def test_duplicates_are_read_one_by_one(place: str, tmp_path: Path) -> None:
             everything = [*of_k, (("l", 60), "other")]
             assert rows(reader.fetch_all(0, 100, **options)) == (everything[::-1] if reverse else everything)
         assert (reader.get("k", 50, committed=committed) is None) == committed
+    task.close()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_duplicates_that_can_be_changed_in_place_are_copies(place: str, tmp_path: Path) -> None:
+    """What a reader gets of a mutable value is its own; one that cannot be written says so; a put of nothing is nothing."""
+    task = Task([window(value=json(), retain_duplicates=True)], tmp_path, place)
+    store, reader = task.store, DuplicatesReader(task.store)
+    store.put("k", [1], 50)
+    store.put("k", None, 50)
+    for _ in range(2):
+        for rows in (reader.fetch("k", 0, 100, committed=False, reverse=False), reader.fetch_all(0, 100, committed=False, reverse=False)):
+            for _ in rows.steps:
+                pass
+            ((_, key, entry),) = rows
+            assert (key, entry[0]) == (("k", 50), [1])
+            entry[0].append("mine")
+    task.commit()
+    store.put("k", {object()}, 51)
+    ((_, _, entry),) = reader.fetch("k", 0, 100, committed=True, reverse=False)
+    assert entry[0] == [1]
+    with pytest.raises(SerializationError, match="cannot be written"):
+        list(reader.fetch("k", 51, 51, committed=False, reverse=False))
+    task.stores.drop()
     task.close()
