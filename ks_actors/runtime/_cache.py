@@ -70,6 +70,7 @@ class HeldUpdates:
         forward_batch: ProcessBatch,
         *,
         exact: bool,
+        joined: bool,
     ) -> None:
         self.plain: bool = spec.key.faithful
         self.send_old: bool = False
@@ -82,6 +83,7 @@ class HeldUpdates:
         self._forward = forward
         self._forward_batch = forward_batch
         self._exact = exact
+        self._joined = joined
         # Counts that are put by the kernel: their store notes what has changed since the last commit, and nothing of that has been sent, unless the
         # note is `spent`. Then rows are held here.
         self._by_store: bool = not self._windowed and getattr(store, "count_up", None) is not None and not exact
@@ -291,7 +293,8 @@ class HeldUpdates:
         values = list(map(_value, entries))
         changes = list(zip(values, olds if self.send_old else repeat(None), strict=False))
         batch = Batch(keys, changes, list(map(_timestamp, entries)), headers)
-        if not all(map(is_not, values, repeat(None))):
+        # A join may have met a row that was gone again before it was sent: what came of that has to be taken back.
+        if not self._joined and not all(map(is_not, values, repeat(None))):
             lasting = [new is not None or old is not None for new, old in zip(values, olds, strict=True)]
             batch, places = batch.select(lasting), list(compress(places, lasting))
         if not len(batch):
@@ -332,14 +335,16 @@ class Caches:
         self._current = current
         self._made: dict[str, HeldUpdates] = {}
 
-    def of(self, name: str, store: Any, forward: Process, forward_batch: ProcessBatch, *, exact: bool, send_old: bool) -> HeldUpdates | None:
+    def of(
+        self, name: str, store: Any, forward: Process, forward_batch: ProcessBatch, *, exact: bool, joined: bool, send_old: bool
+    ) -> HeldUpdates | None:
         """Return the cache of a store; None when it has none. Operators that share a store lead to the same node, and have one cache."""
         spec = self._specs.get(name)
         if spec is None:
             return None
         made = self._made.get(name)
         if made is None:
-            made = self._made[name] = HeldUpdates(spec, store, self._budget, self._current, forward, forward_batch, exact=exact)
+            made = self._made[name] = HeldUpdates(spec, store, self._budget, self._current, forward, forward_batch, exact=exact, joined=joined)
         made.send_old = made.send_old or send_old
         return made
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ks_actors.processors._table_joins import TableJoinSide
 from ks_actors.runtime._blocking import needs_thread
 from ks_actors.runtime._node import NodeWork, guarded, one_by_one
 from ks_actors.runtime._pairs import find_pair
@@ -125,12 +126,17 @@ class Compiler:
             {child: batch for child, (_, batch) in made.items()},
             disjoint=self._disjoint(node.children),
             exact=self._exact(node.name),
+            joined=any(map(self._joins_tables, self._reached(node.name))),
         )
         return work
 
     def _exact(self, name: str) -> bool:
         """Return whether a path leads to a node that takes records one at a time."""
         return any(map(self._one_at_a_time, self._reached(name)))
+
+    def _joins_tables(self, name: str) -> bool:
+        node = self._nodes[name]
+        return isinstance(node, ProcessorNode) and isinstance(node.operator, TableJoinSide)
 
     def _one_at_a_time(self, name: str) -> bool:
         node = self._nodes[name]

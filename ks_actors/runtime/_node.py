@@ -59,6 +59,7 @@ class NodeWork:
         self._services: TaskServices = services
         self._connected: frozenset[str] = frozenset(connected)
         self._exact: bool = False
+        self._joined: bool = False
         self.node: str = node
         self.application_id: str = services.application_id
         self.task_id: TaskId = services.task_id
@@ -71,9 +72,14 @@ class NodeWork:
         self.request_commit: Callable[[], None] = services.request_commit
         self.progress: dict[str, int] = services.progress
 
-    def lead_to(self, children: Mapping[str, Process], batches: Mapping[str, ProcessBatch], *, disjoint: bool, exact: bool) -> None:
-        """Set what comes behind; `disjoint` children may take a batch one after the other, `exact`: some node looks at the record's context."""
-        self._exact = exact
+    def lead_to(
+        self, children: Mapping[str, Process], batches: Mapping[str, ProcessBatch], *, disjoint: bool, exact: bool = False, joined: bool = False
+    ) -> None:
+        """Set what comes behind.
+
+        `disjoint` children may take a batch one after the other; `exact`: some node looks at the record's context; `joined`: some node joins tables.
+        """
+        self._exact, self._joined = exact, joined
         self.children = dict(children)
         self.children_batch = dict(batches)
         if len(children) == 1:
@@ -98,7 +104,10 @@ class NodeWork:
     def cache(self, store: str, *, send_old: bool) -> HeldUpdates | None:
         """Return what takes the updates of a store, if it is to be cached."""
         caches = self._services.caches
-        return None if caches is None else caches.of(store, self.store(store), self.forward, self.forward_batch, exact=self._exact, send_old=send_old)
+        if caches is None:
+            return None
+        found, forward, forward_batch = self.store(store), self.forward, self.forward_batch
+        return caches.of(store, found, forward, forward_batch, exact=self._exact, joined=self._joined, send_old=send_old)
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
         """Call back periodically."""

@@ -139,9 +139,10 @@ def test_the_tasks_of_a_member_that_dies_go_to_its_standbys(tasks: list[TaskId],
     cold = [task for member in left for task in set(after[member]) & set(active[dead]) if task not in warm[member]]
     if count == 2:
         assert cold == []
-    most = max(len(each) for each in after.values())
+    # Who is a standby for one that went elsewhere has its share, and there is no more for anybody.
+    share = len(tasks) // len(left)
     for task in cold:
-        assert all(len(after[member]) == most for member in left if task in warm[member])
+        assert all(len(after[member]) >= share for member in left if task in warm[member])
 
 
 def test_one_that_comes_back_gets_what_it_has_on_disk() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ks_actors import FailedRecord, HandlerResponse
@@ -54,6 +54,8 @@ def run(kind: str, limit: int, steps: list[Any]) -> Piped:
 @pytest.mark.parametrize("kind", TABLES)
 @settings(max_examples=40, deadline=None)
 @given(limit=LIMITS, steps=STEPS)
+@example(limit=400, steps=[("other", [("b", "x", 0)], False), ("in", [("b", "x", 0)], False), ("flush", 1, 1), ("other", [("b", None, 0)], False)])
+@example(limit=400, steps=[("in", [("b", "x", 0)], False), ("other", [("b", "x", 0)], False), ("flush", 1, 1), ("in", [("b", None, 0)], False)])
 def test_the_table_downstream_comes_to_the_same(kind: str, limit: int, steps: list[Any]) -> None:
     """Whenever a cache is flushed and however small it is, the last update of each row is that without a cache, with its timestamp.
 
