@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ks_actors._batch import Batch, Headers
     from ks_actors._windowed import Window
+
+
+class Gone(NamedTuple):
+    """The entry of a row that was deleted after it had been updated since it was last sent: somebody may have read it meanwhile."""
+
+    value: None
+    timestamp: int
 
 
 class HeldRows:

@@ -7,6 +7,7 @@ from itertools import repeat
 from operator import is_not
 from typing import TYPE_CHECKING, Any
 
+from ks_actors.processors._cache import Gone
 from ks_actors.processors._columns import failed
 from ks_actors.processors._operator import Bound
 
@@ -175,7 +176,7 @@ def _hold_folded(store: Any, cache: Cache, folded: Folded, firsts: dict[Any, Any
         for key, entry in folded.items():
             if key in deleted:
                 put(key, None)
-                news[key] = entry
+                news[key] = Gone(None, entry[1]) if key in olds else entry
             else:
                 put(key, entry)
                 news.pop(key, None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors._batch import Batch
 from ks_actors._windowed import Windowed
-from ks_actors.processors._cache import HeldRows
+from ks_actors.processors._cache import Gone, HeldRows
 from ks_actors.processors._holes import ATOMS
 from ks_actors.state._weight import TEXTS, average, size
 from ks_actors.topology import StoreKind
@@ -186,12 +186,15 @@ class HeldUpdates:
         new, old = change
         rows = self.rows(key[1] if self._windowed else None)
         row = self._row(key)
-        if row not in rows.olds:
+        again = row in rows.olds
+        if not again:
             self._fresh += 1
             rows.olds[row] = old
             if not self.plain:
                 rows.keys[row] = key[0] if self._windowed else key
-        if new is None or self._windowed:
+        if new is None and again:
+            rows.news[row] = Gone(None, timestamp)
+        elif new is None or self._windowed:
             rows.news[row] = (new, timestamp)
         elif rows.news:
             rows.news.pop(row, None)
@@ -293,9 +296,10 @@ class HeldUpdates:
         values = list(map(_value, entries))
         changes = list(zip(values, olds if self.send_old else repeat(None), strict=False))
         batch = Batch(keys, changes, list(map(_timestamp, entries)), headers)
-        # A join may have met a row that was gone again before it was sent: what came of that has to be taken back.
-        if not self._joined and not all(map(is_not, values, repeat(None))):
+        if not all(map(is_not, values, repeat(None))):
             lasting = [new is not None or old is not None for new, old in zip(values, olds, strict=True)]
+            if self._joined:  # a join may have met what was there, and what came of that has to be taken back
+                lasting = [lasts or type(entry) is Gone for lasts, entry in zip(lasting, entries, strict=True)]
             batch, places = batch.select(lasting), list(compress(places, lasting))
         if not len(batch):
             return
