@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde, json
+from ks_actors.state import _expiry
 
 from .helpers import Task, key_value
 
@@ -99,3 +100,13 @@ def test_keys_may_be_of_any_plain_type(tmp_path: Path, serde: Serde[Any], key: A
     store.put_entry(key, (2**63 - 1, 5))
     assert store.count_up([key], [b""], [4], 0, changes, times, with_old=True) == 0
     task.close()
+
+
+@pytest.mark.parametrize("way", ["kernel", "python"])
+def test_windows_that_have_expired_are_taken_out(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that start at the limit or before, and keys of which nothing is left; keys that are not there do no harm."""
+    if way == "python":
+        monkeypatch.setattr(_expiry, "_kernel", None)
+    tracks: dict[Any, dict[int, Any]] = {"a": {1: "x", 5: "x", 6: "x"}, "b": {5: "x"}, "c": {1: "x"}, "d": dict.fromkeys(range(100), "x")}
+    assert _expiry.expire(tracks, ["a", "b", "d", "nobody"], 5) == 2 + 1 + 6
+    assert tracks == {"a": {6: "x"}, "c": {1: "x"}, "d": dict.fromkeys(range(6, 100), "x")}
