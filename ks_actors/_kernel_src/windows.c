@@ -213,6 +213,20 @@ PyObject *kernel_count_windows(PyObject *Py_UNUSED(self), PyObject *const *args,
     return index < 0 ? NULL : Py_BuildValue("(nLLnn)", index, counting.now, counting.observed, counting.added, counting.key_bytes);
 }
 
+/* Tell whether a class is one of plain tuples: its objects have nothing but their items. */
+static int is_tuple_class(PyObject *object) {
+    PyTypeObject *type = (PyTypeObject *)object;
+    if (!PyType_Check(object) || !PyType_IsSubtype(type, &PyTuple_Type) || type->tp_basicsize != PyTuple_Type.tp_basicsize) {
+        return 0;
+    }
+#ifdef Py_TPFLAGS_MANAGED_DICT
+    if (PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT)) {
+        return 0;
+    }
+#endif
+    return 1;
+}
+
 /* windowed(type, keys, windows): see _kernel.pyi */
 PyObject *kernel_windowed(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
     if (!kernel_has("windowed", nargs, 3) || !kernel_is_list("windowed", args[1]) || !kernel_is_list("windowed", args[2])) {
@@ -221,7 +235,7 @@ PyObject *kernel_windowed(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
     PyTypeObject *type = (PyTypeObject *)args[0];
     PyObject *keys = args[1], *windows = args[2];
     Py_ssize_t count = PyList_GET_SIZE(keys);
-    if (!PyType_Check(args[0]) || !PyType_IsSubtype(type, &PyTuple_Type) || type->tp_basicsize != PyTuple_Type.tp_basicsize) {
+    if (!is_tuple_class(args[0])) {
         PyErr_SetString(PyExc_TypeError, "windowed takes a class of tuples first, without attributes of its own");
         return NULL;
     }

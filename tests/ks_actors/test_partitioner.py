@@ -31,14 +31,14 @@ JAVA = {
 }
 
 
-@pytest.fixture(params=["kernel", "numpy", "no numpy"], autouse=True)
+@pytest.fixture(params=["kernel", "numpy", "neither"], autouse=True)
 def _way(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test is passed by each way to do it; not by `monkeypatch`, which hypothesis would want to be undone for each example."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param != "kernel":
             patch.setattr(_partitioner, "_kernel", None)
-        if request.param == "no numpy":
-            patch.setitem(sys.modules, "numpy", None)
+        if request.param == "neither":
+            patch.setattr(_partitioner, "_murmur2_batch", lambda _: None)
         yield
 
 
@@ -59,6 +59,13 @@ def test_the_partition_is_that_of_a_java_producer() -> None:
 
 def test_a_batch_gives_what_single_keys_give_for_the_keys_of_java() -> None:
     """In the order of the keys."""
+    keys = list(JAVA) * FEW
+    assert partitions_of(keys, 1000) == one_by_one(keys, 1000)
+
+
+def test_there_may_be_no_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then keys are hashed one by one."""
+    monkeypatch.setitem(sys.modules, "numpy", None)
     keys = list(JAVA) * FEW
     assert partitions_of(keys, 1000) == one_by_one(keys, 1000)
 

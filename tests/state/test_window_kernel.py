@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
-USERS = (_segment, _span_runs, _spans, _tracks, _windows)
+USERS = (_expiry, _segment, _span_runs, _spans, _tracks, _windows)
 LIMITED = Serde.of(lambda text: text.encode(), bytes.decode)
 
 
