@@ -17,7 +17,7 @@ from ks_actors._native import kernel
 from ks_actors._windowed import Window, Windowed
 from ks_actors.processors._windowed import WindowAggregation, WindowedAggregate
 from ks_actors.serdes import BYTES, LONG, STRING, Serde
-from ks_actors.state import SharedResources, _segment, _span_runs, _spans, _tracks, _windows
+from ks_actors.state import SharedResources, _expiry, _segment, _span_runs, _spans, _tracks, _windows
 from ks_actors.state._segment import Raw, Segment
 from tests.processors.helpers import Node
 from tests.state.helpers import PLACES, Task, window
