@@ -7,11 +7,16 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from actors.testing import VirtualLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+
+# How long an example takes says something of the machine, and of what else it does, and nothing of what is tested.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 LOOPS = ("asyncio", "debug", "eager", "uvloop")
 pytest_plugins = ["pytester"]
