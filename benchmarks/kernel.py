@@ -19,7 +19,7 @@ from rich.table import Table
 from ks_actors import Batch, _partitioner
 from ks_actors import _native as native
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka import _body, _builder
+from ks_actors.log.kafka import _body, _builder, _format
 from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._options import KafkaOptions
 from ks_actors.log.kafka._records import Chunk, Columns
@@ -73,7 +73,7 @@ def _nanoseconds(work: Callable[[], object]) -> float:
 
 
 def _without_kernel(work: Callable[[], object]) -> float:
-    modules: tuple[Any, ...] = (_partitioner, _body, _builder, _sink, _columns)
+    modules: tuple[Any, ...] = (_partitioner, _body, _builder, _format, _sink, _columns)
     forms = list(_columns._FORMS)  # noqa: SLF001 - what is measured
     kernel = native.kernel
     try:

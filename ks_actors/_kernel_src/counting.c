@@ -8,10 +8,6 @@ typedef struct {
     Py_ssize_t key_bytes;
 } Counting;
 
-static inline Py_ssize_t length_of_key(PyObject *key) {
-    return PyUnicode_Check(key) ? PyUnicode_GET_LENGTH(key) : PyBytes_Check(key) ? PyBytes_GET_SIZE(key) : 0;
-}
-
 /* Note what a key was before the first change of the transaction. */
 static inline int note(Counting *counting, PyObject *key, PyObject *entry) {
     Py_ssize_t before = PyDict_GET_SIZE(counting->dirty);
@@ -19,7 +15,7 @@ static inline int note(Counting *counting, PyObject *key, PyObject *entry) {
         return 0;
     }
     if (PyDict_GET_SIZE(counting->dirty) != before) {
-        counting->key_bytes += length_of_key(key);
+        counting->key_bytes += kernel_key_length(key);
     }
     return 1;
 }
@@ -31,12 +27,6 @@ static inline PyObject *later(PyObject *seen, PyObject *time) {
         return NULL;
     }
     return Py_NewRef(first < second ? time : seen);
-}
-
-static int append_new(PyObject *list, PyObject *object) {
-    int failed = object == NULL || PyList_Append(list, object) < 0;
-    Py_XDECREF(object);
-    return !failed;
 }
 
 /* Put the next count of a key into the place of `entry`; return 1, or 0 when it is not as plain as that, or -1 with an error. */
@@ -53,7 +43,7 @@ static int replace(Counting *counting, PyObject *key, PyObject *entry, PyObject 
     PyObject *count = PyLong_FromLongLong(number + 1), *latest = later(seen, time);
     PyObject *changed = count == NULL || latest == NULL ? NULL : PyTuple_Pack(2, count, latest);
     int done = -1;
-    if (changed != NULL && append_new(counting->changes, PyTuple_Pack(2, count, counting->with_old ? before : Py_None)) &&
+    if (changed != NULL && kernel_append(counting->changes, PyTuple_Pack(2, count, counting->with_old ? before : Py_None)) &&
         PyList_Append(counting->times, latest) == 0 && note(counting, key, entry) && PyDict_SetItem(counting->view, key, changed) == 0) {
         done = 1;
     }
@@ -63,12 +53,9 @@ static int replace(Counting *counting, PyObject *key, PyObject *entry, PyObject 
     return done;
 }
 
-/* Keys of these types are compared by no code but Python's own. */
-static inline int is_plain(PyObject *key) { return PyUnicode_CheckExact(key) || PyBytes_CheckExact(key) || PyLong_CheckExact(key); }
-
 /* Count one record; return 1, or 0 when it is not as plain as that, or -1 with an error. */
 static int count_one(Counting *counting, PyObject *key, PyObject *time) {
-    PyObject *entry = is_plain(key) ? PyDict_GetItemWithError(counting->view, key) : NULL;
+    PyObject *entry = kernel_is_plain(key) ? PyDict_GetItemWithError(counting->view, key) : NULL;
     if (entry == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }

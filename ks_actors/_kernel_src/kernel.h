@@ -71,4 +71,19 @@ static inline int kernel_is_long(const char *name, PyObject *list, Py_ssize_t le
     return 0;
 }
 
+/* Tell whether a key is of a type that is compared by no code but Python's own. */
+static inline int kernel_is_plain(PyObject *key) { return PyUnicode_CheckExact(key) || PyBytes_CheckExact(key) || PyLong_CheckExact(key); }
+
+/* Return the length of a key that has one, else 0. */
+static inline Py_ssize_t kernel_key_length(PyObject *key) {
+    return PyUnicode_Check(key) ? PyUnicode_GET_LENGTH(key) : PyBytes_Check(key) ? PyBytes_GET_SIZE(key) : 0;
+}
+
+/* Append a new object, which may be NULL with an error set, and let go of it; tell whether that was possible. */
+static inline int kernel_append(PyObject *list, PyObject *object) {
+    int failed = object == NULL || PyList_Append(list, object) < 0;
+    Py_XDECREF(object);
+    return !failed;
+}
+
 #endif

@@ -21,12 +21,6 @@ static PyObject *plain_pair(PyObject *first, PyObject *second) {
     return pair;
 }
 
-static inline int is_plain(PyObject *key) { return PyUnicode_CheckExact(key) || PyBytes_CheckExact(key) || PyLong_CheckExact(key); }
-
-static inline Py_ssize_t length_of_key(PyObject *key) {
-    return PyUnicode_Check(key) ? PyUnicode_GET_LENGTH(key) : PyBytes_Check(key) ? PyBytes_GET_SIZE(key) : 0;
-}
-
 /* Return an int as int64, INT64_MIN when it is none or too large. */
 static inline int64_t number_of(PyObject *object) {
     int overflow = 0;
@@ -95,17 +89,11 @@ static int note(Counting *counting, PyObject *key, PyObject *entry) {
     int done = handle != NULL && PyDict_SetDefault(counting->dirty, handle, entry == NULL ? counting->missing : entry) != NULL;
     Py_XDECREF(handle);
     if (done && PyDict_GET_SIZE(counting->dirty) != before) {
-        counting->key_bytes += length_of_key(key);
+        counting->key_bytes += kernel_key_length(key);
         counting->added += entry == NULL;
         done = entry != NULL || PyList_Append(counting->bucket, key) == 0;
     }
     return done;
-}
-
-static int append_new(PyObject *list, PyObject *object) {
-    int failed = object == NULL || PyList_Append(list, object) < 0;
-    Py_XDECREF(object);
-    return !failed;
 }
 
 /* Put the next count of a key's window into the place of `entry`, which is NULL when there is none; return 1, or -1 with an error. */
@@ -113,7 +101,7 @@ static int replace(Counting *counting, PyObject *key, PyObject *track, PyObject 
     PyObject *count = PyLong_FromLongLong(number + 1), *old = counting->with_old ? PyLong_FromLongLong(number) : Py_NewRef(Py_None);
     PyObject *changed = count == NULL || old == NULL ? NULL : plain_pair(count, latest);
     int done = changed != NULL && note(counting, key, entry) && PyDict_SetItem(track, counting->number, changed) == 0 &&
-               append_new(counting->changes, plain_pair(count, old)) && PyList_Append(counting->times, latest) == 0 &&
+               kernel_append(counting->changes, plain_pair(count, old)) && PyList_Append(counting->times, latest) == 0 &&
                PyList_Append(counting->found, counting->window) == 0;
     Py_XDECREF(changed);
     Py_XDECREF(old);
@@ -124,7 +112,7 @@ static int replace(Counting *counting, PyObject *key, PyObject *track, PyObject 
 /* Count one record in its window; return 1, or 0 when it is not as plain as that, or -1 with an error. */
 static int count_one(Counting *counting, PyObject *key, PyObject *time) {
     int64_t timestamp = number_of(time);
-    if (!is_plain(key) || timestamp < 0 || timestamp > INT64_MAX - counting->size) {
+    if (!kernel_is_plain(key) || timestamp < 0 || timestamp > INT64_MAX - counting->size) {
         return 0;
     }
     int64_t now = timestamp > counting->now ? timestamp : counting->now, start = timestamp - timestamp % counting->size;
@@ -251,7 +239,7 @@ PyObject *kernel_windowed(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
         }
         PyTuple_SET_ITEM(pair, 0, Py_NewRef(key));
         PyTuple_SET_ITEM(pair, 1, Py_NewRef(PyList_GET_ITEM(windows, index)));
-        if (is_plain(key)) {
+        if (kernel_is_plain(key)) {
             PyObject_GC_UnTrack(pair); /* as a plain pair: windows are two numbers */
         }
         PyList_SET_ITEM(made, index, pair);

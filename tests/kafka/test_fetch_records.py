@@ -12,7 +12,7 @@ from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogCorrupted, LogError
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka import _body
+from ks_actors.log.kafka import _body, _format
 from ks_actors.log.kafka._records import Chunk, Columns
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ Header = tuple[str, bytes | None]
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test is passed by both ways of reading."""
     if request.param == "aiokafka":
-        monkeypatch.setattr(_body, "_kernel", None)
+        for module in (_body, _format):
+            monkeypatch.setattr(module, "_kernel", None)
 
 
 def sealed(raw: bytearray) -> bytes:

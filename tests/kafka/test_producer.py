@@ -24,7 +24,8 @@ from ks_actors._errors import (
 )
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
-from ks_actors.log.kafka._builder import HEADER, Encoder
+from ks_actors.log.kafka._builder import Encoder
+from ks_actors.log.kafka._format import HEADER
 from tests.kafka.helpers import connect, soon
 from tests.log.helpers import batch, new_topic, outgoing, read_all, values_of, write
 
@@ -78,7 +79,7 @@ def test_one_record_may_be_larger_than_a_batch_and_not_than_the_topic_takes() ->
     assert [each.count for each in encoder.encode(batch(b"a", b"x" * 5000, b"b"), 10_000)] == [1, 1, 1]
     fitting = encoder.encode(batch(b"x" * 100), 10_000)[0].size
     assert encoder.encode(batch(b"x" * 100), fitting)
-    assert fitting > HEADER + 100
+    assert fitting > HEADER.size + 100
     with pytest.raises(RecordTooLarge, match=f"record 1 of the batch takes {fitting} bytes"):
         encoder.encode(batch(b"a", b"x" * 100), fitting - 1)
 

@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
 from aiokafka import codec  # type: ignore[import-untyped]
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # type: ignore[import-untyped]
-from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
 
 from ks_actors._native import kernel as _kernel
+from ks_actors.log.kafka._format import APPEND_TIME, CODEC, CODECS, HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ks_actors._batch import Headers
-
-HEADER = 61
-_CODEC = 0x07
-_APPEND_TIME = 0x08
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Records(NamedTuple):
@@ -50,10 +45,10 @@ class KernelBody:
     __slots__ = ("_append_time", "_at", "_base", "_data", "_time")
 
     def __init__(self, stored: memoryview, attributes: int, base_offset: int, first_time: int, highest_time: int) -> None:
-        self._data: memoryview | bytes = stored[HEADER:] if not attributes & _CODEC else _uncompressed(stored[HEADER:], attributes & _CODEC)
+        self._data: memoryview | bytes = stored[HEADER.size :] if not attributes & CODEC else _uncompressed(stored[HEADER.size :], attributes & CODEC)
         self._at: int = 0
         self._base: int = base_offset
-        self._append_time: bool = bool(attributes & _APPEND_TIME)
+        self._append_time: bool = bool(attributes & APPEND_TIME)
         self._time: int = highest_time if self._append_time else first_time
 
     def skip(self, count: int) -> None:
@@ -100,21 +95,14 @@ class IteratedBody:
         )
 
 
-def checksum(data: memoryview) -> int:
-    """Return the CRC-32C of bytes."""
-    any_buffer: Any = data  # aiokafka takes any, and says bytes
-    found: int = calc_crc32c(any_buffer) if _kernel is None else _kernel.crc32c(data)
-    return found
-
-
 def has_kernel() -> bool:
     """Return whether the kernel is there."""
     return _kernel is not None
 
 
 def _uncompressed(data: memoryview, number: int) -> bytes:
-    name = _CODECS[number] if number < len(_CODECS) else f"compression {number}"
-    if number >= len(_CODECS) or not getattr(codec, f"has_{name}")():
+    name = CODECS[number] if number < len(CODECS) else f"compression {number}"
+    if number >= len(CODECS) or not getattr(codec, f"has_{name}")():
         raise UnsupportedCodecError(f"the library for {name} is not installed")
     try:
         return bytes(getattr(codec, f"{name}_decode")(data.tobytes()))

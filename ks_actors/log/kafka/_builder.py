@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from aiokafka import codec  # type: ignore[import-untyped]
 from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
-from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
 
 from ks_actors._errors import ConfigError, RecordTooLarge
 from ks_actors._native import kernel as _kernel
+from ks_actors.log.kafka._format import ATTRIBUTES_AT, BEHIND_LENGTH, CODECS, HEADER, MAGIC, TRANSACTIONAL, checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,23 +20,15 @@ if TYPE_CHECKING:
     from ks_actors._batch import Batch
     from ks_actors.log.kafka._options import KafkaOptions
 
-HEADER: Final = 61
-# Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, first and max timestamp, producer id and epoch, sequence, records.
-_HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_AT = 8
-_BEHIND_LENGTH = 12
 _CRC_AT = 17
-_ATTRIBUTES_AT = 21
 _PRODUCER_AT = 43
-_TRANSACTIONAL = 0x10
 _PRODUCER = struct.Struct(">qhi")
-_MAGIC = 2
-_CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 # Level 9, aiokafka's choice, is three times as slow as 1 for hardly less.
 _LZ4_LEVEL = 1
 _NO_HEADERS: list[Any] = []
 # What a record batch of one record takes at most, apart from key, value and headers; and each header.
-_ALONE: Final = HEADER + 60
+_ALONE: Final = HEADER.size + 60
 _VARINTS: Final = 10
 
 
@@ -60,9 +52,7 @@ class RecordBatch:
 
 
 def _sign(buffer: bytearray) -> None:
-    signed: Any = memoryview(buffer)[_ATTRIBUTES_AT:]  # aiokafka takes any buffer, and says bytes
-    checksum = calc_crc32c(signed) if _kernel is None else _kernel.crc32c(signed)
-    struct.pack_into(">I", buffer, _CRC_AT, checksum)
+    struct.pack_into(">I", buffer, _CRC_AT, checksum(buffer))
 
 
 @final
@@ -71,7 +61,7 @@ class Encoder:
 
     def __init__(self, options: KafkaOptions, *, transactional: bool) -> None:
         self._transactional: bool = transactional
-        self._codec: int = _CODECS[options.compression]
+        self._codec: int = CODECS.index(options.compression)
         self._compress: Callable[[bytes], bytes] | None = _compressor(options)
         self._batch_bytes: int = options.batch_bytes
 
@@ -94,16 +84,16 @@ class Encoder:
         if _kernel is None or type(batch.keys) is not list or type(batch.values) is not list:
             return self._write_one_by_one(batch, start, size)
         try:
-            buffer, count, first, highest = _kernel.write_records(batch.keys, batch.values, batch.timestamps, batch.headers, start, size, HEADER)
+            buffer, count, first, highest = _kernel.write_records(batch.keys, batch.values, batch.timestamps, batch.headers, start, size, HEADER.size)
         except TypeError:
             # aiokafka takes some more, and tells better what it does not take.
             return self._write_one_by_one(batch, start, size)
-        attributes = _TRANSACTIONAL if self._transactional else 0
-        _HEADER.pack_into(buffer, 0, 0, len(buffer) - _BEHIND_LENGTH, -1, _MAGIC, 0, attributes, count - 1, first, highest, -1, -1, -1, count)
+        attributes = TRANSACTIONAL if self._transactional else 0
+        HEADER.pack_into(buffer, 0, 0, len(buffer) - BEHIND_LENGTH, -1, MAGIC, 0, attributes, count - 1, first, highest, -1, -1, -1, count)
         return buffer, count
 
     def _write_one_by_one(self, batch: Batch, start: int, size: int) -> tuple[bytearray, int]:
-        builder: Any = DefaultRecordBatchBuilder(_MAGIC, 0, self._transactional, -1, -1, -1, size)
+        builder: Any = DefaultRecordBatchBuilder(MAGIC, 0, self._transactional, -1, -1, -1, size)
         total = len(batch)
         keys, values, timestamps = batch.keys[start:], batch.values[start:], batch.timestamps[start:]
         headers = repeat(_NO_HEADERS) if batch.headers is None else list(map(list, batch.headers[start:]))
@@ -129,11 +119,11 @@ class Encoder:
     def _finish(self, buffer: bytearray, count: int, start: int, limit: int) -> RecordBatch:
         compress = self._compress
         if compress is not None:
-            packed = compress(bytes(memoryview(buffer)[HEADER:]))
-            if len(packed) < len(buffer) - HEADER:
-                buffer[HEADER:] = packed
-                buffer[_ATTRIBUTES_AT + 1] |= self._codec
-                struct.pack_into(">i", buffer, _LENGTH_AT, len(buffer) - _BEHIND_LENGTH)
+            packed = compress(bytes(memoryview(buffer)[HEADER.size :]))
+            if len(packed) < len(buffer) - HEADER.size:
+                buffer[HEADER.size :] = packed
+                buffer[ATTRIBUTES_AT + 1] |= self._codec
+                struct.pack_into(">i", buffer, _LENGTH_AT, len(buffer) - BEHIND_LENGTH)
         done = RecordBatch(buffer, count)
         if done.size > limit:
             raise RecordTooLarge(

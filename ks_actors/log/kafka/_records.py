@@ -11,7 +11,8 @@ from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-
 
 from ks_actors._batch import Batch
 from ks_actors._errors import LogCorrupted, LogError
-from ks_actors.log.kafka._body import Body, IteratedBody, KernelBody, Records, checksum, has_kernel
+from ks_actors.log.kafka._body import Body, IteratedBody, KernelBody, Records, has_kernel
+from ks_actors.log.kafka._format import BEHIND_LENGTH, CONTROL, HEADER, MAGIC, TRANSACTIONAL, checksum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,17 +20,10 @@ if TYPE_CHECKING:
     from ks_actors._batch import Headers
     from ks_actors.log._types import TopicPartition
 
-# Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, first and max timestamp, producer id and epoch, sequence, records.
-_HEADER = Struct(">qiibIhiqqqhii")
 _LENGTHS = Struct(">qi")
-_BATCH_OVERHEAD = _LENGTHS.size
-_MAGIC = 16
-_ATTRIBUTES_AT = 21
+_MAGIC_AT = 16
 _LAST_DELTA = Struct(">i")
 _LAST_DELTA_AT = 23
-_COLUMNAR = 2
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
 _MARKER = Struct(">HH")
 _ABORT = 0
 _WRONG_SUM = "the checksum of their batch is wrong"
@@ -133,11 +127,11 @@ class Chunk:
                 raise LogCorrupted(
                     f"{self._partition} holds bytes that are no records, behind offset {behind or base}: a batch is {length} bytes long"
                 )
-            following = at + _BATCH_OVERHEAD + length
+            following = at + BEHIND_LENGTH + length
             if following > end:
                 break
             behind = base + 1
-            if raw[at + _MAGIC] >= _COLUMNAR:
+            if raw[at + _MAGIC_AT] >= MAGIC:
                 behind += _LAST_DELTA.unpack_from(raw, at + _LAST_DELTA_AT)[0]
             at = following
         return behind
@@ -204,12 +198,12 @@ class Chunk:
         while len(raw) - self._at > _LAST_DELTA_AT:
             at = self._at
             base, length = _LENGTHS.unpack_from(raw, at)
-            following = at + _BATCH_OVERHEAD + length
+            following = at + BEHIND_LENGTH + length
             if following > len(raw):
                 break
             stored = memoryview(raw)[at:following]
             self._at = following
-            if stored[_MAGIC] < _COLUMNAR:
+            if stored[_MAGIC_AT] < MAGIC:
                 self._open_legacy(stored, base)
             elif not self._open_columnar(stored, base):
                 continue
@@ -228,8 +222,8 @@ class Chunk:
 
     def _open_columnar(self, stored: memoryview, base: int) -> bool:
         """Open a batch; tell whether it is to be read."""
-        (_, _, _, _, expected, attributes, last_delta, first_time, highest_time, producer, _, _, count) = _HEADER.unpack_from(stored)
-        if checksum(stored[_ATTRIBUTES_AT:]) != expected:
+        (_, _, _, _, expected, attributes, last_delta, first_time, highest_time, producer, _, _, count) = HEADER.unpack_from(stored)
+        if checksum(stored) != expected:
             self._end = base
             raise CorruptRecordException(_WRONG_SUM)
         self._end = base + last_delta + 1
@@ -246,14 +240,14 @@ class Chunk:
 
     def _is_left_out(self, body: Body, attributes: int, producer: int, last_offset: int) -> bool:
         """Tell whether a batch is a marker, or of an aborted transaction."""
-        control = bool(attributes & _CONTROL)
+        control = bool(attributes & CONTROL)
         if self._aborted is not None:
             while self._aborted and self._aborted[-1][1] <= last_offset:
                 self._aborters.add(self._aborted.pop()[0])
             if producer in self._aborters:
                 if control and _MARKER.unpack_from(body.read(1, with_offsets=False).keys[0] or b"")[1] == _ABORT:
                     self._aborters.discard(producer)
-                elif attributes & _TRANSACTIONAL:
+                elif attributes & TRANSACTIONAL:
                     return True
         return control
 
