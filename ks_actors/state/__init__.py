@@ -11,6 +11,7 @@ from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._rows import Rows
 from ks_actors.state._stored import stored_offsets
 from ks_actors.state._task_stores import TaskStores, Token
+from ks_actors.state._versioned_store import VersionedKeyValueStore, VersionedReader
 from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
 
@@ -29,6 +30,8 @@ __all__ = [
     "TimestampedWindowStore",
     "Token",
     "ValueAndTimestamp",
+    "VersionedKeyValueStore",
+    "VersionedReader",
     "WindowReader",
     "WindowStore",
     "read_checkpoint",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
+from ks_actors._versioned import PUT_RETURN_CODE_NOT_PUT, VersionedRecord
 from ks_actors.state._reading import NotingReader
 from ks_actors.state._transaction import MISSING
 from ks_actors.state._version_codec import TOMBSTONE
@@ -12,14 +13,6 @@ from ks_actors.state._versions import Versions
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-class VersionedRecord(NamedTuple, Generic[V]):
-    """A value, the time (ms) from which on it is valid, and the time from which on it is not; None: it is the latest one."""
-
-    value: V
-    timestamp: int
-    valid_to: int | None = None
 
 
 class VersionedKeyValueStore(Versions[K], Generic[K, V]):
@@ -55,7 +48,7 @@ class VersionedKeyValueStore(Versions[K], Generic[K, V]):
     def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
         """Put that `key` has no value from `timestamp` (ms) on; return what it had at that time, or None when that is too long ago."""
         before = self.get(key, timestamp)
-        return before if self.put(key, None, timestamp) >= -1 else None
+        return None if self.put(key, None, timestamp) == PUT_RETURN_CODE_NOT_PUT else before
 
     def _check_key(self, key: K) -> None:
         if key is None:

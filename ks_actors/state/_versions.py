@@ -9,6 +9,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors._batch import Batch
+from ks_actors._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED
 from ks_actors.state._codec import TIME_BYTES, pack_time, unpack_time
 from ks_actors.state._engine import after
 from ks_actors.state._table import Table
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 Handle = tuple[Any, int]
-
-PUT_RETURN_CODE_VALID_TO_UNDEFINED: Final = -1
-"""What `put` returns for what is the latest version now."""
-
-PUT_RETURN_CODE_NOT_PUT: Final = -(1 << 63)
-"""What `put` returns for what came too late."""
 
 _FACTS: Final = struct.Struct(">q")
 _BUCKETS: Final = 8
@@ -58,6 +53,7 @@ class Versions(Table[Handle], Generic[K]):
         self._observed: int = -1
         self._committed: int = -1  # what was observed up to the last commit
         self._frozen_observed: int = -1
+        self._read_up_to: int = -1  # stream time as the changelog has it, which what was recalled may be ahead of
         self._tracks: dict[Any, list[int]] = {}
         self._loose: dict[Any, list[int]] = {}
         self._touched: deque[Any] = deque()  # keys in the order in which their tracks were made
@@ -240,7 +236,7 @@ class Versions(Table[Handle], Generic[K]):
     def restore(self, batch: Batch) -> None:
         """Take in records of the changelog, as committed; those that came too late when they were written are none."""
         index_of, view = self._versions.index_of, self._view
-        observed, retention = self._observed, self._retention
+        observed, retention = self._read_up_to, self._retention
         group = None if self.engine is None else self._group()
         for key, value, time in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             if time > observed:
@@ -258,8 +254,8 @@ class Versions(Table[Handle], Generic[K]):
             if group is not None:
                 group.add((index, time))
                 self.unwritten_bytes += len(key) + LOGGED_BYTES + (0 if value is None else len(value))
-        self._observed = observed
-        self._committed = self._frozen_observed = max(self._committed, observed)
+        self._read_up_to = observed
+        self._observed = self._committed = self._frozen_observed = max(self._committed, observed)
 
     @staticmethod
     def _holds(track: list[int], time: int) -> bool:
