@@ -21,6 +21,7 @@ import actors
 import actors.testing
 import ks_actors
 import ks_actors.assignment
+import ks_actors.cli
 import ks_actors.dsl
 import ks_actors.log
 import ks_actors.processors
@@ -42,6 +43,7 @@ PACKAGES = (
     actors.testing,
     ks_actors,
     ks_actors.assignment,
+    ks_actors.cli,
     ks_actors.dsl,
     ks_actors.log,
     ks_actors.processors,
@@ -62,6 +64,7 @@ ARROWS = {
     "topology": {"processors"},
     "assignment": {"log"},
     "state": {"topology", "serdes"},
+    "cli": {"log", "runtime", "topology"},
     "dsl": {"topology", "processors", "serdes"},
     "query": {"log", "runtime", "state", "topology"},
     "runtime": {"assignment", "log", "processors", "serdes", "snapshots", "state", "topology"},
