@@ -28,6 +28,7 @@ import ks_actors.processors
 import ks_actors.query
 import ks_actors.runtime
 import ks_actors.serdes
+import ks_actors.snapshots
 import ks_actors.state
 import ks_actors.testing
 import ks_actors.topology
@@ -49,6 +50,7 @@ PACKAGES = (
     ks_actors.query,
     ks_actors.runtime,
     ks_actors.serdes,
+    ks_actors.snapshots,
     ks_actors.state,
     ks_actors.testing,
     ks_actors.topology,
@@ -57,6 +59,7 @@ PACKAGES = (
 ARROWS = {
     "serdes": set(),
     "log": set(),
+    "snapshots": set(),
     "processors": {"serdes"},
     "topology": {"processors"},
     "assignment": {"log"},
@@ -64,7 +67,7 @@ ARROWS = {
     "cli": {"log", "runtime", "topology"},
     "dsl": {"topology", "processors", "serdes"},
     "query": {"log", "runtime", "state", "topology"},
-    "runtime": {"assignment", "log", "processors", "serdes", "state", "topology"},
+    "runtime": {"assignment", "log", "processors", "serdes", "snapshots", "state", "topology"},
     "testing": {"log", "runtime", "serdes", "state", "topology"},
 }
 SOURCES = sorted(path for package in ("actors", "ks_actors") for path in (ROOT / package).rglob("*.py"))
