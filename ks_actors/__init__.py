@@ -74,6 +74,7 @@ from ks_actors._timestamps import (
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
+from ks_actors._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, VersionedRecord
 from ks_actors._windowed import Window, Windowed
 from ks_actors.dsl import (
     BranchedStream,
@@ -116,7 +117,7 @@ from ks_actors.processors import (
 )
 from ks_actors.runtime import InstanceState, RestoreListener, StandbyUpdateListener, SuspendReason, UncaughtResponse, WorkerMetadata, blocking
 from ks_actors.serdes import Serde
-from ks_actors.state import KeyValueStore, TimestampedKeyValueStore, TimestampedWindowStore, ValueAndTimestamp, WindowStore
+from ks_actors.state import KeyValueStore, TimestampedKeyValueStore, TimestampedWindowStore, ValueAndTimestamp, VersionedKeyValueStore, WindowStore
 from ks_actors.topology import (
     InputRecord,
     RecordContext,
@@ -129,6 +130,8 @@ from ks_actors.topology import (
 )
 
 __all__ = [
+    "PUT_RETURN_CODE_NOT_PUT",
+    "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
     "App",
     "AsyncOptions",
     "Batch",
@@ -238,6 +241,8 @@ __all__ = [
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
     "ValueTransformer",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
     "WallclockTimestampExtractor",
     "Window",
     "WindowStore",

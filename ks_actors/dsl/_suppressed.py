@@ -128,7 +128,7 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
     """Hold back the changes of a table."""
     graph, buffer = table.graph, suppressed.buffer
     if table.has_versioned_store:
-        raise TopologyError(f"table {table.node.name} has a versioned store, and so its changes cannot be held back: suppress a table without history")
+        raise TopologyError(f"table {table.node.name} has a versioned store: its changes cannot be held back, suppress a table without history")
     name = graph.new_processor_name(_SUPPRESS) if suppressed.name is None else valid_name(suppressed.name)
     wait_ms = suppressed.wait_ms
     if wait_ms is None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors._cached import cached_aggregate, cached_count, held_counts
 from ks_actors.processors._columns import failed
-from ks_actors.processors._holes import ATOMS, forward_rest
 from ks_actors.processors._history import with_history
+from ks_actors.processors._holes import ATOMS, forward_rest
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
 

@@ -41,7 +41,13 @@ class Versions(Table[Handle], Generic[K]):
     """
 
     def __init__(
-        self, codec: VersionCodec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+        self,
+        codec: VersionCodec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        spec: StoreSpec,
+        expired: Callable[[int], None],
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
         self.count_up = None
@@ -77,7 +83,7 @@ class Versions(Table[Handle], Generic[K]):
             return track  # nothing that would have to be remembered
         self._tracks[index] = track
         self._touched.append(index)
-        for begin, end in pairwise(track):
+        for _begin, end in pairwise(track):
             self._ends(index, end)
         if track and self._is_tombstone(index, track[-1]):
             self._ends(index, track[-1])
@@ -264,12 +270,22 @@ class Versions(Table[Handle], Generic[K]):
 
     # Making room.
 
+    def wants_tidying(self, *, idle: bool) -> bool:
+        """Return whether there is enough to be done in memory."""
+        ended = sum(len(self._due[bucket]) for bucket in self._ended())
+        return super().wants_tidying(idle=idle) or ended >= (1 if idle else SLICE)
+
+    def _ended(self) -> list[int]:
+        """Return the buckets of which all has ended before the history that is kept."""
+        limit = self._committed - self._retention
+        return sorted(bucket for bucket in self._due if (bucket + 1) * self._span <= limit + 1)
+
     def tidy(self) -> Iterator[None]:
         """Remove what ended long ago, and let go of what was needed first when more is in memory than may be."""
         while not self.settle(SLICE):
             yield
         limit = self._committed - self._retention
-        for bucket in sorted(bucket for bucket in self._due if (bucket + 1) * self._span <= limit + 1):
+        for bucket in self._ended():
             indexes = self._due.pop(bucket)
             while indexes:
                 part = [indexes.pop() for _ in range(min(SLICE // 4, len(indexes)))]

@@ -41,7 +41,10 @@ class VersionsAgainstLists(RuleBasedStateMachine):
         key, value, self.key, self.value = SERDES[kinds]
         self.path = Path(tempfile.mkdtemp())
         self.task = Task(
-            [versioned(key=key, value=value, history_retention_ms=RETENTION)], self.path, place, SharedResources(resident_bytes=resident, tail_records=9)
+            [versioned(key=key, value=value, history_retention_ms=RETENTION)],
+            self.path,
+            place,
+            SharedResources(resident_bytes=resident, tail_records=9),
         )
         self.number = 0
         self.now = 0
