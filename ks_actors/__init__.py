@@ -12,6 +12,8 @@ from ks_actors._app import App
 from ks_actors._batch import Batch, Headers
 from ks_actors._config import ProcessingGuarantee, StreamsConfig
 from ks_actors._errors import (
+    BackfillRefused,
+    BatchError,
     ConfigError,
     DeserializationFailed,
     Fenced,
@@ -19,6 +21,9 @@ from ks_actors._errors import (
     IllegalGeneration,
     IllegalTransition,
     InvalidRecord,
+    JobCancelled,
+    JobFailed,
+    JobTimeout,
     KsActorsError,
     LogClosed,
     LogCorrupted,
@@ -34,6 +39,7 @@ from ks_actors._errors import (
     QueryFailed,
     RecordTooLarge,
     SerializationError,
+    SparkUnavailable,
     StateError,
     StateFull,
     StateLocked,
@@ -247,6 +253,12 @@ __all__ = [
     "serdes",
     "stores",
     "tune_gc",
+    "BackfillRefused",
+    "BatchError",
+    "JobCancelled",
+    "JobFailed",
+    "JobTimeout",
+    "SparkUnavailable",
 ]
 
 __version__: str = version("ks-actors")
