@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, assert_never, final
 from actors import Actor, Spec, Stopping
 from ks_actors._errors import BatchError, JobCancelled, JobTimeout
 from ks_actors.batch._failures import translated
-from ks_actors.batch._messages import BridgeMessage, CancelJob, JobEnded, JobLate, JobProgress, JobsSeen, LookAtJobs, RunJob
+from ks_actors.batch._messages import BridgeMessage, CancelJob, InterruptJob, JobEnded, JobLate, JobProgress, JobsSeen, LookAtJobs, RunJob
 from ks_actors.batch._session import SparkSession, new_tag
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.batch._settings import SparkSettings
 
 _LOOK_SECONDS = 1.0
+_INTERRUPT_SECONDS = 0.5
 _STOP_SECONDS = 60.0
 _log = logging.getLogger("ks_actors.batch")
 
@@ -84,6 +85,8 @@ class BatchBridge(Actor[BridgeMessage]):
                 self._ended(message)
             case JobLate():
                 self._late(message.name)
+            case InterruptJob():
+                self._interrupt(message.name)
             case LookAtJobs():
                 self._look()
             case JobsSeen():
@@ -119,6 +122,7 @@ class BatchBridge(Actor[BridgeMessage]):
         job = self._jobs.pop(ended.name)
         job.thread.shutdown(wait=False)
         self.ctx.timers.cancel(f"late {ended.name}")
+        self.ctx.timers.cancel(f"interrupt {ended.name}")
         if ended.error is None:
             job.order.reply.tell(ended.result)
         elif job.refusal is not None:
@@ -140,8 +144,9 @@ class BatchBridge(Actor[BridgeMessage]):
         if job is not None:
             if job.refusal is None:
                 job.refusal = refusal
-                if self._session.is_open:
-                    asyncio.get_running_loop().run_in_executor(self._opening, self._interrupt, job.tag)
+                # Again and again: a thread that is between two of Spark's jobs has none that could be cancelled.
+                self.ctx.timers.every(f"interrupt {name}", _INTERRUPT_SECONDS, InterruptJob(name))
+                self._interrupt(name)
             return True
         for order in self._waiting:
             if order.name == name:
@@ -150,7 +155,12 @@ class BatchBridge(Actor[BridgeMessage]):
                 return True
         return False
 
-    def _interrupt(self, tag: str) -> None:
+    def _interrupt(self, name: str) -> None:
+        job = self._jobs.get(name)
+        if job is not None and self._session.is_open:
+            asyncio.get_running_loop().run_in_executor(self._opening, self._cancel_tag, job.tag)
+
+    def _cancel_tag(self, tag: str) -> None:
         """Have Spark cancel the jobs of a tag. Spark Connect knows its own way, which does nothing without Connect."""
         try:
             if self._settings.connects:

@@ -55,6 +55,12 @@ class JobLate(Message, frozen=True, tag="JOB_LATE"):
     name: str
 
 
+class InterruptJob(Message, frozen=True, tag="INTERRUPT"):
+    """A job that is to end may have begun something at Spark since it was last interrupted (internal)."""
+
+    name: str
+
+
 class LookAtJobs(Message, frozen=True, tag="LOOK_AT_JOBS"):
     """See how far the jobs are (internal)."""
 
@@ -65,4 +71,4 @@ class JobsSeen(Message, frozen=True, tag="JOBS_SEEN"):
     progress: dict[str, tuple[int, int]]
 
 
-BridgeMessage: TypeAlias = RunJob | CancelJob | JobEnded | JobLate | LookAtJobs | JobsSeen
+BridgeMessage: TypeAlias = RunJob | CancelJob | JobEnded | JobLate | InterruptJob | LookAtJobs | JobsSeen
