@@ -52,8 +52,8 @@ class _Job:
 class BatchBridge(Actor[BridgeMessage]):
     """Own the Spark session, which is started by the first job, and run jobs on it in threads: the event loop never waits for Spark.
 
-    Told RunJob and CancelJob. When it stops, jobs are cancelled, the session is stopped and its processes have ended; a session that somebody else has
-    started is used, and left alone. Make it by `BatchBridge.spec(settings)`.
+    Told RunJob and CancelJob. When it stops, jobs are cancelled, the session is stopped and its processes have ended; a session that somebody else
+    has started is used, and left alone. Make it by `BatchBridge.spec(settings)`.
     """
 
     def __init__(self, settings: SparkSettings) -> None:

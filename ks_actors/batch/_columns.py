@@ -15,12 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.batch._reading import LogRange
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-TIME = pa.timestamp("us", "UTC")
 _MICROS = 1000
-
-TOPIC_DDL = (
-    "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, headers array<struct<key: string, value: binary>>"
-)
 
 
 def headers_column(batch: Batch) -> pa.Array:
@@ -48,21 +43,18 @@ class TopicColumns:
         return pa.RecordBatch.from_arrays([self._column(field, batch, where) for field in self._schema], schema=self._schema)
 
     def _column(self, field: pa.Field, batch: Batch, where: LogRange) -> pa.Array:
-        match field.name:
-            case "topic":
-                return pa.array([where.topic] * len(batch), pa.string())
-            case "partition":
-                return pa.array([where.partition] * len(batch), pa.int32())
-            case "offset":
-                return pa.array(list(batch.offsets), pa.int64())
-            case "timestamp":
-                return pa.array([time * _MICROS for time in batch.timestamps], TIME)
-            case "headers":
-                return headers_column(batch)
-            case "key":
-                return self._decoded("key", batch.keys, field.type)
-            case _:
-                return self._decoded("value", batch.values, field.type)
+        name = field.name
+        if name in self._decoders:
+            return self._decoded(name, batch.keys if name == "key" else batch.values, field.type)
+        if name == "headers":
+            return headers_column(batch)
+        columns: dict[str, Callable[[], list[Any]]] = {
+            "topic": lambda: [where.topic] * len(batch),
+            "partition": lambda: [where.partition] * len(batch),
+            "offset": lambda: list(batch.offsets),
+            "timestamp": lambda: [time * _MICROS for time in batch.timestamps],
+        }
+        return pa.array(columns[name](), field.type)
 
     def _decoded(self, name: str, column: list[bytes | None], kind: pa.DataType) -> pa.Array:
         decode = self._decoders[name]

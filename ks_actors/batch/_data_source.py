@@ -157,14 +157,14 @@ class TopicStreamReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: ARG002, N802 - pyspark's name and arguments
         """Return where what can be read now ends; a partition is never behind where it was."""
         ends = self._offsets(end=True)
-        return {
-            topic: {number: max(end, start.get(topic, {}).get(number, 0)) for number, end in numbers.items()} for topic, numbers in ends.items()
-        }
+        return {topic: {number: max(end, start.get(topic, {}).get(number, 0)) for number, end in numbers.items()} for topic, numbers in ends.items()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the ranges of one micro-batch."""
         ranges = [
-            LogRange(topic, int(number), start.get(topic, {}).get(number, 0), behind) for topic, numbers in end.items() for number, behind in numbers.items()
+            LogRange(topic, int(number), start.get(topic, {}).get(number, 0), behind)
+            for topic, numbers in end.items()
+            for number, behind in numbers.items()
         ]
         return [_Piece(piece) for one in ranges for piece in one.split(self._options.most)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable  # noqa: TC003 - messages are read at run time
 from typing import Any, TypeAlias
 
 from actors import Message, Ref, Reply
@@ -23,8 +23,8 @@ class JobProgress(Message, frozen=True, tag="PROGRESS"):
 class RunJob(Message, frozen=True, tag="RUN_JOB"):
     """Do `work(session)` in a thread, and answer with what it returns.
 
-    Jobs beyond the settings' `max_jobs` wait for their turn. `deadline_ms` counts from when the job begins; one that is not done by then is cancelled.
-    `progress` is told every second how far it is. Answered with JobFailed, JobTimeout, JobCancelled, and SparkUnavailable.
+    Jobs beyond the settings' `max_jobs` wait for their turn. `deadline_ms` counts from when the job begins; one that is not done by then is
+    cancelled. `progress` is told every second how far it is. Answered with JobFailed, JobTimeout, JobCancelled, and SparkUnavailable.
     """
 
     reply: Reply[Any]

@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from ks_actors._errors import ConfigError, LogCorrupted, LogError, LogTimeout, OffsetOutOfRange, UnknownTopicOrPartition
-from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.log._open import kafka_log
+from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:

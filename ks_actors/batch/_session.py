@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NEEDED = ("pyspark", "pandas", "pyarrow")
 _JVM_END_SECONDS = 20
 
-# Long columns in few pieces, times in UTC, no retries of what has a side effect twice at once, no port for a browser, nothing printed over the app's own.
+# Long columns in few pieces, times in UTC, nothing done twice at once, no port for a browser, nothing printed over the app's own.
 _CHOSEN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -145,7 +145,8 @@ def check_packages() -> None:
                 raise
             missing.append(name)
     if missing:
-        raise SparkUnavailable(f"Spark needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed: pip install 'ks-actors[spark]'")
+        are = "is" if len(missing) == 1 else "are"
+        raise SparkUnavailable(f"Spark needs {', '.join(missing)}, which {are} not installed: pip install 'ks-actors[spark]'")
 
 
 def _check_java() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from ks_actors._errors import KsActorsError, NotRunning, QueryFailed
 from ks_actors.log import IsolationLevel, TopicPartition
-from ks_actors.query._local import TIMESTAMPED
 from ks_actors.query._position import Position
 from ks_actors.query._requests import (
     KeyQuery,
@@ -23,6 +22,7 @@ from ks_actors.query._results import FailureReason, LagInfo, QueryResult, StateQ
 from ks_actors.query._scan import Scan, slices
 from ks_actors.query._store import KEY_VALUE, WINDOWS, plain, prefix_scan, range_scan, window_key_scan, window_scan, with_time
 from ks_actors.runtime._residents import Role
+from ks_actors.state import TIMESTAMPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from ks_actors.query._requests import StateQueryRequest
     from ks_actors.state import Rows
     from ks_actors.topology import StoreKind
+
+    How: TypeAlias = Scan | Callable[[Any], Any]
+    """How to answer a query: by a scan, or by one look."""
 
 R = TypeVar("R")
 TIMED: Final = (TimestampedKeyQuery, TimestampedRangeQuery)
@@ -130,30 +133,39 @@ async def _rows(local: LocalStores, part: Part, scan: Scan, moment: _Moment, tim
     return found
 
 
-def _how(query: object, kind: StoreKind, *, committed: bool) -> Scan | Callable[[Any], Any] | None:
-    """Return how to answer a query: by one look, or by a scan; None when a store of that kind cannot."""
+def _how(query: object, kind: StoreKind, *, committed: bool) -> How | None:
+    """Return how to answer a query; None when a store of that kind cannot."""
     timed = isinstance(query, TIMED)
     if timed and kind not in TIMESTAMPED:
         return None
-    entry = with_time if timed else plain
-    if kind in KEY_VALUE:
-        match query:
-            case KeyQuery(key) | TimestampedKeyQuery(key):
-                return partial(_get, key=key, committed=committed, entry=entry)
-            case RangeQuery(low, high, descending) | TimestampedRangeQuery(low, high, descending):
-                return range_scan(low, high, committed=committed, reverse=descending, entry=entry)
-            case PrefixQuery(prefix, serializer):
-                return prefix_scan(prefix, serializer, committed=committed, entry=entry)
-    return _how_windows(query, committed=committed) if kind in WINDOWS else None
+    return ANSWERS[kind](query, committed=committed, entry=with_time if timed else plain)
 
 
-def _how_windows(query: object, *, committed: bool) -> Scan | None:
+def _how_key_value(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How | None:
+    match query:
+        case KeyQuery(key) | TimestampedKeyQuery(key):
+            return partial(_get, key=key, committed=committed, entry=entry)
+        case RangeQuery(low, high, descending) | TimestampedRangeQuery(low, high, descending):
+            return range_scan(low, high, committed=committed, reverse=descending, entry=entry)
+        case PrefixQuery(prefix, serializer):
+            return prefix_scan(prefix, serializer, committed=committed, entry=entry)
+    return None
+
+
+def _how_windows(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How | None:
     match query:
         case WindowKeyQuery(key, time_from, time_to):
-            return window_key_scan(key, time_from, time_to, committed=committed, reverse=False, entry=plain)
+            return window_key_scan(key, time_from, time_to, committed=committed, reverse=False, entry=entry)
         case WindowRangeQuery(time_from, time_to):
-            return window_scan(time_from, time_to, committed=committed, reverse=False, entry=plain)
+            return window_scan(time_from, time_to, committed=committed, reverse=False, entry=entry)
     return None
+
+
+ANSWERS: Final[dict[StoreKind, Callable[..., How | None]]] = {
+    **dict.fromkeys(KEY_VALUE, _how_key_value),
+    **dict.fromkeys(WINDOWS, _how_windows),
+}
+"""By kind of store, what returns how it answers a query."""
 
 
 def _get(reader: Any, *, key: Any, committed: bool, entry: Callable[[Any], Any]) -> Any:

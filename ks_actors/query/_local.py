@@ -14,7 +14,6 @@ from ks_actors.runtime._global_tables import GLOBAL_TASK
 from ks_actors.runtime._residents import Role
 from ks_actors.runtime._states import InstanceState
 from ks_actors.state import reader_of
-from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NOWHERE = -2
-TIMESTAMPED = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
 
 
 class Part:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, final, overload
 
 from ks_actors._errors import QueryFailed
 from ks_actors._partitioner import partition as partition_of
-from ks_actors.query._local import TIMESTAMPED
 from ks_actors.query._results import FailureReason
 from ks_actors.query._scan import Scan, StoreScan, slices
-from ks_actors.state import KeyValueReader, ValueAndTimestamp, WindowReader
+from ks_actors.state import TIMESTAMPED, KeyValueReader, ValueAndTimestamp, WindowReader
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from ks_actors.log import IsolationLevel
     from ks_actors.query._local import LocalStores, Part
 
-KEY_VALUE: Final = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE)
-WINDOWS: Final = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW)
+KEY_VALUE: Final = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
+WINDOWS: Final = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW})
 LATEST: Final = (1 << 63) - 1
 
 
@@ -75,7 +74,7 @@ class StoreQueries:
             f"store {self.name}, a {self._spec.kind.value} store, cannot be asked {what}", reason=FailureReason.UNKNOWN_QUERY_TYPE, store=self.name
         )
 
-    def _must_be(self, kinds: tuple[StoreKind, ...], what: str) -> None:
+    def _must_be(self, kinds: frozenset[StoreKind], what: str) -> None:
         if self._spec.kind not in kinds:
             raise self._unknown(f"for {what}")
 

@@ -6,14 +6,16 @@ from ks_actors.state._checkpoint import read_checkpoint, write_checkpoint
 from ks_actors.state._engine import SharedResources
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, ValueAndTimestamp
+from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._rows import Rows
 from ks_actors.state._stored import stored_offsets
-from ks_actors.state._task_stores import AnyStore, TaskStores, Token
-from ks_actors.state._window_reading import AnyReader, DuplicatesReader, WindowReader, reader_of
+from ks_actors.state._task_stores import TaskStores, Token
+from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
 
 __all__ = [
+    "TIMESTAMPED",
     "AnyReader",
     "AnyStore",
     "DuplicatesReader",

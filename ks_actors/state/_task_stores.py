@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, final
 from weakref import ref
 
 from ks_actors._errors import IllegalTransition, StateError
 from ks_actors.state._checkpoint import read_checkpoint, write_checkpoint
 from ks_actors.state._codec import Codec
 from ks_actors.state._engine import RocksEngine, SharedResources, after
-from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore
+from ks_actors.state._kinds import MAKERS, TIMESTAMPED
 from ks_actors.state._manifest import Manifest, facts_row, offset_row, read_facts, read_offset
 from ks_actors.state._transaction import RECORD_BYTES, SLICE
-from ks_actors.state._window_store import (
-    DuplicatesTimestampedWindowStore,
-    DuplicatesWindowStore,
-    SingleTimestampedWindowStore,
-    SingleWindowStore,
-    window_class,
-)
-from ks_actors.topology._stores import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -28,22 +20,9 @@ if TYPE_CHECKING:
 
     from ks_actors._batch import Batch
     from ks_actors.state._engine import Engine
+    from ks_actors.state._kinds import AnyStore
     from ks_actors.topology._stores import StoreSpec
 
-AnyStore: TypeAlias = (
-    KeyValueStore[Any, Any]
-    | TimestampedKeyValueStore[Any, Any]
-    | SingleWindowStore[Any, Any]
-    | SingleTimestampedWindowStore[Any, Any]
-    | DuplicatesWindowStore[Any, Any]
-    | DuplicatesTimestampedWindowStore[Any, Any]
-)
-
-TABLES: Final[dict[StoreKind, type[KeyValueStore[Any, Any] | TimestampedKeyValueStore[Any, Any]]]] = {
-    StoreKind.KEY_VALUE: KeyValueStore,
-    StoreKind.TIMESTAMPED_KEY_VALUE: TimestampedKeyValueStore,
-}
-TIMESTAMPED: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
 DATABASE: Final = "rocksdb"
 
 
@@ -128,8 +107,7 @@ class TaskStores:
                 self._stores[spec.name] = self._make(spec, None, b"")
                 continue
             store = self._stores[spec.name] = self._make(spec, engine, b"")
-            segment_ms = 0 if isinstance(store, KeyValueStore | TimestampedKeyValueStore) else store.segment_ms
-            number = manifest.admit(spec.name, spec.kind.value, segment_ms, self.task, duplicates=spec.retain_duplicates)
+            number = manifest.admit(spec.name, spec.kind.value, store.segment_ms, self.task, duplicates=spec.retain_duplicates)
             store.prefix = bytes((number,))
             store.resident_records = resident_records
             if spec.name in known:
@@ -152,10 +130,7 @@ class TaskStores:
 
     def _make(self, spec: StoreSpec, engine: Engine | None, prefix: bytes) -> AnyStore:
         codec = Codec(spec, self._topics.get(spec.name, spec.name), timestamped=spec.kind in TIMESTAMPED)
-        table = TABLES.get(spec.kind)
-        if table is not None:
-            return table(codec, engine, prefix, self._record_time, logged=spec.logging)
-        return window_class(spec, timestamped=codec.timestamped)(codec, engine, prefix, self._record_time, spec, self._expired)
+        return MAKERS[spec.kind](codec, engine, prefix, self._record_time, spec, self._expired)
 
     def _partition(self, store: str) -> tuple[str, int]:
         number = self.task.rpartition("_")[2]

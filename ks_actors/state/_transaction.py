@@ -86,6 +86,7 @@ class Transactional(ABC, Generic[Handle]):
         self.logged: bool = logged
         self.engine: Engine | None = engine
         self.prefix: bytes = prefix
+        self.segment_ms: int = 0  # none
         self.unwritten_bytes: int = 0
         self._codec: Codec = codec
         self._time: Callable[[], int] = record_time

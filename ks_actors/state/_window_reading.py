@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from ks_actors.state import _reading
 from ks_actors.state._codec import pack_time
-from ks_actors.state._key_value import KeyValueBase
-from ks_actors.state._reading import KeyValueReader, NotingReader, Reader
+from ks_actors.state._reading import NotingReader, Reader
 from ks_actors.state._segment import Raw
 from ks_actors.state._span_windows import SpanWindows
 from ks_actors.state._timeline import Found, Timeline, into_chunks
@@ -144,15 +143,3 @@ class DuplicatesReader(Reader[SpanWindows[Any]]):
         rows = self._started([], into_chunks(found(), chunks, _reading.STEP), line.rows(chunks, stored, self._entry, reverse=reverse))
         rows.looking = False
         return rows
-
-
-AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader
-
-
-def reader_of(store: Any) -> AnyReader | None:
-    """Return what reads a store; None when nothing does."""
-    if isinstance(store, KeyValueBase):
-        return KeyValueReader(store)
-    if isinstance(store, Windows):
-        return WindowReader(store)
-    return DuplicatesReader(store) if isinstance(store, SpanWindows) else None

@@ -54,11 +54,8 @@ def spark(session: SparkSession) -> Any:
     return session.spark
 
 
-Filled = "Callable[[Mapping[str, int], Mapping[tuple[str, int], Batch]], str]"
-
-
 @pytest.fixture
-def filled(tmp_path: Path) -> Filled:
+def filled(tmp_path: Path) -> Callable[[Mapping[str, int], Mapping[tuple[str, int], Batch]], str]:
     """Return what fills a new log in a directory, topics and their records by partition, and gives its URL."""
 
     def fill(topics: Mapping[str, int], records: Mapping[tuple[str, int], Batch]) -> str:

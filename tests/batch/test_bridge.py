@@ -214,4 +214,3 @@ def test_an_error_that_cannot_travel_is_told_as_text() -> None:
         raise OffsetOutOfRange(TopicPartition("in", 0), 9, 0, 3)
     failed = translated(RuntimeError(f"Job aborted\nTraceback (most recent call last):\n  File\nTaskError: {raised.value}\n\n\tat java"), "x")
     assert str(failed) == "job x has failed: TaskError: OffsetOutOfRange: in-0 holds offsets 0 to 3, position 9 is outside"
-

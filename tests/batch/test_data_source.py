@@ -87,7 +87,10 @@ def test_the_latest_of_each_key_is_a_table(spark: Any, url: str) -> None:
 
 def test_a_store_is_read_from_its_changelog(spark: Any, filled: Callable[..., str]) -> None:
     """By the app's name and the store's, the latest of each key."""
-    url = filled({"app-counts-changelog": 1}, {("app-counts-changelog", 0): Batch([b"a", b"b", b"a"], [bytes(7) + b"\1", bytes(8), bytes(7) + b"\2"], [1, 2, 3])})
+    url = filled(
+        {"app-counts-changelog": 1},
+        {("app-counts-changelog", 0): Batch([b"a", b"b", b"a"], [bytes(7) + b"\1", bytes(8), bytes(7) + b"\2"], [1, 2, 3])},
+    )
     options = {"key_serde": "ks_actors.serdes.STRING", "value_serde": "ks_actors.serdes.LONG", "columns": "key,value"}
     found = spark.read.format("ks_actors").options(log=url, store="counts", application_id="app", **options).load()
     assert [tuple(row) for row in found.collect()] == [("b", 0), ("a", 2)]
@@ -96,7 +99,13 @@ def test_a_store_is_read_from_its_changelog(spark: Any, filled: Callable[..., st
 def test_a_stream_reads_what_comes(spark: Any, url: str, tmp_path: Path) -> None:
     """Every record once, with exact offsets."""
     stream = spark.readStream.format("ks_actors").options(log=url, topic="events", columns="partition,offset").load()
-    query = stream.writeStream.format("memory").queryName("seen").option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    query = (
+        stream.writeStream.format("memory")
+        .queryName("seen")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
     assert query.awaitTermination(60)
     assert {tuple(row) for row in spark.table("seen").collect()} == {(partition, offset) for partition in range(3) for offset in range(10)}
     assert spark.table("seen").count() == 30

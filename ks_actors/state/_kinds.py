@@ -1,0 +1,74 @@
+"""Which class makes the stores of each kind, and which one reads them: a kind of store is added here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from ks_actors.state._codec import Codec
+from ks_actors.state._engine import Engine
+from ks_actors.state._key_value import KeyValueBase, KeyValueStore, TimestampedKeyValueStore
+from ks_actors.state._reading import KeyValueReader
+from ks_actors.state._span_windows import SpanWindows
+from ks_actors.state._window_reading import DuplicatesReader, WindowReader
+from ks_actors.state._window_store import (
+    DuplicatesTimestampedWindowStore,
+    DuplicatesWindowStore,
+    SingleTimestampedWindowStore,
+    SingleWindowStore,
+    window_class,
+)
+from ks_actors.state._windows import Windows
+from ks_actors.topology._stores import StoreKind, StoreSpec
+
+AnyStore: TypeAlias = (
+    KeyValueStore[Any, Any]
+    | TimestampedKeyValueStore[Any, Any]
+    | SingleWindowStore[Any, Any]
+    | SingleTimestampedWindowStore[Any, Any]
+    | DuplicatesWindowStore[Any, Any]
+    | DuplicatesTimestampedWindowStore[Any, Any]
+)
+AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader
+Make: TypeAlias = Callable[[Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]], AnyStore]
+"""Make a store of its codec, engine, prefix of its keys there, what returns the current record's time, spec, and what counts late puts."""
+
+
+def _key_value(
+    codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, _: Callable[[int], None]
+) -> AnyStore:
+    return KeyValueStore(codec, engine, prefix, record_time, logged=spec.logging)
+
+
+def _timestamped_key_value(
+    codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, _: Callable[[int], None]
+) -> AnyStore:
+    return TimestampedKeyValueStore(codec, engine, prefix, record_time, logged=spec.logging)
+
+
+def _window(
+    codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+) -> AnyStore:
+    return window_class(spec, timestamped=codec.timestamped)(codec, engine, prefix, record_time, spec, expired)
+
+
+MAKERS: Final[dict[StoreKind, Make]] = {
+    StoreKind.KEY_VALUE: _key_value,
+    StoreKind.TIMESTAMPED_KEY_VALUE: _timestamped_key_value,
+    StoreKind.WINDOW: _window,
+    StoreKind.TIMESTAMPED_WINDOW: _window,
+}
+TIMESTAMPED: Final = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW})
+"""Kinds whose values have timestamps, in the engine too."""
+
+READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
+    KeyValueBase: KeyValueReader,
+    Windows: WindowReader,
+    SpanWindows: DuplicatesReader,
+}
+"""By class of store, the first one that fits."""
+
+
+def reader_of(store: Any) -> AnyReader | None:
+    """Return what reads a store; None when nothing does."""
+    return next((reader(store) for kind, reader in READERS.items() if isinstance(store, kind)), None)
