@@ -137,7 +137,9 @@ from ks_actors.topology import (
 __all__ = [
     "App",
     "AsyncOptions",
+    "BackfillRefused",
     "Batch",
+    "BatchError",
     "BranchedStream",
     "BufferConfig",
     "CogroupedStream",
@@ -166,6 +168,9 @@ __all__ = [
     "InputRecord",
     "InstanceState",
     "InvalidRecord",
+    "JobCancelled",
+    "JobFailed",
+    "JobTimeout",
     "JoinWindows",
     "Joined",
     "KeyValueStore",
@@ -204,6 +209,7 @@ __all__ = [
     "SlidingWindows",
     "SnapshotFailed",
     "SnapshotRefused",
+    "SparkUnavailable",
     "StandbyUpdateListener",
     "StateError",
     "StateFull",
@@ -257,12 +263,6 @@ __all__ = [
     "serdes",
     "stores",
     "tune_gc",
-    "BackfillRefused",
-    "BatchError",
-    "JobCancelled",
-    "JobFailed",
-    "JobTimeout",
-    "SparkUnavailable",
 ]
 
 __version__: str = version("ks-actors")

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -42,6 +43,10 @@ class Listener(Actor[JobProgress]):
         self._told.put_nowait(message)
 
 
+def count(spark: Any, number: int) -> Any:
+    return spark.range(number).count()
+
+
 def failing(batches: Iterator[Any]) -> Iterator[Any]:
     with carried():
         for _ in batches:
@@ -60,7 +65,7 @@ def forever(batches: Iterator[Any]) -> Iterator[Any]:
 
 async def test_a_job_is_done_and_answered_beside_others(bridge: Ref[BridgeMessage]) -> None:
     """Jobs run in threads, at most so many at a time; each is answered with what it returns."""
-    counts = [bridge.ask(RunJob, f"count-{number}", lambda spark, n=number: spark.range(n).count()).within(PATIENCE) for number in range(4)]
+    counts = [bridge.ask(RunJob, f"count-{number}", partial(count, number=number)).within(PATIENCE) for number in range(4)]
     assert await asyncio.gather(*counts) == [0, 1, 2, 3]
     with pytest.raises(BatchError, match="there is a job twice already"):
         first = bridge.ask(RunJob, "twice", lambda spark: spark.range(1).count()).within(PATIENCE)
