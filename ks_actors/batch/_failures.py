@@ -57,7 +57,7 @@ def translated(error: Exception, job: str) -> JobFailed:
         try:
             raised, cause = pickle.loads(base64.b64decode(match[1]))  # noqa: S301 - from a task of ours
         except Exception:  # noqa: BLE001 - a class that is not known here: the text says it all the same
-            raised = None
+            raised = cause = None
         if raised is not None:
             raised.__cause__ = cause
             return _failed(job, f"{type(raised).__name__}: {raised}", raised)

@@ -16,6 +16,8 @@ from ks_actors._errors import SparkUnavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql import SparkSession as PysparkSession
+
     from ks_actors.batch._settings import SparkSettings
 
 _NEEDED = ("pyspark", "pandas", "pyarrow")
@@ -70,7 +72,7 @@ class SparkSession:
         found: Any = getattr(Pyspark, "_instantiatedSession", None)
         if found is not None and found._sc._jsc is not None and not settings.connects:
             self._found = True
-            register_source(found)
+            register(found)
             return found
         if not settings.connects:
             _check_java()
@@ -85,7 +87,7 @@ class SparkSession:
             raise SparkUnavailable(f"no Spark session could be had at {settings.master}: {first_line(error)}") from error
         if not settings.connects:
             spark.sparkContext.setLogLevel("ERROR")
-        register_source(spark)
+        register(spark)
         return spark
 
     def _conf(self) -> dict[str, str]:
@@ -126,12 +128,12 @@ def _end_jvm() -> None:
         process.wait()
 
 
-def register_source(spark: Any) -> None:
-    """Make the data source known to a session. Raises SparkUnavailable."""
+def register(session: PysparkSession) -> None:
+    """Make `session.read.format("ks_actors")` known to a session of PySpark; jobs of the bridge find it known. Raises SparkUnavailable."""
     check_packages()
     from ks_actors.batch._data_source import KsActorsSource  # noqa: PLC0415 - nobody pays for it who does not use it
 
-    spark.dataSource.register(KsActorsSource)
+    session.dataSource.register(KsActorsSource)
 
 
 def check_packages() -> None:

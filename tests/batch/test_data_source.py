@@ -117,7 +117,7 @@ def test_a_stream_reads_what_comes(spark: Any, url: str, tmp_path: Path) -> None
         ({"topic": "t"}, "log: is required"),
         ({"log": "embedded:///x", "topic": "t", "store": "s", "application_id": "a"}, "name one of them"),
         ({"log": "embedded:///x", "store": "s"}, "application_id: is required"),
-        ({"log": "embedded:///x", "topic": "t", "colums": "key"}, "colums: is no option"),
+        ({"log": "embedded:///x", "topic": "t", "column": "key"}, "column: is no option"),
         ({"log": "embedded:///x", "topic": "t", "columns": "key,size"}, "there is no 'size'"),
         ({"log": "embedded:///x", "topic": "t", "starting_timestamp_ms": "soon"}, "is no whole number"),
         ({"log": "embedded:///x", "topic": "t", "starting_offsets": "7"}, "is not as expected"),
