@@ -176,7 +176,13 @@ def test_a_restart_changes_nothing(make: MakeTask, clean: bool) -> None:
     task.reopen(clean=clean)
     found = [task.store.get(256, time) for time in (209, 210, 260, 305, 310)]
     assert [record and record.value for record in found] == [None, [210], [250], [300], None]
-s.restore("s", Batch([b"k", b"k", b"k"], [b"a", b"late", None], [100, 89, 90]), 3)
+    assert task.store.put(256, [1], 209) == PUT_RETURN_CODE_NOT_PUT
+
+
+def test_a_changelog_of_kafka_streams_has_what_was_not_put(make: MakeTask) -> None:
+    """It logs what came too late all the same: that is left out when it is restored."""
+    task = make(versioned(history_retention_ms=10))
+    task.stores.restore("s", Batch([b"k", b"k", b"k"], [b"a", b"late", None], [100, 89, 90]), 3)
     assert task.store.found("k") == [90, 100]
     assert task.store.get("k") == VersionedRecord("a", 100)
 
