@@ -32,7 +32,7 @@ class VersionCodec(Codec):
     def __init__(self, spec: StoreSpec, topic: str) -> None:
         super().__init__(spec, topic, timestamped=True)
         self._write: Callable[[Any], bytes] = self.value
-        self.value = self._value_or_none
+        self.value: Callable[[Any], bytes] = self._value_or_none
 
     def index(self, key: Any) -> Any:
         """Return what stands for a key in dicts."""
