@@ -12,6 +12,7 @@ from ks_actors.state._rows import Rows
 from ks_actors.state._rows_on_disk import CheckpointRows, Ingest, clear_drafts, has_last_rows, log_batch, segment_ms_of
 from ks_actors.state._stored import stored_offsets
 from ks_actors.state._task_stores import TaskStores, Token
+from ks_actors.state._versioned_store import VersionedKeyValueStore, VersionedReader
 from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
 
@@ -32,6 +33,8 @@ __all__ = [
     "TimestampedWindowStore",
     "Token",
     "ValueAndTimestamp",
+    "VersionedKeyValueStore",
+    "VersionedReader",
     "WindowReader",
     "WindowStore",
     "clear_drafts",
