@@ -17,11 +17,11 @@ from ks_actors._errors import ConfigError
 from ks_actors.batch._plan import make_plan, make_setup
 from ks_actors.batch._reading import Bounds, SharedLog
 from ks_actors.batch._rows import RowFiles
-from ks_actors.batch._snapshot import commit_snapshot, new_snapshot, write_stores
+from ks_actors.batch._snapshot import commit_snapshot, new_snapshot
 from ks_actors.batch._task_run import Recipe, TaskDone, TaskRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Generator, Mapping
     from types import TracebackType
 
     from ks_actors._batch import Batch
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ks_actors.batch._plan import Choice, Stage, TaskPlan
     from ks_actors.log import Log, TopicPartition
     from ks_actors.runtime._setup import Setup
-    from ks_actors.snapshots import SnapshotManifest, SnapshotWriter, StoreSnapshot
+    from ks_actors.snapshots import SnapshotManifest, SnapshotWriter
     from ks_actors.topology import Topology
 
 Engine = Literal["local", "spark"]
@@ -52,7 +52,7 @@ class Written(Protocol):
         """The partitions that something was written to."""
         ...
 
-    def read(self, where: TopicPartition, /) -> Iterator[Batch]:
+    def read(self, where: TopicPartition, /) -> Generator[Batch, None, None]:
         """Yield the records of a partition in their order."""
         ...
 
@@ -96,7 +96,7 @@ class Backfill:
         """The partitions of topics, repartition topics left out, that something was written to."""
         return [where for where in self._written.partitions if where.topic in self._sinks]
 
-    def read(self, where: TopicPartition) -> Iterator[Batch]:
+    def read(self, where: TopicPartition) -> Generator[Batch, None, None]:
         """Yield what was written to a partition. Blocks."""
         return self._written.read(where)
 
@@ -134,7 +134,7 @@ async def backfill(
         await own.start()
     place = Path(await asyncio.to_thread(partial(tempfile.mkdtemp, prefix="ks-actors-backfill-", dir=directory)))
     try:
-        plan = await make_plan(used, topology, config, _bounds(until), allow)
+        plan = await make_plan(used, topology, config, _bounds(until), allow, snapshot=snapshot_uri is not None)
         recipe = Recipe(topology, config, plan, "wall_clock" in allow)
         local = _Local(recipe, SharedLog(used, asyncio.get_running_loop()), place, snapshot_uri, progress)
         return await asyncio.to_thread(local.run, began)
@@ -168,7 +168,7 @@ class _Local:
         self._setup: Setup = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
         self._snapshot: SnapshotWriter | None = None if snapshot_uri is None else new_snapshot(self._setup, snapshot_uri)
         self._files = RowFiles(directory / "rows")
-        self._done: list[tuple[TaskDone, tuple[StoreSnapshot, ...]]] = []
+        self._done: list[TaskDone] = []
 
     def run(self, began: float) -> Backfill:
         """Run all stages."""
@@ -184,7 +184,7 @@ class _Local:
                 self._snapshot.abort()
             raise
         sinks = frozenset(where.topic for where in self._files.partitions) - plan.repartitions
-        return Backfill(tuple(done for done, _ in self._done), manifest, self._files, sinks, self._directory, time.perf_counter() - began)
+        return Backfill(tuple(self._done), manifest, self._files, sinks, self._directory, time.perf_counter() - began)
 
     def _run_stage(self, stage: Stage) -> None:
         for work in stage.tasks:
@@ -192,16 +192,22 @@ class _Local:
             if self._progress is not None:
                 plan = self._recipe.plan
                 tasks = sum(len(each.tasks) for each in plan.stages)
-                self._progress(BackfillProgress(len(self._done), tasks, sum(done.processed for done, _ in self._done), plan.records))
+                self._progress(BackfillProgress(len(self._done), tasks, sum(done.processed for done in self._done), plan.records))
 
-    def _run_task(self, work: TaskPlan) -> tuple[TaskDone, tuple[StoreSnapshot, ...]]:
+    def _run_task(self, work: TaskPlan) -> TaskDone:
         state = self._directory / "state"
         # Tasks of several subtopologies may write to one topic: each is a source of its own, in the order of the stages.
         writer = self._files.writer(len(self._done), str(work.task))
-        run = TaskRun(self._recipe, work, state, read=self._log.read, exchanged={where: self._files.read(where) for where in work.exchanged})
+        run = TaskRun(
+            self._recipe,
+            work,
+            state,
+            read=self._log.read,
+            exchanged={where: self._files.read(where) for where in work.exchanged},
+            snapshot=None if self._snapshot is None else self._snapshot.place,
+        )
         for written in run.run():
             writer.write(written)
         self._files.add(writer)
-        stores = () if self._snapshot is None else write_stores(self._setup, run.done, state, self._snapshot.place)
         shutil.rmtree(state / str(work.task), ignore_errors=True)
-        return run.done, stores
+        return run.done

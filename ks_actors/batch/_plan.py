@@ -15,6 +15,7 @@ from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.processors._aggregates import StreamCount
 from ks_actors.runtime._setup import Setup
 from ks_actors.runtime._topics import plan_topics
+from ks_actors.state import has_last_rows
 from ks_actors.topology import ProcessorNode
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Log
     from ks_actors.topology import StoreSpec, Subtopology, Topology
 
-Choice: TypeAlias = Literal["order_after_rekey", "wall_clock", "unlogged_stores", "topics_read_back"]
+Choice: TypeAlias = Literal["order_after_rekey", "wall_clock", "incomplete_snapshot", "topics_read_back"]
 CHOICES: Final[tuple[str, ...]] = get_args(Choice)
 
 
@@ -82,8 +83,10 @@ def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, i
     return setup
 
 
-async def make_plan(log: Log, topology: Topology, config: StreamsConfig, bounds: Bounds, allow: Collection[str]) -> Plan:
-    """Return what is to be done. Raises BackfillRefused, with all reasons; MissingSourceTopics, TopologyError, OffsetOutOfRange."""
+async def make_plan(
+    log: Log, topology: Topology, config: StreamsConfig, bounds: Bounds, allow: Collection[str], *, snapshot: bool
+) -> Plan:
+    """Return what is to be done; `snapshot` tells whether state is to be handed over. Raises BackfillRefused, with all reasons; MissingSourceTopics, TopologyError, OffsetOutOfRange."""
     if strange := sorted(set(allow) - set(CHOICES)):
         raise ConfigError(f"allow: there is no {', '.join(strange)}; there are {', '.join(CHOICES)}")
     setup = make_setup(topology, config, {})
@@ -100,7 +103,7 @@ async def make_plan(log: Log, topology: Topology, config: StreamsConfig, bounds:
         Stage(number, tuple(_task_plan(task, partitions, ranges) for task, partitions in tasks.items() if task.subtopology == number))
         for number in _in_order(setup)
     )
-    reasons = _reasons(setup, {stage.subtopology: len(stage.tasks) for stage in stages}, sources)
+    reasons = _reasons(setup, {stage.subtopology: len(stage.tasks) for stage in stages}, sources, snapshot=snapshot)
     refused = [text for choice, text in reasons if choice not in allow]
     if refused:
         raise BackfillRefused(refused)
@@ -143,7 +146,7 @@ def _in_order(setup: Setup) -> list[int]:
     return order
 
 
-def _reasons(setup: Setup, tasks: Mapping[int, int], sources: Mapping[int, Collection[str]]) -> Iterable[tuple[str, str]]:
+def _reasons(setup: Setup, tasks: Mapping[int, int], sources: Mapping[int, Collection[str]], *, snapshot: bool) -> Iterable[tuple[str, str]]:
     """Yield what would not be as it is in a stream, and by which choice it is allowed all the same."""
     writers = _writers(setup)
     for subtopology in setup.topology.subtopologies():
@@ -156,18 +159,21 @@ def _reasons(setup: Setup, tasks: Mapping[int, int], sources: Mapping[int, Colle
                     "Use repartition(), or allow 'topics_read_back' to read what the topic holds now",
                 )
         mixed = sorted(topic for topic in internal if sum(tasks.get(writer, 0) for writer in writers.get(topic, ())) > 1)
+        if internal and len(sources.get(subtopology.id, ())) > 1:
+            mixed = sorted(internal)
         for node in _dependent(setup, subtopology) if mixed else ():
             yield (
                 "order_after_rekey",
-                f"{node} has state that may depend on the order in which records of several tasks come through {', '.join(mixed)}: a stream takes "
-                "them as they happen to come, history by their times. Allow 'order_after_rekey' if the order does not matter, or either will do",
+                f"{node} has state that may depend on the order in which records come through {', '.join(mixed)}: a stream takes those of several "
+                "tasks and topics as they happen to come, history by their times. Allow 'order_after_rekey' if the order does not matter, or that of "
+                "times will do",
             )
-        for spec in subtopology.stores.values():
-            if not spec.logging:
+        for spec in subtopology.stores.values() if snapshot else ():
+            if not has_last_rows(spec):
+                why = "has no changelog" if not spec.logging else f"is of kind {spec.kind.value}, which snapshots do not have"
                 yield (
-                    "unlogged_stores",
-                    f"store {spec.name} has no changelog, and is in no snapshot: a stream that goes on from there begins with it empty. "
-                    "Allow 'unlogged_stores' if that will do",
+                    "incomplete_snapshot",
+                    f"store {spec.name} {why}: a stream that goes on from the snapshot begins with it empty. Allow 'incomplete_snapshot' if that will do",
                 )
 
 
@@ -178,6 +184,5 @@ def _dependent(setup: Setup, subtopology: Subtopology) -> list[str]:
 
 
 def stores_of(setup: Setup, subtopology: int) -> list[StoreSpec]:
-    """Return the stores of a subtopology's tasks, on disk whatever they are in the app: there may be more than memory holds."""
-    specs = next(each.stores for each in setup.topology.subtopologies() if each.id == subtopology)
-    return [msgspec.structs.replace(spec, type="rocksdb") for spec in setup.store_specs(specs)]
+    """Return the stores of a subtopology's tasks."""
+    return setup.store_specs(next(each.stores for each in setup.topology.subtopologies() if each.id == subtopology))

@@ -16,7 +16,7 @@ from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
     from typing import Protocol
 
     from ks_actors._batch import Batch
@@ -154,7 +154,7 @@ class LogReader:
         """Return the ranges of all partitions of the topics."""
         return self._run(plan_ranges(self._opened, topics, bounds))
 
-    def read(self, what: LogRange) -> Iterator[Batch]:
+    def read(self, what: LogRange) -> Generator[Batch, None, None]:
         """Yield the records of a range, as far as there are any, in batches in order of offsets.
 
         A log that cleans itself meanwhile is opened anew, up to three times. Raises OffsetOutOfRange for what is gone, LogTimeout.
@@ -186,14 +186,14 @@ class SharedLog:
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def read(self, what: LogRange) -> Iterator[Batch]:
+    def read(self, what: LogRange) -> Generator[Batch, None, None]:
         """Yield the records of a range, in batches in order of offsets. Raises OffsetOutOfRange for what is gone, LogTimeout."""
         for batch, _ in _read_from(self._log, self._run, what, what.start):
             if len(batch):
                 yield batch
 
 
-def _read_from(log: Log, run: Run, what: LogRange, at: int) -> Iterator[tuple[Batch, int]]:
+def _read_from(log: Log, run: Run, what: LogRange, at: int) -> Generator[tuple[Batch, int], None, None]:
     where = TopicPartition(what.topic, what.partition)
     fetcher = run(_fetcher(log, where, at))
     try:

@@ -12,7 +12,7 @@ from ks_actors.log._types import TopicPartition
 from ks_actors.log.embedded._codec import decode_batch, encode_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from ks_actors._batch import Headers
@@ -54,7 +54,7 @@ def together(sources: Iterable[Iterator[Row]]) -> Iterator[Row]:
     return heapq.merge(*sources, key=_IN_ORDER)
 
 
-def batched(rows: Iterable[Row], first: int = 0) -> Iterator[Batch]:
+def batched(rows: Iterable[Row], first: int = 0) -> Generator[Batch, None, None]:
     """Yield rows as batches, with offsets from `first` on."""
     part: list[Row] = []
     for row in rows:
@@ -93,7 +93,7 @@ class RowFiles:
         """The partitions that something was written to."""
         return sorted(self._files)
 
-    def read(self, where: TopicPartition) -> Iterator[Batch]:
+    def read(self, where: TopicPartition) -> Generator[Batch, None, None]:
         """Yield the records of a partition in their order."""
         files = self._files.get(where, {})
         return batched(together(numbered(_read(path), source) for source, path in sorted(files.items())))
@@ -133,7 +133,7 @@ class RowWriter:
         return self._paths
 
 
-def _read(path: Path) -> Iterator[Batch]:
+def _read(path: Path) -> Generator[Batch, None, None]:
     with path.open("rb") as file:
         while head := file.read(_LENGTH.size):
             yield decode_batch(file.read(_LENGTH.unpack(head)[0]), 0)

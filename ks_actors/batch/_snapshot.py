@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors.batch._plan import stores_of
+from ks_actors._batch import Batch
 from ks_actors.runtime._snapshot_files import shape_of, topology_fingerprint
-from ks_actors.snapshots import Place, SnapshotWriter, SourcePosition, StoreSnapshot, StoreWriter
-from ks_actors.state import CheckpointRows, SharedResources, has_last_rows
+from ks_actors.snapshots import SnapshotWriter, SourcePosition, StoreWriter
+from ks_actors.state import CheckpointRows, KeyValueReader, SharedResources, has_last_rows, log_batch, reader_of
 from ks_actors.state._stored import DATABASE
 
 if TYPE_CHECKING:
@@ -16,21 +16,56 @@ if TYPE_CHECKING:
 
     from ks_actors.batch._task_run import TaskDone
     from ks_actors.runtime._setup import Setup
-    from ks_actors.snapshots import SnapshotManifest
+    from ks_actors.snapshots import Place, SnapshotManifest, StoreSnapshot
+    from ks_actors.state import Rows, TaskStores
+    from ks_actors.topology import StoreSpec
+
+_LATEST: Final = (1 << 63) - 1
 
 
-def write_stores(setup: Setup, done: TaskDone, directory: Path, snapshot: Place) -> tuple[StoreSnapshot, ...]:
-    """Write the stores of a task that is done, from its directory; return what the manifest is to say of them. Blocks.
+def write_memory(setup: Setup, task: str, specs: Iterable[StoreSpec], stores: TaskStores, snapshot: Place) -> list[StoreSnapshot]:
+    """Write the stores of a task that are in memory, while they are open; return what the manifest is to say of them. Blocks."""
+    written = []
+    for spec in specs:
+        store = stores.store(spec.name)
+        if not has_last_rows(spec) or store.engine is not None:
+            continue
+        shape = shape_of(spec)
+        writer = StoreWriter(snapshot, task, shape)
+        batch = log_batch(store, list(_rows(store)))
+        rows = sorted(zip(shape.places(batch.keys), batch.keys, batch.values, batch.timestamps, strict=True))
+        if rows:
+            _, keys, values, timestamps = (list(column) for column in zip(*rows, strict=True))
+            writer.write(Batch(keys, values, timestamps))
+        written.append(writer.close(changelog=setup.changelog(spec.name)))
+    return written
+
+
+def _rows(store: Any) -> Rows:
+    reader: Any = reader_of(store)
+    if isinstance(reader, KeyValueReader):
+        for _ in reader.prepare():
+            pass
+        rows = reader.scan(b"", b"", committed=True, reverse=False)
+    else:
+        rows = reader.fetch_all(0, _LATEST, committed=True, reverse=False)
+    for _ in rows.steps:
+        pass
+    return rows
+
+
+def write_disk(setup: Setup, task: str, specs: Iterable[StoreSpec], directory: Path, snapshot: Place) -> list[StoreSnapshot]:
+    """Write the stores of a task that are on disk, from its directory, when they are closed; return what the manifest is to say of them. Blocks.
 
     They have no offsets in their changelogs: whoever goes on from them has to write those first, from the rows.
     """
-    specs = [spec for spec in stores_of(setup, done.task.subtopology) if has_last_rows(spec)]
-    if not specs:
-        return ()
-    task, shared, written = str(done.task), SharedResources(), []
+    wanted = [spec for spec in specs if has_last_rows(spec) and spec.type != "in_memory"]
+    if not wanted:
+        return []
+    shared, written = SharedResources(), []
     try:
-        with CheckpointRows(task, directory / task / DATABASE, shared) as rows:
-            for spec in specs:
+        with CheckpointRows(task, directory / DATABASE, shared) as rows:
+            for spec in wanted:
                 writer = StoreWriter(snapshot, task, shape_of(spec))
                 for batch in rows.batches(spec):
                     writer.write(batch)
@@ -38,16 +73,16 @@ def write_stores(setup: Setup, done: TaskDone, directory: Path, snapshot: Place)
                 written.append(writer.close(changelog=setup.changelog(spec.name), observed=observed, sequence=sequence))
     finally:
         shared.close()
-    return tuple(written)
+    return written
 
 
 def commit_snapshot(
-    writer: SnapshotWriter, done: Iterable[tuple[TaskDone, tuple[StoreSnapshot, ...]]]
+    writer: SnapshotWriter, done: Iterable[TaskDone]
 ) -> SnapshotManifest:
     """Write the manifest of all tasks: from now on it is a snapshot. Blocks."""
-    for task, stores in done:
+    for task in done:
         positions = [SourcePosition(topic, number, at.offset, at.metadata) for (topic, number), at in sorted(task.positions.items())]
-        writer.add(str(task.task), *stores, positions=positions)
+        writer.add(str(task.task), *task.stores, positions=positions)
     return writer.commit()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from contextlib import closing
 from math import inf
 from typing import TYPE_CHECKING, final
 
@@ -12,22 +14,25 @@ from ks_actors._batch import Batch
 from ks_actors._errors import BackfillRefused, TaskTimeout, UnknownTopicOrPartition
 from ks_actors._task_id import TaskId
 from ks_actors.batch._plan import make_setup, stores_of
-from ks_actors.log._types import TopicPartition
+from ks_actors.batch._snapshot import write_disk, write_memory
+from ks_actors.log._types import OffsetAndMetadata, TopicPartition
 from ks_actors.runtime._current import Current
 from ks_actors.runtime._making import GLOBAL, make_stores
 from ks_actors.runtime._offsets import Position
 from ks_actors.runtime._output import UNKNOWN_PARTITION
 from ks_actors.runtime._task import Task
+from ks_actors.snapshots import StoreSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
     from ks_actors._config import StreamsConfig
     from ks_actors.batch._plan import Plan, TaskPlan
     from ks_actors.batch._reading import LogRange
-    from ks_actors.log._types import OffsetAndMetadata, Outgoing
+    from ks_actors.log._types import Outgoing
     from ks_actors.runtime._setup import Setup
+    from ks_actors.snapshots import Place
     from ks_actors.state import TaskStores
     from ks_actors.topology import StoreSpec, Topology
 
@@ -49,19 +54,24 @@ class Recipe(msgspec.Struct, frozen=True):
 
 
 class TaskDone(msgspec.Struct, frozen=True):
-    """What a task was at when its history was over: what is to be committed for each partition, how many records it took, and left out."""
+    """What a task was at when its history was over: what is to be committed for each partition, how many records it took, and left out.
+
+    `stores` are those that were written to a snapshot.
+    """
 
     task: TaskId
     positions: Mapping[TopicPartition, OffsetAndMetadata]
     processed: int
     dropped: int
+    stores: tuple[StoreSnapshot, ...] = ()
 
 
 @final
 class TaskRun:
-    """Process one task's history. Blocks, and is used by one thread: `run` yields what is written, then `finish` closes the stores, all on disk.
+    """Process one task's history. Blocks, and is used by one thread: `run` yields what is written, and at its end `done` tells what has come of it.
 
-    `read` gives the records of a range, `exchanged` those of repartition topics. Stores are below `directory`, in one named after the task.
+    `read` gives the records of a range, `exchanged` those of repartition topics. Stores are below `directory`, in one named after the task; with
+    `snapshot` they are written there in the end.
     """
 
     def __init__(
@@ -70,16 +80,18 @@ class TaskRun:
         work: TaskPlan,
         directory: Path,
         *,
-        read: Callable[[LogRange], Iterator[Batch]],
-        exchanged: Mapping[TopicPartition, Iterator[Batch]],
+        read: Callable[[LogRange], Generator[Batch, None, None]],
+        exchanged: Mapping[TopicPartition, Generator[Batch, None, None]],
+        snapshot: Place | None = None,
     ) -> None:
         self._recipe = recipe
         self._work = work
         self._directory: Path = directory
         self._read = read
+        self._snapshot = snapshot
         self._setup: Setup = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
         self.specs: list[StoreSpec] = stores_of(self._setup, work.task.subtopology)
-        self._sources: dict[TopicPartition, Iterator[Batch]] = {TopicPartition(one.topic, one.partition): read(one) for one in work.ranges}
+        self._sources: dict[TopicPartition, Generator[Batch, None, None]] = {TopicPartition(one.topic, one.partition): read(one) for one in work.ranges}
         self._sources.update({where: exchanged[where] for where in work.exchanged})
         self._ends: dict[TopicPartition, int] = {TopicPartition(one.topic, one.partition): one.end for one in work.ranges}
         self._starts: dict[TopicPartition, int] = {TopicPartition(one.topic, one.partition): one.start for one in work.ranges}
@@ -93,14 +105,16 @@ class TaskRun:
     def run(self) -> Iterator[list[Outgoing]]:
         """Process all, and yield what comes of it now and then. Raises what processing raises, and BackfillRefused."""
         with asyncio.Runner() as runner:
-            runner.run(self._start())
             try:
+                runner.run(self._start())
                 while (written := runner.run(self._step())) is not None:
                     if written:
                         _check_known(written)
                         yield written
                 self._finish()
             finally:
+                for source in self._sources.values():
+                    source.close()
                 for stores in (self._stores, self._globals):
                     if stores is not None:
                         stores.close(clean=False)
@@ -150,12 +164,13 @@ class TaskRun:
         for where, one in places.items():
             task.add(where, _NOTHING, one.start, one.start)
         for where, one in places.items():
-            for batch in self._read(one):
-                behind = batch.offsets[-1] + 1
-                task.add(where, batch, behind, behind)
-                while task.process(inf):
-                    pass
-                task.take_output()
+            with closing(self._read(one)) as batches:
+                for batch in batches:
+                    behind = batch.offsets[-1] + 1
+                    task.add(where, batch, behind, behind)
+                    while task.process(inf):
+                        pass
+                    task.take_output()
         stores.keep(stores.freeze(), {})
         task.close()
         setup.global_stores = {name: stores.store(name) for name in stores.names}
@@ -241,12 +256,17 @@ class TaskRun:
                 pass
 
     def _finish(self) -> None:
-        task = self._task
-        self.done = TaskDone(self._work.task, self._positions(), task.processed, task.dropped)
+        task, name = self._task, str(self._work.task)
+        positions, written = self._positions(), []
         task.close()
         stores, self._stores = self._stores, None
         if stores is not None:
+            if self._snapshot is not None:
+                written += write_memory(self._setup, name, self.specs, stores, self._snapshot)
             stores.close(clean=True)
+            if self._snapshot is not None:
+                written += write_disk(self._setup, name, self.specs, self._directory / name, self._snapshot)
+        self.done = TaskDone(self._work.task, positions, task.processed, task.dropped, tuple(written))
 
     def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what an app that goes on commits: of repartition topics where they end in the log, as nothing of them came from there."""

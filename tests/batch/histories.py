@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from typing import TYPE_CHECKING, Any
 
 from ks_actors import Batch, StreamsConfig, partition_of
@@ -11,7 +12,9 @@ from ks_actors.batch._columns import latest
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.snapshots import Place, SnapshotReader
+from ks_actors.state import TIMESTAMPED, has_last_rows
 from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.topology import Topology
 
+SUFFIX = struct.Struct(">qi")
+WINDOWS = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW)
 Rows = list[tuple[Any, ...]]
 Input = tuple[str, bytes | None, bytes | None, int]
 
@@ -79,7 +84,7 @@ def streamed(
                 stores.update({(store, number): last(batches) for number, batches in found.items()})
             elif name not in internal and name not in {one[0] for one in records}:
                 written.update({TopicPartition(name, number): rows_of(batches) for number, batches in found.items()})
-        return written, stores
+        return written, plain(topology, stores)
 
     return run_app(stream, topology, topics=topics, start=False, **settings)
 
@@ -101,12 +106,35 @@ def filled_back(
             await fill(log, topics, records)
             done = await backfill(topology, StreamsConfig.of(settings), log=log, snapshot_uri=str(uri), **options)
             with done:
-                return {where: rows_of(done.read(where)) for where in done.partitions}, stores_in(done.snapshot, uri)
+                return {where: rows_of(done.read(where)) for where in done.partitions}, stores_in(topology, done.snapshot, uri)
 
     return asyncio.run(main())  # type: ignore[no-any-return]  # as it says
 
 
-def stores_in(manifest: SnapshotManifest | None, uri: Path) -> dict[tuple[str, int], dict[bytes, Any]]:
+def plain(topology: Topology, changelogs: Mapping[tuple[str, int], dict[bytes, Any]]) -> dict[tuple[str, int], dict[bytes, Any]]:
+    """Return what changelogs say without the times of values that have none, and without stores that hold nothing."""
+    return {
+        place: {key: row if topology.stores[place[0]].kind in TIMESTAMPED else row[0] for key, row in rows.items()}
+        for place, rows in changelogs.items()
+        if rows
+    }
+
+
+def difference(topology: Topology, streams: dict[tuple[str, int], Any], snapshot: dict[tuple[str, int], Any], until: int) -> list[Any]:
+    """Return what a snapshot has otherwise than the changelogs of a stream, which may have windows still that had expired at `until`."""
+    found: list[Any] = []
+    for place in sorted({*streams, *snapshot}):
+        spec, expected, got = topology.stores[place[0]], streams.get(place, {}), snapshot.get(place, {})
+        if not has_last_rows(spec):
+            continue
+        for key in {*expected, *got}:
+            start = SUFFIX.unpack_from(key, len(key) - SUFFIX.size)[0] if spec.kind in WINDOWS else None
+            if expected.get(key) != got.get(key) and (key in got or start is None or start > until - spec.retention_ms):
+                found.append((place, key, expected.get(key), got.get(key)))
+    return found
+
+
+def stores_in(topology: Topology, manifest: SnapshotManifest | None, uri: Path) -> dict[tuple[str, int], dict[bytes, Any]]:
     assert manifest is not None
     reader = SnapshotReader.open(Place.of(str(uri)).at(manifest.application_id, manifest.name), application_id=manifest.application_id)
     reader.verify()
@@ -115,5 +143,5 @@ def stores_in(manifest: SnapshotManifest | None, uri: Path) -> dict[tuple[str, i
         for name in content.stores:
             rows = rows_of(reader.batches(task, name))
             if rows:
-                found[name, int(task.partition("_")[2])] = {row[0]: (row[1], row[2]) for row in rows}
+                found[name, int(task.partition("_")[2])] = {row[0]: (row[1], row[2]) if topology.stores[name].kind in TIMESTAMPED else row[1] for row in rows}
     return found
