@@ -12,6 +12,8 @@ from ks_actors._app import App
 from ks_actors._batch import Batch, Headers
 from ks_actors._config import ProcessingGuarantee, StreamsConfig
 from ks_actors._errors import (
+    BackfillRefused,
+    BatchError,
     ConfigError,
     DeserializationFailed,
     Fenced,
@@ -19,6 +21,9 @@ from ks_actors._errors import (
     IllegalGeneration,
     IllegalTransition,
     InvalidRecord,
+    JobCancelled,
+    JobFailed,
+    JobTimeout,
     KsActorsError,
     LogClosed,
     LogCorrupted,
@@ -34,6 +39,9 @@ from ks_actors._errors import (
     QueryFailed,
     RecordTooLarge,
     SerializationError,
+    SnapshotFailed,
+    SnapshotRefused,
+    SparkUnavailable,
     StateError,
     StateFull,
     StateLocked,
@@ -72,6 +80,7 @@ from ks_actors._timestamps import (
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
+from ks_actors._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, VersionedRecord
 from ks_actors._windowed import Window, Windowed
 from ks_actors.dsl import (
     BranchedStream,
@@ -114,7 +123,7 @@ from ks_actors.processors import (
 )
 from ks_actors.runtime import InstanceState, RestoreListener, StandbyUpdateListener, SuspendReason, UncaughtResponse, WorkerMetadata, blocking
 from ks_actors.serdes import Serde
-from ks_actors.state import KeyValueStore, TimestampedKeyValueStore, TimestampedWindowStore, ValueAndTimestamp, WindowStore
+from ks_actors.state import KeyValueStore, TimestampedKeyValueStore, TimestampedWindowStore, ValueAndTimestamp, VersionedKeyValueStore, WindowStore
 from ks_actors.topology import (
     InputRecord,
     RecordContext,
@@ -127,9 +136,13 @@ from ks_actors.topology import (
 )
 
 __all__ = [
+    "PUT_RETURN_CODE_NOT_PUT",
+    "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
     "App",
     "AsyncOptions",
+    "BackfillRefused",
     "Batch",
+    "BatchError",
     "BranchedStream",
     "BufferConfig",
     "CogroupedStream",
@@ -158,6 +171,9 @@ __all__ = [
     "InputRecord",
     "InstanceState",
     "InvalidRecord",
+    "JobCancelled",
+    "JobFailed",
+    "JobTimeout",
     "JoinWindows",
     "Joined",
     "KeyValueStore",
@@ -194,6 +210,9 @@ __all__ = [
     "Serde",
     "SerializationError",
     "SlidingWindows",
+    "SnapshotFailed",
+    "SnapshotRefused",
+    "SparkUnavailable",
     "StandbyUpdateListener",
     "StateError",
     "StateFull",
@@ -234,6 +253,8 @@ __all__ = [
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
     "ValueTransformer",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
     "WallclockTimestampExtractor",
     "Window",
     "WindowStore",

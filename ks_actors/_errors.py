@@ -27,6 +27,8 @@ KsActorsError
 │   ├── QueryFailed         a store cannot be read here and now: `reason` says why, and whether to ask again or elsewhere
 │   ├── StateLocked         another process has the state directory
 │   ├── StateFull           no room to write state: free some, what was committed is in the changelog
+│   ├── SnapshotRefused     a snapshot is not whole, not as it was written, or not of this application and these stores
+│   ├── SnapshotFailed      a snapshot could not be taken; the app goes on
 │   └── TaskCorrupted       the local state of a task is not to be trusted: it is wiped and restored
 ├── StreamsError            what ends processing; names topic, partition, offset, task and node
 │   ├── DeserializationFailed
@@ -36,6 +38,12 @@ KsActorsError
 │   ├── TaskTimeout         a task did not come to rest, or a user's call did not return, in time
 │   ├── TaskMigrated        the tasks are somebody else's now
 │   └── MissingSourceTopics topics to read from do not exist
+├── BatchError              what a job on the batch bridge cannot do
+│   ├── SparkUnavailable    pyspark, or Java, is not there, or no session could be had
+│   ├── JobFailed           a job has failed: what it failed by is the cause, with its record where there is one
+│   ├── JobCancelled        somebody has cancelled the job, or the bridge has ended
+│   ├── JobTimeout          the job was not done by its deadline, and was cancelled
+│   └── BackfillRefused     what cannot be the same over history: `reasons` names each, and what to do
 ├── IllegalTransition       a life cycle was asked to go where it cannot: a bug (names both states)
 └── NotRunning              the call needs a running app (or one that is not running)
 """
@@ -194,6 +202,14 @@ class StateFull(StateError):
     """There is no room on the disk for a task's state; what was committed is in the changelog."""
 
 
+class SnapshotRefused(StateError):
+    """A snapshot cannot be used: it is not whole, not as it was written, too old, or of something else."""
+
+
+class SnapshotFailed(StateError):
+    """A snapshot could not be taken; nothing else is harmed."""
+
+
 class TaskCorrupted(StateError):
     """The local state of a task cannot be trusted; it is wiped and restored from the changelog."""
 
@@ -250,6 +266,38 @@ class TaskMigrated(StreamsError):
 
 class MissingSourceTopics(StreamsError):
     """Topics that the topology reads do not exist."""
+
+
+class BatchError(KsActorsError):
+    """A job on the batch bridge could not do what it was to do."""
+
+
+class SparkUnavailable(BatchError):
+    """There is no Spark to be had: a package or Java is missing, or the cluster does not answer."""
+
+
+class JobFailed(BatchError):
+    """A job has failed. What it failed by is the `__cause__`; of an error in a Spark task that is the task's own."""
+
+
+class JobCancelled(BatchError):
+    """A job was cancelled before it was done."""
+
+
+class JobTimeout(BatchError):
+    """A job was not done by its deadline, and was cancelled."""
+
+
+class BackfillRefused(BatchError):
+    """A topology has something that would not be the same over history; `reasons` has a line for each, with what to do."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__("the backfill is refused: " + "; ".join(reasons))
+        self.reasons: tuple[str, ...] = tuple(reasons)
+
+    def __reduce__(self) -> tuple[type[BackfillRefused], tuple[tuple[str, ...]]]:
+        """Be made again from the reasons, where it has come from another process."""
+        return type(self), (self.reasons,)
 
 
 class IllegalTransition(KsActorsError):

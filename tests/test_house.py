@@ -21,6 +21,7 @@ import actors
 import actors.testing
 import ks_actors
 import ks_actors.assignment
+import ks_actors.batch
 import ks_actors.cli
 import ks_actors.dsl
 import ks_actors.log
@@ -28,6 +29,7 @@ import ks_actors.processors
 import ks_actors.query
 import ks_actors.runtime
 import ks_actors.serdes
+import ks_actors.snapshots
 import ks_actors.state
 import ks_actors.testing
 import ks_actors.topology
@@ -42,6 +44,7 @@ PACKAGES = (
     actors.testing,
     ks_actors,
     ks_actors.assignment,
+    ks_actors.batch,
     ks_actors.cli,
     ks_actors.dsl,
     ks_actors.log,
@@ -49,6 +52,7 @@ PACKAGES = (
     ks_actors.query,
     ks_actors.runtime,
     ks_actors.serdes,
+    ks_actors.snapshots,
     ks_actors.state,
     ks_actors.testing,
     ks_actors.topology,
@@ -57,14 +61,16 @@ PACKAGES = (
 ARROWS = {
     "serdes": set(),
     "log": set(),
+    "snapshots": set(),
     "processors": {"serdes"},
     "topology": {"processors"},
     "assignment": {"log"},
+    "batch": {"log", "runtime", "serdes", "snapshots", "state", "topology"},
     "state": {"topology", "serdes"},
     "cli": {"log", "runtime", "topology"},
     "dsl": {"topology", "processors", "serdes"},
     "query": {"log", "runtime", "state", "topology"},
-    "runtime": {"assignment", "log", "processors", "serdes", "state", "topology"},
+    "runtime": {"assignment", "log", "processors", "serdes", "snapshots", "state", "topology"},
     "testing": {"log", "runtime", "serdes", "state", "topology"},
 }
 SOURCES = sorted(path for package in ("actors", "ks_actors") for path in (ROOT / package).rglob("*.py"))

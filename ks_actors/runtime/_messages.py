@@ -35,7 +35,18 @@ from ks_actors.runtime._messages_group import (
     TaskReady,
     TasksChanged,
 )
+from ks_actors.runtime._messages_snapshots import (
+    Point,
+    PointStep,
+    SnapshotNotTaken,
+    SnapshotsMessage,
+    SnapshotTaken,
+    SnapshotTimer,
+    TakePoint,
+    TakeSnapshot,
+)
 from ks_actors.runtime._messages_state import (
+    Abandon,
     Abort,
     AskOffsets,
     ChangelogEnds,
@@ -109,6 +120,7 @@ from ks_actors.runtime._messages_tasks import (
 )
 
 __all__ = [
+    "Abandon",
     "Abort",
     "AddWorker",
     "Arrived",
@@ -168,6 +180,8 @@ __all__ = [
     "PauseForCommit",
     "PauseProcessing",
     "PersistUnlogged",
+    "Point",
+    "PointStep",
     "PollerMessage",
     "Purged",
     "Records",
@@ -191,6 +205,10 @@ __all__ = [
     "SendFailed",
     "Sent",
     "Settled",
+    "SnapshotNotTaken",
+    "SnapshotTaken",
+    "SnapshotTimer",
+    "SnapshotsMessage",
     "Start",
     "StateManagerMessage",
     "StopFollowing",
@@ -198,6 +216,8 @@ __all__ = [
     "StopRestoring",
     "Stopped",
     "SuspendTasks",
+    "TakePoint",
+    "TakeSnapshot",
     "TakenIn",
     "TaskDone",
     "TaskManagerMessage",

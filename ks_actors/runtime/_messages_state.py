@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from actors import Message, Ref, Reply
 from ks_actors.runtime._messages_group import Arrived, FetchFailed
+from ks_actors.runtime._messages_snapshots import PointStep, TakePoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,6 +161,8 @@ StateManagerMessage: TypeAlias = (
     | FlushStep
     | LookIdle
     | Corrupted
+    | TakePoint
+    | PointStep
 )
 
 # --- to the Restorer ------------------------------------------------------------------------------------------------------------
@@ -262,6 +265,10 @@ class CommitTransaction(Message, frozen=True, tag="COMMIT_TXN"):
     group: GroupMetadata
 
 
+class Abandon(Message, frozen=True, tag="ABANDON"):
+    """Write nothing more: the membership is lost, and who has the tasks next may be writing already."""
+
+
 class Abort(Message, frozen=True, tag="ABORT"):
     """Forget what was not committed: of the current epoch and of all later ones."""
 
@@ -275,7 +282,7 @@ class NextEpoch(Message, frozen=True, tag="NEXT_EPOCH"):
     epoch: int
 
 
-CollectorMessage: TypeAlias = Output | Sent | SendFailed | Partitioned | Flush | CommitTransaction | Abort | NextEpoch
+CollectorMessage: TypeAlias = Output | Sent | SendFailed | Partitioned | Flush | CommitTransaction | Abandon | Abort | NextEpoch
 
 # --- to the Committer -----------------------------------------------------------------------------------------------------------
 

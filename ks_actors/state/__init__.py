@@ -9,8 +9,10 @@ from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, 
 from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._rows import Rows
+from ks_actors.state._rows_on_disk import CheckpointRows, Ingest, clear_drafts, has_last_rows, log_batch, segment_ms_of
 from ks_actors.state._stored import stored_offsets
 from ks_actors.state._task_stores import TaskStores, Token
+from ks_actors.state._versioned_store import VersionedKeyValueStore, VersionedReader
 from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
 
@@ -18,7 +20,9 @@ __all__ = [
     "TIMESTAMPED",
     "AnyReader",
     "AnyStore",
+    "CheckpointRows",
     "DuplicatesReader",
+    "Ingest",
     "KeyValueReader",
     "KeyValueStore",
     "Rows",
@@ -29,10 +33,16 @@ __all__ = [
     "TimestampedWindowStore",
     "Token",
     "ValueAndTimestamp",
+    "VersionedKeyValueStore",
+    "VersionedReader",
     "WindowReader",
     "WindowStore",
+    "clear_drafts",
+    "has_last_rows",
+    "log_batch",
     "read_checkpoint",
     "reader_of",
+    "segment_ms_of",
     "stored_offsets",
     "write_checkpoint",
 ]

@@ -40,6 +40,7 @@ class Codec:
 
     def __init__(self, spec: StoreSpec, topic: str, *, timestamped: bool) -> None:
         self.name: str = spec.name
+        self.topic: str = topic
         self.timestamped: bool = timestamped
         self.faithful: bool = spec.key.faithful
         self.mutable: bool = not spec.value.immutable
@@ -52,6 +53,7 @@ class Codec:
         self.value: Callable[[Any], bytes] = spec.value.serializer(topic)
         self.keys: Callable[[list[Any]], list[bytes]] = for_column(self.key)
         self.values: Callable[[list[Any]], list[bytes]] = for_column(self.value)
+        self.by_column: bool = True  # whether rows of the engine are made of whole columns: of what stands for keys, and of values and times
         self.read_value: Callable[[bytes], Any] = spec.value.deserializer(topic)
 
     def raw(self, entry: Entry) -> bytes:

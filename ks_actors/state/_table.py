@@ -229,9 +229,9 @@ class Table(Transactional[Any], Generic[K]):
         return self.prefix + self._codec.index_bytes(handle)
 
     def _rows(self, handles: list[Any], values: list[Any]) -> list[Row]:
-        if self._mutable or set(map(type, values)) != {tuple}:
-            return super()._rows(handles, values)
         codec = self._codec
+        if self._mutable or not codec.by_column or set(map(type, values)) != {tuple}:
+            return super()._rows(handles, values)
         try:
             data: Iterable[bytes] = codec.values(list(map(_value, values)))
             if codec.timestamped:
