@@ -9,6 +9,8 @@ from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, 
 from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._rows import Rows
+from ks_actors.state._session_reading import SessionReader
+from ks_actors.state._session_store import SessionStore
 from ks_actors.state._stored import stored_offsets
 from ks_actors.state._task_stores import TaskStores, Token
 from ks_actors.state._window_reading import DuplicatesReader, WindowReader
@@ -22,6 +24,8 @@ __all__ = [
     "KeyValueReader",
     "KeyValueStore",
     "Rows",
+    "SessionReader",
+    "SessionStore",
     "SharedResources",
     "StoreIterator",
     "TaskStores",
