@@ -27,6 +27,8 @@ KsActorsError
 │   ├── QueryFailed         a store cannot be read here and now: `reason` says why, and whether to ask again or elsewhere
 │   ├── StateLocked         another process has the state directory
 │   ├── StateFull           no room to write state: free some, what was committed is in the changelog
+│   ├── SnapshotRefused     a snapshot is not whole, not as it was written, or not of this application and these stores
+│   ├── SnapshotFailed      a snapshot could not be taken; the app goes on
 │   └── TaskCorrupted       the local state of a task is not to be trusted: it is wiped and restored
 ├── StreamsError            what ends processing; names topic, partition, offset, task and node
 │   ├── DeserializationFailed
@@ -192,6 +194,14 @@ class StateLocked(StateError):
 
 class StateFull(StateError):
     """There is no room on the disk for a task's state; what was committed is in the changelog."""
+
+
+class SnapshotRefused(StateError):
+    """A snapshot cannot be used: it is not whole, not as it was written, too old, or of something else."""
+
+
+class SnapshotFailed(StateError):
+    """A snapshot could not be taken; nothing else is harmed."""
 
 
 class TaskCorrupted(StateError):

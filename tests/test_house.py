@@ -21,12 +21,14 @@ import actors
 import actors.testing
 import ks_actors
 import ks_actors.assignment
+import ks_actors.cli
 import ks_actors.dsl
 import ks_actors.log
 import ks_actors.processors
 import ks_actors.query
 import ks_actors.runtime
 import ks_actors.serdes
+import ks_actors.snapshots
 import ks_actors.state
 import ks_actors.testing
 import ks_actors.topology
@@ -41,12 +43,14 @@ PACKAGES = (
     actors.testing,
     ks_actors,
     ks_actors.assignment,
+    ks_actors.cli,
     ks_actors.dsl,
     ks_actors.log,
     ks_actors.processors,
     ks_actors.query,
     ks_actors.runtime,
     ks_actors.serdes,
+    ks_actors.snapshots,
     ks_actors.state,
     ks_actors.testing,
     ks_actors.topology,
@@ -55,13 +59,15 @@ PACKAGES = (
 ARROWS = {
     "serdes": set(),
     "log": set(),
+    "snapshots": set(),
     "processors": {"serdes"},
     "topology": {"processors"},
     "assignment": {"log"},
     "state": {"topology", "serdes"},
+    "cli": {"log", "runtime", "topology"},
     "dsl": {"topology", "processors", "serdes"},
     "query": {"log", "runtime", "state", "topology"},
-    "runtime": {"assignment", "log", "processors", "serdes", "state", "topology"},
+    "runtime": {"assignment", "log", "processors", "serdes", "snapshots", "state", "topology"},
     "testing": {"log", "runtime", "serdes", "state", "topology"},
 }
 SOURCES = sorted(path for package in ("actors", "ks_actors") for path in (ROOT / package).rglob("*.py"))

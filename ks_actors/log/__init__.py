@@ -1,7 +1,8 @@
 """The port to a log, and the logs that there are."""
 
+from ks_actors.log._lease import Lease
 from ks_actors.log._open import open_log
-from ks_actors.log._port import Assignor, Fetcher, Log, Membership, MembershipEvent, NewMember, Producer, TransactionalProducer
+from ks_actors.log._port import Assignor, Fetcher, Log, Membership, MembershipEvent, NewMember, Producer, TransactionalProducer, Writer
 from ks_actors.log._types import (
     Assigned,
     Fetched,
@@ -25,6 +26,7 @@ __all__ = [
     "Fetcher",
     "GroupMetadata",
     "IsolationLevel",
+    "Lease",
     "Log",
     "Lost",
     "MemberAssignment",
@@ -40,5 +42,6 @@ __all__ = [
     "TopicDescription",
     "TopicPartition",
     "TransactionalProducer",
+    "Writer",
     "open_log",
 ]

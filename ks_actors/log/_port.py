@@ -15,6 +15,7 @@ from ks_actors.log._types import Assigned, Lost, Revoked
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ks_actors.log._lease import Lease
     from ks_actors.log._types import (
         Fetched,
         GroupMetadata,
@@ -67,7 +68,7 @@ class Fetcher(Protocol):
         ...
 
 
-class Producer(Protocol):
+class Writer(Protocol):
     """Write, idempotently: a batch that was acknowledged is there once, in the order of sends per partition."""
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
@@ -83,7 +84,15 @@ class Producer(Protocol):
         ...
 
 
-class TransactionalProducer(Producer, Protocol):
+class Producer(Writer, Protocol):
+    """Write without transactions. One with a lease writes only while that holds: what is to be sent waits for it."""
+
+    def abandon(self) -> None:
+        """Send nothing more of what `send` was given, and repeat nothing. Calls that wait raise, when it is known what came of what was sent."""
+        ...
+
+
+class TransactionalProducer(Writer, Protocol):
     """Write in transactions of which at most one is open. `send` begins one if none is.
 
     A producer that was overtaken by a newer one of its transactional id gets Fenced from every call.
@@ -151,6 +160,8 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
     Who does not get on for `rebalance_timeout_ms` loses its place, so that others get what it has: because the loop stands still, or because
     `stuck`, which is asked again and again, tells of so many seconds. A log in this process cannot look at its own loop while that stands still:
     there only a rebalance that waits for so long costs the place.
+
+    The `lease` is extended as long as the group knows the member, and ends with the membership.
     """
 
     client_id: str
@@ -162,6 +173,7 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str | None = None
     takes_over: bool = False
     stuck: Callable[[], float] | None = None
+    lease: Lease | None = None
 
 
 class Log(Protocol):
@@ -179,8 +191,8 @@ class Log(Protocol):
         """Return a new reader that has no partitions yet."""
         ...
 
-    async def producer(self, *, client_id: str) -> Producer:
-        """Return a new idempotent producer."""
+    async def producer(self, *, client_id: str, lease: Lease | None = None) -> Producer:
+        """Return a new idempotent producer, which writes only while the lease holds, if it has one."""
         ...
 
     async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> TransactionalProducer:

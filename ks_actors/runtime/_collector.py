@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._batch import Batch
-from ks_actors._errors import Fenced, LogClosed, LogError, ProduceFailed, ProductionFailed, TransactionAborted
+from ks_actors._errors import Fenced, IllegalGeneration, LogClosed, LogError, ProduceFailed, ProductionFailed, TransactionAborted
 from ks_actors._partitioner import partition as default_partition
 from ks_actors.log._types import Outgoing, TopicPartition
 from ks_actors.runtime import _messages as m
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from actors import Ref, Reply
     from ks_actors._handlers import DeadLetter
     from ks_actors.log import Log, Producer, TransactionalProducer
+    from ks_actors.log._lease import Lease
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._production import Refused
 
@@ -42,8 +43,7 @@ class Collector(Actor[CollectorMessage]):
 
     What belongs to a commit that is still to come waits until `NEXT_EPOCH`, so that a transaction holds exactly what its offsets say. When too much
     waits, the task manager is told to hand out no more work. With transactions, `renew` gives another producer of the transactional id when it was
-    fenced,
-    and aborting is tried again for `patience` seconds.
+    fenced, and aborting is tried again for `patience` seconds. Without, the `lease` of the membership is what the producer writes under.
     """
 
     def __init__(
@@ -57,10 +57,12 @@ class Collector(Actor[CollectorMessage]):
         refused: Callable[[TopicPartition, Sequence[Batch], Exception], Refused | None],
         metrics: Metrics,
         renew: Callable[[], Awaitable[TransactionalProducer]] | None,
+        lease: Lease | None,
         patience: float,
     ) -> None:
         self._producer = producer
         self._renew = renew
+        self._lease = lease
         self._patience: float = patience
         self._log = log
         self._epoch: int = epoch
@@ -106,6 +108,10 @@ class Collector(Actor[CollectorMessage]):
                 await self._commit(message)
             case m.Abort():
                 self._abort = message
+                self._abandon()
+            case m.Abandon():
+                self._failure = self._failure or IllegalGeneration("the membership was lost before all output was written")
+                self._abandon()
             case m.NextEpoch():
                 self._epoch = message.epoch
                 self._ends = {}
@@ -236,7 +242,7 @@ class Collector(Actor[CollectorMessage]):
         self._sending = False
         self._waiting -= sum(len(outgoing.batch) for outgoing in failed.batches)
         error = failed.error
-        if not isinstance(error, ProduceFailed):
+        if not isinstance(error, ProduceFailed) or self._failure is not None:
             self._fail(error)
             return
         going_on: list[Refused] = []
@@ -295,6 +301,11 @@ class Collector(Actor[CollectorMessage]):
             message.reply.fail(error)
         else:
             message.reply.tell(None)
+
+    def _abandon(self) -> None:
+        """Let nothing get behind what the next owner of a task writes; transactions see to that by themselves."""
+        if self._lease is not None and not self._lease.holds():
+            cast("Producer", self._producer).abandon()
 
     def _start_abort(self, abort: m.Abort) -> None:
         self._abort = self._flush = None

@@ -36,6 +36,7 @@ from ks_actors.runtime._messages_group import (
     TasksChanged,
 )
 from ks_actors.runtime._messages_state import (
+    Abandon,
     Abort,
     AskOffsets,
     ChangelogEnds,
@@ -109,6 +110,7 @@ from ks_actors.runtime._messages_tasks import (
 )
 
 __all__ = [
+    "Abandon",
     "Abort",
     "AddWorker",
     "Arrived",

@@ -262,6 +262,10 @@ class CommitTransaction(Message, frozen=True, tag="COMMIT_TXN"):
     group: GroupMetadata
 
 
+class Abandon(Message, frozen=True, tag="ABANDON"):
+    """Write nothing more: the membership is lost, and who has the tasks next may be writing already."""
+
+
 class Abort(Message, frozen=True, tag="ABORT"):
     """Forget what was not committed: of the current epoch and of all later ones."""
 
@@ -275,7 +279,7 @@ class NextEpoch(Message, frozen=True, tag="NEXT_EPOCH"):
     epoch: int
 
 
-CollectorMessage: TypeAlias = Output | Sent | SendFailed | Partitioned | Flush | CommitTransaction | Abort | NextEpoch
+CollectorMessage: TypeAlias = Output | Sent | SendFailed | Partitioned | Flush | CommitTransaction | Abandon | Abort | NextEpoch
 
 # --- to the Committer -----------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from ks_actors._config import ProcessingGuarantee
 from ks_actors._errors import IllegalGeneration, LogError, TaskMigrated
 from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
+from ks_actors.log._lease import Lease
 from ks_actors.log._port import NewMember
 from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.runtime import _messages as m
@@ -70,6 +71,7 @@ class Parts:
         self._priority = priority
         self._directory = StateDirectory(setup.config.state_dir / setup.application_id)
         self._disk = Disk(self._directory.path, setup.wall_time)
+        self._lease: Lease | None = None if self._transactional else Lease()
         self._shared: SharedResources | None = None
         self._specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in setup.topology.subtopologies()}
         self._started: list[Ref[Any]] = []
@@ -116,7 +118,7 @@ class Parts:
 
         # The same id after a crash: that fences what is left of the instance before, and aborts its transaction.
         renew = partial(self._transactional_producer, process_id)
-        producer = await renew() if self._transactional else await log.producer(client_id=config.client_id)
+        producer = await renew() if self._transactional else await log.producer(client_id=config.client_id, lease=self._lease)
         production = Production(self._setup, self._metrics)
         collector = Collector(
             producer,
@@ -127,9 +129,12 @@ class Parts:
             refused=production.refused,
             metrics=self._metrics,
             renew=renew if self._transactional else None,
+            lease=self._lease,
             patience=config.task_timeout_ms / 1000,
         )
         self.collector = await self._spawn(context, Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX), "collector")
+        if self._lease is not None:
+            self._lease.lost = partial(self.collector.tell, m.Abandon())
 
     async def _transactional_producer(self, process_id: str) -> TransactionalProducer:
         config = self._config
@@ -250,6 +255,7 @@ class Parts:
                 assignor=TaskAssignor(subtopologies, setup.copartition_groups(), replicas=config.num_standby_replicas, stateful=stateful),
                 session_timeout_ms=config.session_timeout_ms,
                 rebalance_timeout_ms=config.max_poll_interval_ms,
+                lease=self._lease,
             ),
         )
         poller = Poller(

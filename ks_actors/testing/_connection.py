@@ -24,7 +24,9 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicPartition,
         TransactionalProducer,
+        Writer,
     )
+    from ks_actors.log._lease import Lease
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,9 +80,9 @@ class Connection:
         self._fetchers.append(inner)
         return _Fetcher(self, inner)
 
-    async def producer(self, *, client_id: str) -> Producer:
+    async def producer(self, *, client_id: str, lease: Lease | None = None) -> Producer:
         """Return a new producer."""
-        return _Producer(self, await self.through(self._log.producer, client_id=client_id))
+        return _Producer(self, await self.through(self._log.producer, client_id=client_id, lease=lease))
 
     async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> TransactionalProducer:
         """Return a producer of that id."""
@@ -154,20 +156,30 @@ class _Fetcher:
             await self._inner.close()
 
 
-class _Producer:
-    def __init__(self, connection: Connection, inner: Producer) -> None:
+class _Writer:
+    def __init__(self, connection: Connection, inner: Writer) -> None:
         self._connection = connection
-        self._producer = inner
+        self._writer = inner
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
-        return await self._connection.through(self._producer.send, batches)
+        return await self._connection.through(self._writer.send, batches)
 
     async def close(self) -> None:
         if not self._connection.is_cut:
-            await self._producer.close()
+            await self._writer.close()
 
 
-class _TransactionalProducer(_Producer):
+class _Producer(_Writer):
+    def __init__(self, connection: Connection, inner: Producer) -> None:
+        super().__init__(connection, inner)
+        self._inner = inner
+
+    def abandon(self) -> None:
+        if not self._connection.is_cut:
+            self._inner.abandon()
+
+
+class _TransactionalProducer(_Writer):
     def __init__(self, connection: Connection, inner: TransactionalProducer) -> None:
         super().__init__(connection, inner)
         self._inner = inner

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors._errors import IllegalGeneration, LogClosed, LogError, LogTimeout, NotAuthorized, UnknownTopicOrPartition
-from ks_actors.log import NewMember, OffsetAndMetadata, TopicPartition
+from ks_actors.log import Lease, NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka._connections import Unavailable
 from ks_actors.log.kafka._loop_thread import LoopThread
@@ -18,7 +18,7 @@ from tests.kafka.tampering import Tampering, error_code, setting
 from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, settle, soon
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from ks_actors.log import Membership
     from tests.kafka.broker import Broker
@@ -37,11 +37,17 @@ def tampering(monkeypatch: pytest.MonkeyPatch) -> Tampering:
     return Tampering(monkeypatch)
 
 
-async def enter(log: KafkaLog, group: str, topic: str, *, session_timeout_ms: int = 3_000) -> Membership:
+async def enter(log: KafkaLog, group: str, topic: str, *, session_timeout_ms: int = 3_000, lease: Lease | None = None) -> Membership:
     return await log.join(
         group,
         NewMember(
-            client_id="c", topics=[topic], user_data=b"", assignor=by_turns, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=30_000
+            client_id="c",
+            topics=[topic],
+            user_data=b"",
+            assignor=by_turns,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=30_000,
+            lease=lease,
         ),
     )
 
@@ -76,6 +82,31 @@ async def test_a_heartbeat_tells_who_is_out(log: KafkaLog, tampering: Tampering,
     assert (await lost(member)).partitions == (partition,)
     member.rejoin(b"")
     assert (await settle(member))[0].assignment.partitions == (partition,)
+
+
+async def test_heartbeats_extend_the_lease_until_the_member_is_out(log: KafkaLog, tampering: Tampering) -> None:
+    """It holds before anything is assigned, ends with the membership, which is told, and holds again for who has come back."""
+    (partition,) = await new_topic(log)
+    lease, losses = Lease(), list[bool]()
+    lease.lost = lambda: losses.append(lease.holds())
+    member = await enter(log, group_name(), partition.topic, lease=lease)
+    await assigned(member)
+    await until(lease.holds)
+    tampering.add("Heartbeat", error_code(UNKNOWN_MEMBER))
+    await lost(member)
+    assert losses == [False]
+    member.rejoin(b"")
+    await assigned(member)
+    await until(lease.holds)
+    await member.leave()
+    assert not lease.holds()
+    assert losses == [False]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0)
 
 
 async def test_who_has_nothing_has_lost_nothing(log: KafkaLog, tampering: Tampering) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from aiokafka import codec  # type: ignore[import-untyped]
 from ks_actors._batch import Batch
 from ks_actors._errors import (
     ConfigError,
+    IllegalGeneration,
     InvalidRecord,
     LogClosed,
     LogTimeout,
@@ -22,7 +24,7 @@ from ks_actors._errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
-from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.log import Lease, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._format import HEADER
@@ -294,6 +296,45 @@ async def test_closing_ends_those_who_wait(own_broker: Broker) -> None:
         with pytest.raises(LogClosed):
             await soon(each)
     own_broker.resume()
+    await log.close()
+
+
+# --- under a lease --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_to_be_sent_waits_for_the_lease(log: KafkaLog) -> None:
+    """As long as nobody is sure whose partitions they are nothing leaves; then all of it, in order."""
+    (partition,) = await new_topic(log)
+    lease = Lease()
+    producer = await log.producer(client_id="p", lease=lease)
+    waiting = [asyncio.ensure_future(write(producer, partition, value)) for value in (b"a", b"b")]
+    other = await log.producer(client_id="other")
+    await soon(write(other, partition, b"meanwhile"))
+    assert not any(each.done() for each in waiting)
+    lease.extend(math.inf)
+    assert await soon(asyncio.gather(*waiting)) == [2, 3]
+    assert await values_of(log, partition) == [b"meanwhile", b"a", b"b"]
+
+
+async def test_what_is_abandoned_is_not_written_when_the_broker_is_back(own_broker: Broker) -> None:
+    """Those who wait hear of it at once, the broker being away; what comes later is written."""
+    log = await connect(own_broker)
+    (partition,) = await new_topic(log)
+    producer = await log.producer(client_id="p")
+    await write(producer, partition, b"a")
+    own_broker.kill()
+    waiting = [asyncio.ensure_future(write(producer, partition, b"late")) for _ in range(6)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    producer.abandon()
+    for each in waiting:
+        with pytest.raises(ProduceFailed) as failed:
+            await soon(each)
+        assert isinstance(failed.value.errors[partition], IllegalGeneration)
+    later = asyncio.ensure_future(write(producer, partition, b"b"))
+    await asyncio.to_thread(own_broker.start)
+    assert await soon(later) == 2
+    assert await values_of(log, partition) == [b"a", b"b"]
     await log.close()
 
 

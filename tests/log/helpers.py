@@ -12,7 +12,7 @@ from ks_actors.log import Assigned, GroupMetadata, IsolationLevel, Lost, MemberA
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
-    from ks_actors.log import Fetched, Fetcher, Log, MemberInfo, Membership, Producer
+    from ks_actors.log import Fetched, Fetcher, Log, MemberInfo, Membership, Writer
     from ks_actors.log.embedded import EmbeddedLog
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ async def new_topic(log: Log, partitions: int = 1, **configs: str) -> list[Topic
     return [TopicPartition(name, number) for number in range(partitions)]
 
 
-async def write(producer: Producer, partition: TopicPartition, *values: bytes | None) -> int:
+async def write(producer: Writer, partition: TopicPartition, *values: bytes | None) -> int:
     (behind,) = await producer.send([outgoing(partition, *values)])
     return behind
 

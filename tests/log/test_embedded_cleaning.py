@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors._batch import Headers
-    from ks_actors.log import Producer, TopicPartition
+    from ks_actors.log import TopicPartition, Writer
     from tests.log.helpers import Clock
 
 
-async def put(producer: Producer, partition: TopicPartition, **pairs: str | None) -> None:
+async def put(producer: Writer, partition: TopicPartition, **pairs: str | None) -> None:
     values = [None if value is None else value.encode() for value in pairs.values()]
     await producer.send([Outgoing(partition, batch(*values, keys=[key.encode() for key in pairs]))])
 

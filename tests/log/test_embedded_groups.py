@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors._errors import IllegalGeneration, LogError, UnknownTopicOrPartition
-from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, TopicPartition
-from tests.log.helpers import NOBODY, assigned, by_turns, join, lost, new_topic, revoked, settle
+from ks_actors.log import Lease, NewMember, NewTopic, OffsetAndMetadata, TopicPartition
+from tests.log.helpers import NOBODY, assigned, by_turns, join, lost, new_topic, revoked, settle, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,13 +21,18 @@ pytestmark = pytest.mark.usefixtures("actors_seed")
 
 
 async def enter(
-    log: EmbeddedLog, *topics: str, rebalance_timeout_ms: int = 1000, session_timeout_ms: int = 1, instance_id: str | None = None
+    log: EmbeddedLog,
+    *topics: str,
+    rebalance_timeout_ms: int = 1000,
+    session_timeout_ms: int = 1,
+    instance_id: str | None = None,
+    lease: Lease | None = None,
 ) -> EmbeddedMembership:
     member = await log.join(
         "g",
         NewMember(
             client_id="c", topics=topics, user_data=b"", assignor=by_turns, session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id,
+            rebalance_timeout_ms=rebalance_timeout_ms, instance_id=instance_id, lease=lease,
         ),
     )  # fmt: skip
     assert member.group.generation == -1
@@ -51,6 +56,26 @@ async def test_an_expired_member_has_lost_everything(embedded: EmbeddedLog) -> N
     first.rejoin(b"")
     await settle(first, second)
     assert first.group.member_id != old.member_id
+
+
+async def test_who_was_thrown_out_writes_nothing_more_under_its_lease(embedded: EmbeddedLog) -> None:
+    """Until it is a member again; other producers go on."""
+    (partition,) = await new_topic(embedded)
+    lease, losses = Lease(), list[bool]()
+    lease.lost = lambda: losses.append(lease.holds())
+    producer, other = await embedded.producer(client_id="p", lease=lease), await embedded.producer(client_id="o")
+    member = await enter(embedded, partition.topic, lease=lease)
+    await assigned(member)
+    assert await write(producer, partition, b"a") == 1
+    embedded.expire(member)
+    assert losses == [False]
+    with pytest.raises(IllegalGeneration, match="the member that they are of is not one any more"):
+        await write(producer, partition, b"late")
+    assert await write(other, partition, b"b") == 2
+    await lost(member)
+    member.rejoin(b"")
+    await assigned(member)
+    assert await write(producer, partition, b"c") == 3
 
 
 async def test_who_comes_again_without_having_looked_still_hears_of_the_loss(embedded: EmbeddedLog) -> None:

@@ -30,6 +30,8 @@ from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, by_key
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ks_actors.log import Lease
+
 P = TopicPartition("t", 0)
 
 # --- positions ------------------------------------------------------------------------------------------------------------------
@@ -290,8 +292,8 @@ def test_inputs_with_nothing_but_bad_records_hold_nobody_up() -> None:
 class SlowLog(Connection):
     """A log whose writers take a second for each send."""
 
-    async def producer(self, *, client_id: str) -> Any:
-        producer = await super().producer(client_id=client_id)
+    async def producer(self, *, client_id: str, lease: Lease | None = None) -> Any:
+        producer = await super().producer(client_id=client_id, lease=lease)
         send = producer.send
 
         async def slowly(batches: Any, /) -> Any:

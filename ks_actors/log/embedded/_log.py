@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
     from ks_actors.log._types import NewTopic, TopicPartition
     from ks_actors.log.embedded._faults import Operation
@@ -129,10 +130,10 @@ class EmbeddedLog:
         committed = isolation is IsolationLevel.READ_COMMITTED
         return self._add(EmbeddedFetcher(self._broker, self._faults, client_id, committed=committed, closed=self._remove))
 
-    async def producer(self, *, client_id: str) -> EmbeddedProducer:
-        """Return a new producer."""
+    async def producer(self, *, client_id: str, lease: Lease | None = None) -> EmbeddedProducer:
+        """Return a new producer, which writes only while the lease holds, if it has one."""
         self._begin("producer")
-        return self._add(EmbeddedProducer(self._broker, self._faults, client_id, self._remove))
+        return self._add(EmbeddedProducer(self._broker, self._faults, client_id, self._remove, lease=lease))
 
     async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> EmbeddedTransactionalProducer:
         """Return a producer of that id, fence all earlier ones and abort what they left open, before this log was opened too.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogClosed
+from ks_actors.log._lease import Lease
 from ks_actors.log._types import Assigned, GroupMetadata, Lost, Revoked
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class EmbeddedMembership:
         self.given: MemberAssignment | None = None
         self._group: Group = group
         self._faults: Faults = faults
+        self._lease: Lease = new.lease or Lease()
         self._on_close = closed
         self._seen: GroupMetadata = GroupMetadata(group.group_id, -1, "")
         # Partitions of the last Assigned that was read; None when none is in effect.
@@ -138,6 +141,7 @@ class EmbeddedMembership:
         if self._closed:
             return
         self._closed = True
+        self._lease.end()
         self._events.clear()
         if stay:
             self._group.park(self)
@@ -163,6 +167,7 @@ class EmbeddedMembership:
     def assign(self, generation: int, assignment: MemberAssignment) -> None:
         """Get partitions."""
         self.given = assignment
+        self._lease.extend(inf)
         self._tell(Assigned(GroupMetadata(self._group.group_id, generation, self.member_id), assignment))
 
     def lose(self, *, fenced: bool = False) -> None:
@@ -170,6 +175,8 @@ class EmbeddedMembership:
         self._drop_unread(Assigned, Revoked)
         held, self._held = self._held, None
         self.awaited = False
+        self._lease.end()
+        self._lease.lost()
         self._tell(Lost(held or (), fenced))
 
     def fail(self, error: Exception) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, final
 
-from ks_actors._errors import Fenced, LogClosed, LogError, TransactionAborted
+from ks_actors._errors import Fenced, IllegalGeneration, LogClosed, LogError, TransactionAborted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ks_actors.log._lease import Lease
     from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, Outgoing, TopicPartition
     from ks_actors.log.embedded._broker import Broker
     from ks_actors.log.embedded._faults import Faults
@@ -18,12 +19,18 @@ if TYPE_CHECKING:
 
 @final
 class EmbeddedProducer:
-    """Append at once; nothing is retried, so nothing can be there twice."""
+    """Append at once; nothing is retried, so nothing can be there twice.
 
-    def __init__(self, broker: Broker, faults: Faults, client_id: str, closed: Callable[[EmbeddedProducer], None]) -> None:
+    A lease that has ended here is known to be over for good, so nothing waits for it.
+    """
+
+    def __init__(
+        self, broker: Broker, faults: Faults, client_id: str, closed: Callable[[EmbeddedProducer], None], *, lease: Lease | None = None
+    ) -> None:  # fmt: skip
         self.client_id: str = client_id
         self._broker: Broker = broker
         self._faults: Faults = faults
+        self._lease: Lease | None = lease
         self._on_close = closed
         self._closed = False
 
@@ -31,15 +38,20 @@ class EmbeddedProducer:
         """Append all batches; return the offset behind each one's last record.
 
         Raises ProduceFailed; a partition that it names got nothing of this call, all others got everything. Raises TypeError for keys or values that
-        are no bytes.
+        are no bytes, and IllegalGeneration when its lease does not hold.
         """
         if self._closed:
             raise LogClosed(f"producer {self.client_id} is closed")
+        if self._lease is not None and not self._lease.holds():
+            raise IllegalGeneration(f"producer {self.client_id} has not sent its last records: the member that they are of is not one any more")
         self._faults.before("send")
         behind = self._broker.append(batches)
         await asyncio.sleep(0)
         self._faults.after("send")
         return behind
+
+    def abandon(self) -> None:
+        """Do nothing: whatever was sent is there."""
 
     async def close(self) -> None:
         """End; does nothing when that was done before."""

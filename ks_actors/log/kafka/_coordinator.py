@@ -9,12 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors._errors import LogClosed, LogError, LogTimeout
+from ks_actors.log._lease import Lease
 from ks_actors.log._types import GroupMetadata, MemberAssignment
 from ks_actors.log.kafka._client import GROUP
 from ks_actors.log.kafka._codes import (
     FENCED_INSTANCE_ID,
     ILLEGAL_GENERATION,
     MEMBER_ID_REQUIRED,
+    NONE,
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
     error_of,
@@ -68,6 +70,7 @@ class Coordinator:
         self._session_ms: int = new.session_timeout_ms
         self._rebalance_ms: int = new.rebalance_timeout_ms
         self._instance_id: str | None = new.instance_id
+        self._lease: Lease = new.lease or Lease()
         self._to_bury: bool = new.takes_over
         self._beat_seconds: float = min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
@@ -130,6 +133,7 @@ class Coordinator:
         await self._finish(leave=leave)
 
     async def _finish(self, *, leave: bool) -> None:
+        self._lease.end()
         await self._quiet()
         if leave and self._group.member_id:
             await self._leave()
@@ -183,6 +187,7 @@ class Coordinator:
         return failed
 
     async def _out(self, thrown: _ThrownOut | None) -> None:
+        self._lease.end()
         await self._quiet()
         self._back = False
         if thrown is not None and thrown.forget:
@@ -220,6 +225,8 @@ class Coordinator:
             await self._bury()
             self._to_bury = False
         returns = self._instance_id is not None and not self._group.member_id
+        if self._group.generation >= 0:
+            self._begin(self._beat_meanwhile(self._group))
         response = await self._send_join()
         self._group = GroupMetadata(self._group.group_id, response.generation_id, response.member_id)
         self._begin(self._beat(self._group))
@@ -337,25 +344,38 @@ class Coordinator:
 
     async def _beat(self, group: GroupMetadata) -> None:
         """Say again and again that the member is alive, also while it lets go; a group that rebalances says so in its answer."""
-        request = heartbeat(group, self._instance_id)
         self.heard(0.0)
         while True:
-            await asyncio.sleep(self._beat_seconds)
             if not self._there():
                 raise LogClosed("the loop of its owner has ended")
             await self._look()
-            try:
-                response = await self._client.send_to_coordinator(GROUP, group.group_id, request, _codes, channel=_BEAT, timeout_ms=self._session_ms)
-            except LogTimeout as error:
-                # The member stays what it is: whoever has died knows it again when it comes back, or throws it out.
-                _log.warning("group %s gets no heartbeats through: %s", group.group_id, error)
-                self._client.disconnect(_BEAT)
-                continue
-            if response.error_code == REBALANCE_IN_PROGRESS:
+            if await self._beat_once(group) == REBALANCE_IN_PROGRESS:
                 self._rebalance = True
                 self._changed.set()
-            else:
-                self._check(response.error_code, "be a member of")
+            await asyncio.sleep(self._beat_seconds)
+
+    async def _beat_meanwhile(self, group: GroupMetadata) -> None:
+        """Go on as the member of the last generation until there is a next one: it has its partitions, and its lease, as long."""
+        with suppress(_ThrownOut):
+            while True:
+                await self._beat_once(group)
+                await asyncio.sleep(self._beat_seconds)
+
+    async def _beat_once(self, group: GroupMetadata) -> int:
+        """Return what the group says. Raises what that means for the membership."""
+        sent = asyncio.get_running_loop().time()
+        request = heartbeat(group, self._instance_id)
+        try:
+            response = await self._client.send_to_coordinator(GROUP, group.group_id, request, _codes, channel=_BEAT, timeout_ms=self._session_ms)
+        except LogTimeout as error:
+            # The member stays what it is: whoever has died knows it again when it comes back, or throws it out.
+            _log.warning("group %s gets no heartbeats through: %s", group.group_id, error)
+            self._client.disconnect(_BEAT)
+            return NONE
+        if response.error_code != REBALANCE_IN_PROGRESS:
+            self._check(response.error_code, "be a member of")
+        self._lease.extend(sent + self._session_ms / 1000)
+        return int(response.error_code)
 
     async def _look(self) -> None:
         """Leave when the owner does not get on: others are to have its partitions."""

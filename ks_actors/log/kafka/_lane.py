@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
 
     from ks_actors._batch import Batch
     from ks_actors.log._types import TopicPartition
@@ -55,8 +56,8 @@ class Lane:
     """
 
     __slots__ = (
-        "acknowledged", "backoff", "flying", "missing_since", "next_sequence", "not_before", "numbers", "partition", "queue", "reason", "repeating",
-        "spoiled",
+        "abandoned", "acknowledged", "backoff", "flying", "missing_since", "next_sequence", "not_before", "numbers", "partition", "queue", "reason",
+        "repeating", "spoiled",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -65,6 +66,7 @@ class Lane:
         self.flying: list[Piece] = []
         self.next_sequence = 0
         self.numbers = 0
+        self.abandoned = 0
         self.acknowledged = False
         self.repeating = False
         self.spoiled = False
@@ -79,9 +81,17 @@ class Lane:
         self.numbers += 1
         self.queue.append(piece)
 
+    def abandon(self) -> None:
+        """Note that none of the pieces that are there now is to be sent any more, nor repeated."""
+        self.abandoned = self.numbers
+
+    def is_abandoned(self) -> bool:
+        """Return whether the first piece in the queue is not to be sent any more."""
+        return bool(self.queue) and self.queue[0].number < self.abandoned
+
     def may_go(self, now: float, *, recycling: bool) -> bool:
         """Return whether the first piece in the queue may leave."""
-        if not self.queue or self.not_before > now:
+        if not self.queue or self.not_before > now or self.is_abandoned():
             return False
         if self.flying and (self.repeating or not self.acknowledged):
             return False
@@ -124,3 +134,23 @@ class Lane:
         """Begin anew, for a new identity."""
         self.next_sequence = 0
         self.acknowledged = self.repeating = self.spoiled = False
+
+
+def join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> None:
+    """Let `whole` end when all parts have: with the last one's result, or the first error."""
+    left = len(parts)
+
+    def ended(_: asyncio.Future[int]) -> None:
+        nonlocal left
+        left -= 1
+        if left or whole.done():
+            return
+        failed = next((part.exception() for part in parts if part.exception() is not None), None)
+        if failed is not None:
+            whole.set_exception(failed)
+            whole.exception()
+        else:
+            whole.set_result(parts[-1].result())
+
+    for part in parts:
+        part.add_done_callback(ended)

@@ -19,6 +19,7 @@ from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
     from ks_actors.log._types import NewTopic, TopicDescription, TopicPartition
 
@@ -98,11 +99,11 @@ class KafkaLog:
         self._parts[fetcher] = None
         return fetcher
 
-    async def producer(self, *, client_id: str) -> KafkaProducer:
-        """Return a new idempotent producer."""
+    async def producer(self, *, client_id: str, lease: Lease | None = None) -> KafkaProducer:
+        """Return a new idempotent producer, which writes only while the lease holds, if it has one."""
         self._check()
         client = KafkaClient(self._servers, self._options, client_id=client_id)
-        return await self._started(KafkaProducer(client, self._admin, client_id, self._remove))
+        return await self._started(KafkaProducer(client, self._admin, client_id, self._remove, lease=lease))
 
     async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> KafkaTransactionalProducer:
         """Return a producer of that id, fence all earlier ones and abort what they left open.

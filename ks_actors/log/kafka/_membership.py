@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import LogClosed
+from ks_actors.log._lease import Lease
 from ks_actors.log._types import Assigned, GroupMetadata, Lost, MemberAssignment, Revoked
 from ks_actors.log.kafka._client import KafkaClient
 from ks_actors.log.kafka._coordinator import Coordinator
@@ -63,6 +64,7 @@ class KafkaMembership:
         self._threads: LoopThread = threads
         self._assignor: Assignor = new.assignor
         self._stuck: Callable[[], float] | None = new.stuck
+        self._lease: Lease = new.lease or Lease()
         self._on_close: Callable[[KafkaMembership], None] = closed
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._coordinator: Coordinator | None = None
@@ -212,6 +214,7 @@ class KafkaMembership:
         self._drop_unread(Assigned, Revoked)
         held, self._held, self._awaited = self._held, None, None
         had, self._had = self._had, False
+        self._lease.lost()
         if not had and not fenced:
             self._say("rejoin", None)
         else:
@@ -222,7 +225,8 @@ class KafkaMembership:
         self._say("heard", 0.0 if self._stuck is None else self._stuck())
 
     def on_failed(self, error: LogError) -> None:
-        """Hear of an error."""
+        """Hear of an error: the member is out."""
+        self._lease.lost()
         self._tell(error)
 
     def on_assign(self, turn: int, members: Sequence[MemberInfo], counts: Mapping[str, int]) -> None:

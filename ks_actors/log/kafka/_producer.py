@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, final
 
-from ks_actors._errors import LogClosed
+from ks_actors._errors import IllegalGeneration, LogClosed
 from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._codes import error_of
 from ks_actors.log.kafka._lane import Identity
@@ -16,6 +16,7 @@ from ks_actors.log.kafka._sender import Sender
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ks_actors.log._lease import Lease
     from ks_actors.log._types import Outgoing
     from ks_actors.log.kafka._admin import Admin
     from ks_actors.log.kafka._client import KafkaClient
@@ -30,14 +31,17 @@ class KafkaProducer:
     answer get lost, such records may be written twice. Transactions have no such gap.
     """
 
-    def __init__(self, client: KafkaClient, admin: Admin, client_id: str, closed: Callable[[KafkaProducer], None]) -> None:
+    def __init__(
+        self, client: KafkaClient, admin: Admin, client_id: str, closed: Callable[[KafkaProducer], None], *, lease: Lease | None = None
+    ) -> None:  # fmt: skip
         self.client_id: str = client_id
         self._client: KafkaClient = client
         self._admin: Admin = admin
         self._encoder: Encoder = Encoder(client.options, transactional=False)
-        self._sender: Sender = Sender(client, self._encoder, renew=self._new_identity)
+        self._sender: Sender = Sender(client, self._encoder, renew=self._new_identity, lease=lease)
         self._on_close = closed
         self._order: asyncio.Lock = asyncio.Lock()
+        self._abandoned = 0
         self._closed = False
 
     async def start(self) -> None:
@@ -58,16 +62,27 @@ class KafkaProducer:
         no bytes, then nothing was sent.
         """
         outbox = Outbox(self._admin, batches)
+        abandoned = self._abandoned
         async with self._order:
             self._check()
             await outbox.encode(self._encoder)
             self._check()
+            if abandoned != self._abandoned:
+                outbox.refuse(dict.fromkeys(outbox.partitions, not_sent(self.client_id)))
             futures = outbox.put(self._sender)
         await self._sender.settle(futures)
         for error in outbox.take_errors():
             if isinstance(error, LogClosed):
                 raise LogClosed(str(error))
         return await outbox.result()
+
+    def abandon(self) -> None:
+        """Send nothing more of what has been given to `send`, and repeat nothing.
+
+        Calls that wait raise ProduceFailed, with IllegalGeneration for each partition that did not get all, once brokers have answered or broken off.
+        """
+        self._abandoned += 1
+        self._sender.abandon(not_sent(self.client_id))
 
     def _check(self) -> None:
         if self._closed:
@@ -81,3 +96,8 @@ class KafkaProducer:
         self._on_close(self)
         await self._sender.close(LogClosed(f"producer {self.client_id} was closed, and nobody knows whether its last records are there"))
         await self._client.close()
+
+
+def not_sent(client_id: str) -> IllegalGeneration:
+    """Return the error about records that were given up."""
+    return IllegalGeneration(f"producer {client_id} has not sent its last records: the member that they are of may not be one any more")

@@ -22,19 +22,22 @@ from ks_actors.log.kafka._codes import (
     name_of,
 )
 from ks_actors.log.kafka._connections import PRODUCE, Unavailable
-from ks_actors.log.kafka._lane import NOBODY, Identity, Lane, Piece
+from ks_actors.log.kafka._lane import NOBODY, Identity, Lane, Piece, join
 from ks_actors.log.kafka._requests import ProduceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from ks_actors._batch import Batch
+    from ks_actors.log._lease import Lease
     from ks_actors.log.kafka._builder import Encoder, RecordBatch
     from ks_actors.log.kafka._client import KafkaClient
 
 _log = logging.getLogger("ks_actors.log.kafka")
 _REQUEST_BYTES = 32 << 20
 _ALL_REPLICAS = -1
+# How soon it is seen that a lease has been extended.
+_LEASE_SECONDS = 0.02
 
 
 class EpochRefused(LogError):
@@ -51,12 +54,15 @@ class Sender:
     """
 
     def __init__(
-        self, client: KafkaClient, encoder: Encoder, *, transactional_id: str | None = None, renew: Callable[[], Awaitable[Identity]] | None = None
-    ) -> None:
+        self, client: KafkaClient, encoder: Encoder, *, transactional_id: str | None = None,
+        renew: Callable[[], Awaitable[Identity]] | None = None, lease: Lease | None = None,
+    ) -> None:  # fmt: skip
         self._client: KafkaClient = client
         self._encoder: Encoder = encoder
         self._transactional_id: str | None = transactional_id
         self._renew: Callable[[], Awaitable[Identity]] | None = renew
+        self._lease: Lease | None = lease
+        self._abandoned: LogError | None = None
         self.identity: Identity = NOBODY
         self._lanes: dict[TopicPartition, Lane] = {}
         self._waiting: dict[Lane, None] = {}
@@ -97,10 +103,22 @@ class Sender:
         if self._closed:
             return
         now = asyncio.get_running_loop().time()
+        if self._lease is not None and not self._lease.holds():
+            self._hold_back(now)
+            return
         while self._launch(now):
             pass
         if self._recycling and self._renew is not None and self._waiting:
             self._try_renew(self._renew)
+
+    def _hold_back(self, now: float) -> None:
+        """Wait for the lease, or for the end of all patience."""
+        for lane in tuple(self._waiting):
+            self._expire(lane, now)
+            if not lane.queue:
+                self._waiting.pop(lane, None)
+        if self._waiting:
+            self._wake_in(_LEASE_SECONDS)
 
     def _launch(self, now: float) -> bool:
         """Send one request to each broker that has something to get; return whether there was one."""
@@ -234,7 +252,7 @@ class Sender:
                 made.append(smaller)
         lane.again("it was too large, and has been split", *made)
         self._waiting[lane] = None
-        _join([smaller.behind for smaller in made], piece.behind)
+        join([smaller.behind for smaller in made], piece.behind)
 
     def _fail(self, lane: Lane, piece: Piece, error: LogError) -> None:
         if piece.sequence >= 0:
@@ -258,11 +276,13 @@ class Sender:
     # --- waiting ----------------------------------------------------------------------------------------------------------
 
     def _expire(self, lane: Lane, now: float) -> None:
-        while lane.queue and lane.queue[0].deadline <= now and not lane.flying:
+        while lane.queue and not lane.flying and (lane.is_abandoned() or lane.queue[0].deadline <= now):
+            error = self._abandoned if lane.is_abandoned() else None
             piece = lane.queue.popleft()
             known = "nothing of them was written" if piece.sequence < 0 else "it is not known whether they were"
             limit = self._client.options.delivery_timeout_ms
-            self._fail(lane, piece, LogTimeout(f"records for {lane.partition} were not written within {limit} ms ({known}): {lane.reason}"))
+            late = LogTimeout(f"records for {lane.partition} were not written within {limit} ms ({known}): {lane.reason}")
+            self._fail(lane, piece, error or late)
 
     def _look_for(self, lane: Lane, now: float) -> None:
         """Look up the leader of a lane, but do not wait long for a partition that nobody has heard of."""
@@ -352,6 +372,13 @@ class Sender:
                 self._fail(lane, piece, error)
         self._waiting.clear()
 
+    def abandon(self, error: LogError) -> None:
+        """Send nothing more of what is here, and repeat nothing: it fails with `error`, once what flies has been answered."""
+        self._abandoned = error
+        for lane in self._lanes.values():
+            lane.abandon()
+        self.go()
+
     async def close(self, error: LogError) -> None:
         """End; what is not decided fails with `error`."""
         self._closed = True
@@ -366,23 +393,3 @@ class Sender:
             for piece in lane.flying:
                 self._fail(lane, piece, error)
             lane.flying.clear()
-
-
-def _join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> None:
-    """Let `whole` end when all parts have: with the last one's result, or the first error."""
-    left = len(parts)
-
-    def ended(_: asyncio.Future[int]) -> None:
-        nonlocal left
-        left -= 1
-        if left or whole.done():
-            return
-        failed = next((part.exception() for part in parts if part.exception() is not None), None)
-        if failed is not None:
-            whole.set_exception(failed)
-            whole.exception()
-        else:
-            whole.set_result(parts[-1].result())
-
-    for part in parts:
-        part.add_done_callback(ended)

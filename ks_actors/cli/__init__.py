@@ -1,0 +1,17 @@
+"""The command line, `ks-actors`: needs the extra `cli`."""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line; ends the process. Without the packages of the extra `cli` it says in one line what to install."""
+    try:
+        from ks_actors.cli._main import ks_actors  # noqa: PLC0415 - needs an extra
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in {"click", "rich"}:
+            raise
+        raise SystemExit(f"ks-actors: the command line needs the package {package}: pip install 'ks-actors[cli]'") from None
+    ks_actors()

@@ -1,0 +1,180 @@
+"""How far restoring and standbys are: bars on a terminal, a line now and then anywhere else."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, final
+
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from ks_actors._errors import LogError
+from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener, SuspendReason
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from types import TracebackType
+
+    from rich.console import Console
+    from rich.progress import TaskID
+
+    from ks_actors._task_id import TaskId
+    from ks_actors.log._types import TopicPartition
+
+    Ends = Callable[[TopicPartition], Awaitable[int]]
+    """Returns where a changelog partition ends."""
+
+
+@final
+class Restoring(RestoreListener):
+    """Show how far each store is that is restored. `ends` asks the log how far it has to go; until it has answered a bar has no end."""
+
+    def __init__(self, show: Bars, ends: Ends) -> None:
+        self._show = show
+        self._ends = ends
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def on_restore_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
+        """Begin a bar."""
+        self._show.begin(partition, f"restoring {_name(store, partition)}", start or 0)
+        asking = asyncio.ensure_future(self._ask(partition))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
+
+    async def _ask(self, partition: TopicPartition) -> None:
+        with suppress(LogError):  # the bar is without an end, and restoring itself will tell
+            self._show.ends(partition, await self._ends(partition))
+
+    def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:  # noqa: ARG002 - the listener's
+        """Move it."""
+        self._show.move(partition, end, count)
+
+    def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
+        """Say that it is done."""
+        self._show.end(partition, f"restored {_name(store, partition)}: {total:,} records")
+
+    def on_restore_suspended(self, partition: TopicPartition, store: str, total: int) -> None:
+        """Say that it is not."""
+        self._show.end(partition, f"no longer restoring {_name(store, partition)}, after {total:,} records")
+
+
+@final
+class Following(StandbyUpdateListener):
+    """Show how far each standby's store is."""
+
+    def __init__(self, show: Bars) -> None:
+        self._show = show
+
+    def on_update_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
+        """Begin a bar."""
+        self._show.begin(partition, f"standby {_name(store, partition)}", start or 0)
+
+    def on_batch_loaded(
+        self,
+        partition: TopicPartition,
+        store: str,  # noqa: ARG002 - the listener's
+        task: TaskId,  # noqa: ARG002 - likewise
+        end: int,
+        count: int,
+        current_end: int,
+    ) -> None:
+        """Move it."""
+        self._show.ends(partition, current_end)
+        self._show.move(partition, end, count)
+
+    def on_update_suspended(self, partition: TopicPartition, store: str, offset: int, current_end: int, reason: SuspendReason) -> None:
+        """Say why it is here no more."""
+        self._show.end(partition, f"standby {_name(store, partition)}: {reason.value} at {offset:,} of {current_end:,}")
+
+
+@final
+class Bars:
+    """One bar per changelog partition, by offsets, while the block lasts; where `console` is no terminal lines, per partition one in `seconds`."""
+
+    def __init__(self, console: Console, seconds: float = 5.0, clock: Callable[[], float] = monotonic) -> None:
+        self._console = console
+        self._seconds = seconds
+        self._clock = clock
+        self._live: Progress | None = None
+        self._bars: dict[TopicPartition, _Bar] = {}
+
+    @property
+    def known(self) -> Mapping[TopicPartition, _Bar]:
+        """The bars that there are."""
+        return self._bars
+
+    def __enter__(self) -> Bars:
+        if self._console.is_terminal:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TextColumn("{task.fields[records]:,} records"),
+                TimeRemainingColumn(),
+            )
+            self._live = Progress(*columns, console=self._console, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def begin(self, partition: TopicPartition, title: str, start: int) -> None:
+        """Begin a bar at an offset; it takes the place of one of the same partition."""
+        self._drop(partition)
+        shown = None if self._live is None else self._live.add_task(title, total=None, records=0)
+        self._bars[partition] = _Bar(title, start, shown)
+
+    def ends(self, partition: TopicPartition, end: int) -> None:
+        """Take note of where it ends."""
+        bar = self._bars.get(partition)
+        if bar is not None:
+            bar.end = end
+            if self._live is not None and bar.shown is not None:
+                self._live.update(bar.shown, total=max(1, end - bar.start))
+
+    def move(self, partition: TopicPartition, offset: int, count: int) -> None:
+        """Take note of how far it is, and that it was `count` records more."""
+        bar = self._bars.get(partition)
+        if bar is None:
+            return
+        bar.offset, bar.records = offset, bar.records + count
+        if self._live is not None and bar.shown is not None:
+            self._live.update(bar.shown, completed=offset - bar.start, records=bar.records)
+        elif self._clock() - bar.told >= self._seconds:
+            bar.told = self._clock()
+            of = "" if bar.end is None else f" of {bar.end:,}"
+            self._print(f"{bar.title}: {bar.records:,} records, at {offset:,}{of}")
+
+    def end(self, partition: TopicPartition, said: str) -> None:
+        """Take the bar away, and say what came of it."""
+        self._drop(partition)
+        self._print(said)
+
+    def _drop(self, partition: TopicPartition) -> None:
+        bar = self._bars.pop(partition, None)
+        if bar is not None and self._live is not None and bar.shown is not None:
+            self._live.remove_task(bar.shown)
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+class _Bar:
+    __slots__ = ("end", "offset", "records", "shown", "start", "title", "told")
+
+    def __init__(self, title: str, start: int, shown: TaskID | None) -> None:
+        self.title: str = title
+        self.start: int = start
+        self.offset: int = start
+        self.end: int | None = None
+        self.records: int = 0
+        self.shown: TaskID | None = shown
+        self.told: float = -inf
+
+
+def _name(store: str, partition: TopicPartition) -> str:
+    return f"{store}[{partition.partition}]"

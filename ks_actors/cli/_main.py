@@ -1,0 +1,18 @@
+"""All commands there are, one module each."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import click
+
+from ks_actors.cli._run import run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(metadata.version("ks-actors"), prog_name="ks-actors")
+def ks_actors() -> None:
+    """Stream processing with Kafka Streams' semantics."""
+
+
+ks_actors.add_command(run)

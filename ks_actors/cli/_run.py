@@ -1,0 +1,57 @@
+"""`ks-actors run`: an app as a program of its own."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from ks_actors._errors import KsActorsError
+from ks_actors.cli._bars import Bars, Following, Restoring
+from ks_actors.cli._target import app_of
+from ks_actors.log import IsolationLevel
+
+if TYPE_CHECKING:
+    from ks_actors._app import App
+    from ks_actors.log import TopicPartition
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+@click.command()
+@click.argument("target", metavar="MODULE:NAME")
+@click.option(
+    "--conf", "-c", metavar="NAME=VALUE", multiple=True, help="A setting: commit_interval_ms=500, or commit.interval.ms=500. Again for more."
+)
+@click.option("--config", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings from a .toml or .properties file.")
+@click.option("--log-level", type=click.Choice(LEVELS), default="warning", show_default=True, help="What is logged to stderr.")
+@click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
+def run(target: str, conf: tuple[str, ...], file: Path | None, log_level: str, quiet: bool) -> None:
+    """Run an app until SIGINT or SIGTERM, or until it ends by itself.
+
+    MODULE:NAME is an App, a Topology, a StreamsBuilder, or a function that returns one of these and may take the config. Settings are those of
+    --config, then of the environment (KS_ACTORS_COMMIT_INTERVAL_MS), then of --conf. How far stores are restored, and standbys kept up to date, is
+    shown on stderr.
+
+    The first signal commits and closes. Exit codes: 0 closed by a signal or by itself, 1 the app ended by an error, 2 the command line is wrong.
+    """
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    app = app_of(target, conf, file)
+    console = Console(stderr=True, quiet=quiet)
+    with Bars(console) as bars:
+        _show(app, bars)
+        try:
+            app.main()
+        except KsActorsError as error:
+            raise click.ClickException(f"{app.config.application_id} has ended: {type(error).__name__}: {error}") from error
+
+
+def _show(app: App, bars: Bars) -> None:
+    async def ends(partition: TopicPartition) -> int:
+        found = await app.log.end_offsets([partition], IsolationLevel.READ_COMMITTED)
+        return found[partition]
+
+    app._progress.also(Restoring(bars, ends), Following(bars))

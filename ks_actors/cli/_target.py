@@ -1,0 +1,92 @@
+"""What a command works on: an app or a topology, named on the command line."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ks_actors._app import App
+from ks_actors._config import StreamsConfig
+from ks_actors._errors import KsActorsError
+from ks_actors.topology import Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ks_actors._config_settings import Keywords
+
+
+def load(target: str) -> Any:
+    """Return what `module:name` names, a name with dots too; the working directory comes first on the path. Raises click.UsageError."""
+    module, colon, name = target.partition(":")
+    if not (module and colon and name):
+        raise click.UsageError(f"{target!r} is to be module:name, such as shop.orders:topology")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
+            raise  # it is there, and imports what is not
+        raise click.UsageError(f"there is no module {module}: neither in {here} nor installed") from error
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise click.UsageError(f"module {module} has no {name}") from None
+    return found
+
+
+def settings(pairs: Iterable[str]) -> Keywords:
+    """Return settings from `name=value`, names with dots or underscores. Raises click.UsageError."""
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise click.UsageError(f"--conf {pair!r} is to be name=value")
+        found[name.strip()] = value
+    return found  # type: ignore[return-value]  # names and values are checked where all sources come together
+
+
+def app_of(target: str, conf: Iterable[str], file: Path | None) -> App:
+    """Return the app that `target` names, or makes: an App, a Topology, what has a `build` for one, or a function that returns one of these.
+
+    The function may take the config. What is no app becomes one with the config. Raises click.UsageError.
+    """
+    found, given = load(target), settings(conf)
+    configured = False
+    if not isinstance(found, App) and callable(found) and not hasattr(found, "build"):
+        configured = _takes_config(found)
+        found = found(_config(given, file)) if configured else found()
+    if isinstance(found, App):
+        if not configured and (given or file is not None):
+            raise click.UsageError(
+                f"{target} is an App, which has its config: --conf and --config need a topology, or a function that takes the config"
+            )
+        return found
+    build = getattr(found, "build", None)
+    if build is not None:
+        found = build()
+    if isinstance(found, Topology):
+        return App(found, _config(given, file))
+    raise click.UsageError(f"{target} is neither App nor Topology, nor makes one: it is {type(found).__name__}")
+
+
+def _takes_config(function: Any) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _config(given: Keywords, file: Path | None) -> StreamsConfig:
+    try:
+        return StreamsConfig.load(file, **given)
+    except KsActorsError as error:
+        raise click.UsageError(str(error)) from error

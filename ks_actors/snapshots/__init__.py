@@ -1,0 +1,22 @@
+"""Snapshots: the state of tasks in files, to be written and read by anybody; nothing here needs a running app."""
+
+from ks_actors.snapshots._manifest import DataFile, Shape, SnapshotManifest, SourcePosition, StoreSnapshot, TaskSnapshot
+from ks_actors.snapshots._place import Place
+from ks_actors.snapshots._reader import SnapshotReader, find_snapshots
+from ks_actors.snapshots._retention import delete_old_snapshots
+from ks_actors.snapshots._writer import SnapshotWriter, StoreWriter
+
+__all__ = [
+    "DataFile",
+    "Place",
+    "Shape",
+    "SnapshotManifest",
+    "SnapshotReader",
+    "SnapshotWriter",
+    "SourcePosition",
+    "StoreSnapshot",
+    "StoreWriter",
+    "TaskSnapshot",
+    "delete_old_snapshots",
+    "find_snapshots",
+]

@@ -1,0 +1,149 @@
+"""The file of rows: blocks of columns, each with its checksum, and an end that says how many rows there are."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from array import array
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors._batch import Batch
+from ks_actors._errors import SnapshotRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+MAGIC: Final = b"KSROWS01"
+"""What a file of rows begins with: its format, and the version of that."""
+
+BLOCK_ROWS: Final = 5_000
+BLOCK_BYTES: Final = 1 << 20
+"""A block is closed when it has so many rows, or bytes of keys and values."""
+
+LARGEST: Final = 1 << 30
+"""More bytes than a block may have."""
+
+PLAIN: Final = 0
+DEFLATED: Final = 1
+_HEAD: Final = struct.Struct("<IIIIB")  # checksum of all that follows, bytes stored, bytes of the columns, rows, how they are stored
+_END: Final = struct.Struct("<Q")
+_ROW: Final = 16  # bytes of a row besides its key and value: two lengths, and the timestamp
+_SUMMED: Final = 4
+
+
+def _little(numbers: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _numbers(code: str, data: bytes) -> array[int]:
+    numbers: array[int] = array(code)
+    numbers.frombytes(data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def _sealed(columns: bytes, rows: int, *, deflate: bool) -> bytes:
+    stored = zlib.compress(columns, 1) if deflate else columns
+    head = _HEAD.pack(0, len(stored), len(columns), rows, DEFLATED if deflate else PLAIN)
+    return struct.pack("<I", zlib.crc32(stored, zlib.crc32(head[_SUMMED:]))) + head[_SUMMED:] + stored
+
+
+def encode_block(keys: list[bytes], values: list[bytes], timestamps: list[int], *, deflate: bool) -> bytes:
+    """Return a block of rows; raises ValueError when it would be too large, or a row is none."""
+    try:
+        columns = b"".join(
+            (
+                _little(array("I", map(len, keys))),
+                _little(array("I", map(len, values))),
+                _little(array("q", timestamps)),
+                *keys,
+                *values,
+            )
+        )
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"rows of a snapshot have bytes as keys and values, and a time in ms: {error}") from error
+    if len(columns) >= LARGEST:
+        raise ValueError(f"a block of a snapshot may have {LARGEST:,} bytes, {len(keys):,} rows have {len(columns):,}")
+    return _sealed(columns, len(keys), deflate=deflate)
+
+
+def encode_end(rows: int) -> bytes:
+    """Return what ends a file that has so many rows."""
+    return _sealed(_END.pack(rows), 0, deflate=False)
+
+
+def decode_blocks(read: Callable[[int], bytes], name: str) -> Iterator[Batch]:
+    """Return the rows of the file that `read` reads, a batch per block, each when it is found to be as it was written.
+
+    Raises SnapshotRefused, also when the file goes on behind its end, or has none.
+    """
+    if read(len(MAGIC)) != MAGIC:
+        raise SnapshotRefused(f"{name} is no file of rows of this format")
+    total = 0
+    while True:
+        rows, columns = _block(read, name)
+        if rows == 0:
+            break
+        total += rows
+        yield _decoded(rows, columns, name)
+    if len(columns) != _END.size or _END.unpack(columns)[0] != total or read(1):
+        raise SnapshotRefused(f"{name} does not end where its {total:,} rows do")
+
+
+def _block(read: Callable[[int], bytes], name: str) -> tuple[int, bytes]:
+    head = read(_HEAD.size)
+    if len(head) != _HEAD.size:
+        raise SnapshotRefused(f"{name} ends before its end")
+    checksum, size, full, rows, how = _HEAD.unpack(head)
+    stored = read(size) if size < LARGEST else b""
+    if len(stored) != size or zlib.crc32(stored, zlib.crc32(head[_SUMMED:])) != checksum:
+        raise SnapshotRefused(f"{name} is not as it was written: a checksum does not match, or it is cut off")
+    if how == PLAIN:
+        columns = stored
+    elif how == DEFLATED and full < LARGEST:
+        try:
+            columns = zlib.decompressobj().decompress(stored, full + 1)
+        except zlib.error as error:
+            raise SnapshotRefused(f"{name} has a block that cannot be read: {error}") from error
+    else:
+        raise SnapshotRefused(f"{name} has a block that is stored in a way that is not known: {how}")
+    if len(columns) != full:
+        raise SnapshotRefused(f"{name} has a block of {len(columns)} bytes that says {full}")
+    return rows, columns
+
+
+def _decoded(rows: int, columns: bytes, name: str) -> Batch:
+    if len(columns) < rows * _ROW:
+        raise SnapshotRefused(f"{name} has a block that is too short for its {rows:,} rows")
+    lengths = _numbers("I", columns[: rows * 8])
+    timestamps = _numbers("q", columns[rows * 8 : rows * _ROW]).tolist()
+    places = list(accumulate(lengths, initial=rows * _ROW))
+    if places[-1] != len(columns):
+        raise SnapshotRefused(f"{name} has a block whose rows are not as long as it is")
+    contents: list[Any] = [columns[start:end] for start, end in pairwise(places)]
+    return Batch(contents[:rows], contents[rows:], timestamps)
+
+
+def in_blocks(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Return the rows of `batches` in batches of the size of a block."""
+    keys: list[Any] = []
+    values: list[Any] = []
+    timestamps: list[int] = []
+    size = 0
+    for batch in batches:
+        for start in range(0, len(batch), BLOCK_ROWS // 10):
+            part = batch.slice(start, start + BLOCK_ROWS // 10)
+            keys += part.keys
+            values += part.values
+            timestamps += part.timestamps
+            size += sum(map(len, part.keys)) + sum(map(len, part.values))
+            if size >= BLOCK_BYTES or len(keys) >= BLOCK_ROWS:
+                yield Batch(keys, values, timestamps)
+                keys, values, timestamps, size = [], [], [], 0
+    if keys:
+        yield Batch(keys, values, timestamps)

@@ -1,0 +1,134 @@
+"""Finding snapshots and reading them."""
+
+from __future__ import annotations
+
+import hashlib
+from operator import lt
+from typing import TYPE_CHECKING, Final, final
+
+from ks_actors._errors import SnapshotRefused
+from ks_actors.snapshots._blocks import decode_blocks
+from ks_actors.snapshots._manifest import MANIFEST, unseal
+from ks_actors.snapshots._place import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ks_actors._batch import Batch
+    from ks_actors.snapshots._manifest import DataFile, SnapshotManifest, StoreSnapshot
+
+_READ_AHEAD: Final = 1 << 20
+
+
+@final
+class SnapshotReader:
+    """A snapshot that is whole as far as its manifest says. All methods block; what cannot be read for another reason raises OSError."""
+
+    def __init__(self, place: Place, manifest: SnapshotManifest) -> None:
+        self.place: Place = place
+        self.manifest: SnapshotManifest = manifest
+
+    @classmethod
+    def open(cls, place: Place | str, *, application_id: str | None = None) -> SnapshotReader:
+        """Return the snapshot at a place; raises SnapshotRefused when there is none, or one of another application."""
+        found = Place.of(place) if isinstance(place, str) else place
+        data = found.at(MANIFEST).read()
+        if data is None:
+            raise SnapshotRefused(f"{found} is no snapshot: it has no manifest; whoever made it has not come to the end")
+        manifest = unseal(data, str(found))
+        if manifest.name != found.name:
+            raise SnapshotRefused(f"{found} has the manifest of {manifest.name}")
+        if application_id is not None and manifest.application_id != application_id:
+            raise SnapshotRefused(f"{found} is a snapshot of application {manifest.application_id}, not of {application_id}")
+        return cls(found, manifest)
+
+    def batches(self, task: str, store: str) -> Iterator[Batch]:
+        """Return the rows of a store of a task in order, about 1 MiB at a time.
+
+        Each batch is checked before it is handed out; that nothing is missing behind it is known only when the last one was. Raises SnapshotRefused.
+        """
+        snapshot = self._store(task, store)
+        last: bytes | None = None
+        for file in snapshot.files:
+            for batch in self._rows(file):
+                try:
+                    places = snapshot.shape.places(batch.keys)
+                except ValueError as error:
+                    raise SnapshotRefused(f"{self.place} {file.path}: {error}") from error
+                if not all(map(lt, places, places[1:])) or (last is not None and places[0] <= last):
+                    raise SnapshotRefused(f"{self.place} {file.path}: rows are not in order, or a key is there twice")
+                last = places[-1]
+                yield batch
+
+    def _store(self, task: str, store: str) -> StoreSnapshot:
+        try:
+            return self.manifest.tasks[task].stores[store]
+        except KeyError:
+            raise SnapshotRefused(f"{self.place} has no store {store} of task {task}") from None
+
+    def _rows(self, file: DataFile) -> Iterator[Batch]:
+        name = f"{self.place}/{file.path}"
+        if file.path.startswith("/") or ".." in file.path.split("/"):
+            raise SnapshotRefused(f"{name} is not below the snapshot")
+        try:
+            with self.place.at(*file.path.split("/")).read_from() as opened:
+                reading = _Reading(opened.read)
+                yield from decode_blocks(reading.read, name)
+        except FileNotFoundError as error:
+            raise SnapshotRefused(f"{name} is missing") from error
+        if (reading.size, reading.sum.hexdigest()) != (file.bytes, file.sha256):
+            raise SnapshotRefused(f"{name} is not the file that the manifest tells of")
+
+    def verify(self) -> int:
+        """Read all there is; return how many rows that is. Raises SnapshotRefused."""
+        total = 0
+        for task, content in self.manifest.tasks.items():
+            for store, snapshot in content.stores.items():
+                rows = sum(map(len, self.batches(task, store)))
+                if rows != snapshot.rows:
+                    raise SnapshotRefused(f"{self.place} has {rows:,} rows of store {store} of task {task}, its manifest says {snapshot.rows:,}")
+                total += rows
+        return total
+
+
+class _Reading:
+    """Sum up what is read; a file system may return less than was asked for."""
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read: Callable[[int], bytes] = read
+        self._ahead: bytes = b""
+        self.sum = hashlib.sha256()
+        self.size: int = 0
+
+    def read(self, count: int) -> bytes:
+        ahead = self._ahead
+        if len(ahead) < count:
+            parts = [ahead]
+            missing = count - len(ahead)
+            while missing > 0 and (part := self._read(max(missing, _READ_AHEAD))):
+                self.sum.update(part)
+                self.size += len(part)
+                parts.append(part)
+                missing -= len(part)
+            ahead = b"".join(parts)
+        self._ahead = ahead[count:]
+        return ahead[:count]
+
+
+def find_snapshots(uri: str | Place, application_id: str) -> tuple[list[SnapshotReader], list[SnapshotRefused]]:
+    """Return the snapshots of an application, the newest first, and why others are refused; those without a manifest are not looked at.
+
+    Blocks.
+    """
+    root = (Place.of(uri) if isinstance(uri, str) else uri).at(application_id)
+    found: list[SnapshotReader] = []
+    refused: list[SnapshotRefused] = []
+    for name in reversed(root.names()):
+        place = root.at(name)
+        if place.at(MANIFEST).read() is None:
+            continue
+        try:
+            found.append(SnapshotReader.open(place, application_id=application_id))
+        except SnapshotRefused as error:
+            refused.append(error)
+    return found, refused

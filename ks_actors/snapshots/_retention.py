@@ -1,0 +1,49 @@
+"""Which snapshots are kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from ks_actors.snapshots._manifest import MANIFEST
+from ks_actors.snapshots._place import Place
+from ks_actors.snapshots._reader import find_snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+ABANDONED_MS: Final = 86_400_000
+"""How old something without a manifest is when nobody is at work on it any more."""
+
+
+def delete_old_snapshots(uri: str | Place, application_id: str, *, keep: int, now_ms: int, spare: Collection[str] = ()) -> list[str]:
+    """Delete what is not needed to have `keep` snapshots of each task; return the names.
+
+    Several instances write snapshots of their own tasks side by side: one goes when each task in it has `keep` newer ones. What never got its
+    manifest goes after a day. `spare` are names that stay. Blocks.
+    """
+    root = (Place.of(uri) if isinstance(uri, str) else uri).at(application_id)
+    found, _ = find_snapshots(uri, application_id)
+    kept: Counter[str] = Counter()
+    gone: list[str] = []
+    for snapshot in found:
+        tasks = snapshot.manifest.tasks
+        if all(kept[task] >= keep for task in tasks) and snapshot.place.name not in spare:
+            # Without its manifest it is none any more, however far deleting gets.
+            snapshot.place.at(MANIFEST).delete()
+            snapshot.place.delete()
+            gone.append(snapshot.place.name)
+        kept.update(list(tasks))
+    whole = {snapshot.place.name for snapshot in found}
+    for name in root.names():
+        began = name.partition("-")[0]
+        if (
+            name not in whole
+            and name not in spare
+            and began.isdecimal()
+            and now_ms - int(began) > ABANDONED_MS
+            and root.at(name, MANIFEST).read() is None
+        ):
+            root.at(name).delete()
+            gone.append(name)
+    return gone

@@ -1,0 +1,135 @@
+"""Making a snapshot: rows by store and task, then positions, then the manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from operator import lt
+from typing import TYPE_CHECKING, Final, Self, final
+
+from ks_actors.snapshots._blocks import MAGIC, encode_block, encode_end, in_blocks
+from ks_actors.snapshots._manifest import MANIFEST, DataFile, Shape, SnapshotManifest, SourcePosition, StoreSnapshot, TaskSnapshot, seal
+from ks_actors.snapshots._place import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import IO
+
+    from ks_actors._batch import Batch
+
+FILE_BYTES: Final = 256 << 20
+"""How large files of rows become, about."""
+
+
+def snapshot_name(created_ms: int) -> str:
+    """Return a new name; names are in the order of their times."""
+    return f"{created_ms:015d}-{uuid.uuid4().hex[:8]}"
+
+
+@final
+class StoreWriter:
+    """Write the rows of one store of one task, in the order of `shape.places`, each key once; nothing of it depends on what others write.
+
+    `snapshot` is the snapshot's place. All methods block. Memory is bounded by two blocks of about 1 MiB, and what the file system buffers. An
+    instance may be made and used in another process than the one that writes the manifest: `close` returns what that is to be told.
+    """
+
+    def __init__(self, snapshot: Place, task: str, shape: Shape, *, deflate: bool = True, file_bytes: int = FILE_BYTES) -> None:
+        self._snapshot: Place = snapshot
+        self._task: str = task
+        self._shape: Shape = shape
+        self._deflate: bool = deflate
+        self._file_bytes: int = file_bytes
+        self._files: list[DataFile] = []
+        self._last: bytes | None = None
+        self._path: str = ""
+        self._open: IO[bytes] | None = None
+        self._sum = hashlib.sha256()
+        self._size: int = 0
+        self._rows: int = 0
+
+    def write(self, batch: Batch) -> None:
+        """Write rows. Raises ValueError when they are not in order, or have no values; OSError."""
+        for block in in_blocks((batch,)):
+            self._check(block)
+            if self._open is None:
+                self._begin()
+            self._put(encode_block(block.keys, block.values, block.timestamps, deflate=self._deflate))
+            self._rows += len(block)
+            if self._size >= self._file_bytes:
+                self._end()
+
+    def _check(self, block: Batch) -> None:
+        places = self._shape.places(block.keys)
+        if not all(map(lt, places, places[1:])) or (self._last is not None and places[0] <= self._last):
+            raise ValueError(f"store {self._shape.name} of task {self._task}: rows are to be written in the order of `Shape.places`, each key once")
+        self._last = places[-1]
+
+    def _begin(self) -> None:
+        self._path = f"{self._task}/{self._shape.name}-{len(self._files):05d}.rows"
+        self._open = self._snapshot.at(self._path).write_to()
+        self._sum, self._size, self._rows = hashlib.sha256(), 0, 0
+        self._put(MAGIC)
+
+    def _put(self, data: bytes) -> None:
+        assert self._open is not None
+        self._open.write(data)
+        self._sum.update(data)
+        self._size += len(data)
+
+    def _end(self) -> None:
+        assert self._open is not None
+        self._put(encode_end(self._rows))
+        opened, self._open = self._open, None
+        opened.close()
+        self._files.append(DataFile(self._path, self._rows, self._size, self._sum.hexdigest()))
+
+    def close(self, *, changelog: str | None = None, next_offset: int | None = None, observed: int = -1, sequence: int = 0) -> StoreSnapshot:
+        """End the last file; return what the manifest is to say of the store (see StoreSnapshot). Raises OSError."""
+        if self._open is not None:
+            self._end()
+        return StoreSnapshot(self._shape, tuple(self._files), changelog, next_offset, observed, sequence)
+
+
+@final
+class SnapshotWriter:
+    """Write one snapshot below `<uri>/<application id>/<name>`. It is one when `commit` has returned; before, nobody takes it for one.
+
+    With `name` a snapshot that was begun elsewhere is gone on with. All methods block.
+    """
+
+    def __init__(self, uri: str | Place, application_id: str, *, created_ms: int, name: str | None = None, topology: str = "") -> None:
+        self.name: str = snapshot_name(created_ms) if name is None else name
+        self.place: Place = (uri if isinstance(uri, Place) else Place.of(uri)).at(application_id, self.name)
+        self._application_id: str = application_id
+        self._created_ms: int = created_ms
+        self._topology: str = topology
+        self._stores: dict[str, dict[str, StoreSnapshot]] = {}
+        self._positions: dict[str, tuple[SourcePosition, ...]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.abort()
+
+    def store(self, task: str, shape: Shape, *, deflate: bool = True) -> StoreWriter:
+        """Return what writes a store of a task; what its `close` returns is for `add`."""
+        return StoreWriter(self.place, task, shape, deflate=deflate)
+
+    def add(self, task: str, *stores: StoreSnapshot, positions: Iterable[SourcePosition] = ()) -> None:
+        """Add what was written of a task, and the positions that its stores, all of them, are at."""
+        self._stores.setdefault(task, {}).update((store.shape.name, store) for store in stores)
+        self._positions[task] = (*self._positions.get(task, ()), *positions)
+
+    def commit(self) -> SnapshotManifest:
+        """Write the manifest: from now on it is a snapshot."""
+        tasks = {task: TaskSnapshot(stores, self._positions[task]) for task, stores in sorted(self._stores.items())}
+        manifest = SnapshotManifest(self._application_id, self.name, self._created_ms, tasks, self._topology)
+        self.place.at(MANIFEST).write(seal(manifest))
+        return manifest
+
+    def abort(self) -> None:
+        """Delete what was written."""
+        self.place.delete()

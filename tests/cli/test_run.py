@@ -1,0 +1,154 @@
+"""`ks-actors run`: what it can run, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from ks_actors import App, Batch, StreamsBuilder, StreamsConfig
+from ks_actors.cli._main import ks_actors
+from ks_actors.cli._target import app_of, load
+from ks_actors.log import NewTopic, Outgoing, TopicPartition, open_log
+from tests.runtime.helpers import counting, echo
+
+if TYPE_CHECKING:
+    from ks_actors.topology import Topology
+
+ROOT = Path(__file__).parent.parent.parent
+HERE = "tests.cli.test_run"
+TOPOLOGY = counting()
+APP = App(echo(), StreamsConfig(application_id="made"))
+BUILDER = StreamsBuilder()
+BUILDER.stream("in").to("out")
+NUMBER = 3
+BATCHES = 20
+
+
+def topology() -> Topology:
+    return counting()
+
+
+def configured(config: StreamsConfig) -> App:
+    return App(counting(), config.replace(client_id="configured"))
+
+
+def a_number() -> int:
+    return NUMBER
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    """Return exit code and output of a command line that ends by itself."""
+    result = CliRunner().invoke(ks_actors, arguments)
+    return result.exit_code, result.output
+
+
+async def fill(url: str, state: Path) -> None:
+    """Make a log with input that an app has processed, and the app's state."""
+    log = open_log(url)
+    await log.start()
+    await log.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
+    producer = await log.producer(client_id="writer")
+    for number in range(BATCHES):
+        keys = [b"k%d" % (number * 100 + key) for key in range(100)]
+        await producer.send([Outgoing(TopicPartition("in", 0), Batch(keys, [b"v"] * 100, [0] * 100))])
+    await producer.close()
+    async with App(counting(), StreamsConfig(application_id="counter", state_dir=state), log=log) as app:
+        await app.wait_until_caught_up()
+    await log.close()
+
+
+def start(*arguments: str, code: str = "") -> subprocess.Popen[str]:
+    """Start a command line as a process of its own."""
+    command = [sys.executable, "-c", f"{code}\nfrom ks_actors.cli import main; main()", *arguments]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603 - our own
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_app_runs_until_a_signal_and_its_restoring_is_shown(tmp_path: Path, number: signal.Signals) -> None:
+    """What has to be restored is shown with its records; a signal closes the app, and that is no error."""
+    url = f"embedded://{tmp_path / 'log'}"
+    asyncio.run(fill(url, tmp_path / "gone"))
+    conf = [f"--conf={pair}" for pair in ("application.id=counter", f"state_dir={tmp_path / 'new'}", f"log={url}")]
+    with start("run", f"{HERE}:topology", *conf) as running:
+        assert running.stderr is not None
+        told = []
+        for line in running.stderr:
+            told.append(line.rstrip())
+            if line.startswith("restored counts[0]"):
+                os.kill(running.pid, number)
+        assert running.wait() == 0
+    assert told[0].startswith("restoring counts[0]: 2,000 records, at 2,000")
+    assert told[1] == "restored counts[0]: 2,000 records"
+
+
+def test_an_app_that_ends_by_an_error_has_exit_code_1(tmp_path: Path) -> None:
+    """What it ended by is one line."""
+    code, output = invoke("run", f"{HERE}:TOPOLOGY", "-c", "application_id=lonely", "-c", f"state_dir={tmp_path}", "-q")
+    assert code == 1
+    assert output.startswith("Error: lonely has ended: MissingSourceTopics: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nothing",), "'nothing' is to be module:name, such as shop.orders:topology"),
+        (("no.such:topology",), "there is no module no.such: neither in "),
+        ((f"{HERE}:nothing",), f"module {HERE} has no nothing"),
+        ((f"{HERE}:NUMBER",), "is neither App nor Topology, nor makes one: it is int"),
+        ((f"{HERE}:a_number",), "is neither App nor Topology, nor makes one: it is int"),
+        ((f"{HERE}:TOPOLOGY", "-c", "application_id"), "--conf 'application_id' is to be name=value"),
+        ((f"{HERE}:TOPOLOGY", "-c", "poll_msec=3"), "poll_msec (keyword): is unknown; did you mean poll_ms?"),
+        ((f"{HERE}:APP", "-c", "poll_ms=3"), "is an App, which has its config"),
+    ],
+)
+def test_a_wrong_command_line_has_exit_code_2(arguments: tuple[str, ...], said: str) -> None:
+    """And it says what is wrong with it."""
+    code, output = invoke("run", *arguments)
+    assert code == 2
+    assert said in " ".join(output.split())
+
+
+def test_a_module_that_cannot_be_imported_shows_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails inside of the user's module is not said to be a missing module; modules of the working directory are found."""
+    (tmp_path / "needing.py").write_text("import nothing_like_this")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    with pytest.raises(ModuleNotFoundError, match="nothing_like_this"):
+        load("needing:topology")
+
+
+def test_what_can_be_run(tmp_path: Path) -> None:
+    """An app, a topology, a builder, a function that makes one, and one that takes the config; settings come from a file and from --conf."""
+    file = tmp_path / "app.toml"
+    file.write_text('application_id = "filed"\npoll_ms = 5\n')
+    assert app_of(f"{HERE}:APP", (), None) is APP
+    for target in ("TOPOLOGY", "BUILDER", "topology", "configured"):
+        config: Any = app_of(f"{HERE}:{target}", ("poll.ms=7",), file).config
+        assert (config.application_id, config.poll_ms) == ("filed", 7), target
+        assert (config.client_id == "configured") == (target == "configured")
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_without_the_extra_one_line_says_what_to_install(missing: str) -> None:
+    """The command is there without its packages, and says so."""
+    with start("run", "--help", code=f"import sys; sys.modules[{missing!r}] = None") as running:
+        _, errors = running.communicate()
+        assert running.returncode == 1
+    assert errors == f"ks-actors: the command line needs the package {missing}: pip install 'ks-actors[cli]'\n"
+
+
+def test_help_and_version() -> None:
+    """Each command says what it does."""
+    assert "run " in invoke("--help")[1]
+    code, output = invoke("run", "--help")
+    assert code == 0
+    assert "Exit codes: 0 closed by a signal" in output
+    assert invoke("--version")[1].startswith("ks-actors, version ")
