@@ -38,6 +38,12 @@ KsActorsError
 │   ├── TaskTimeout         a task did not come to rest, or a user's call did not return, in time
 │   ├── TaskMigrated        the tasks are somebody else's now
 │   └── MissingSourceTopics topics to read from do not exist
+├── BatchError              what a job on the batch bridge cannot do
+│   ├── SparkUnavailable    pyspark, or Java, is not there, or no session could be had
+│   ├── JobFailed           a job has failed: what it failed by is the cause, with its record where there is one
+│   ├── JobCancelled        somebody has cancelled the job, or the bridge has ended
+│   ├── JobTimeout          the job was not done by its deadline, and was cancelled
+│   └── BackfillRefused     what cannot be the same over history: `reasons` names each, and what to do
 ├── IllegalTransition       a life cycle was asked to go where it cannot: a bug (names both states)
 └── NotRunning              the call needs a running app (or one that is not running)
 """
@@ -260,6 +266,38 @@ class TaskMigrated(StreamsError):
 
 class MissingSourceTopics(StreamsError):
     """Topics that the topology reads do not exist."""
+
+
+class BatchError(KsActorsError):
+    """A job on the batch bridge could not do what it was to do."""
+
+
+class SparkUnavailable(BatchError):
+    """There is no Spark to be had: a package or Java is missing, or the cluster does not answer."""
+
+
+class JobFailed(BatchError):
+    """A job has failed. What it failed by is the `__cause__`; of an error in a Spark task that is the task's own."""
+
+
+class JobCancelled(BatchError):
+    """A job was cancelled before it was done."""
+
+
+class JobTimeout(BatchError):
+    """A job was not done by its deadline, and was cancelled."""
+
+
+class BackfillRefused(BatchError):
+    """A topology has something that would not be the same over history; `reasons` has a line for each, with what to do."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__("the backfill is refused: " + "; ".join(reasons))
+        self.reasons: tuple[str, ...] = tuple(reasons)
+
+    def __reduce__(self) -> tuple[type[BackfillRefused], tuple[tuple[str, ...]]]:
+        """Be made again from the reasons, where it has come from another process."""
+        return type(self), (self.reasons,)
 
 
 class IllegalTransition(KsActorsError):

@@ -21,6 +21,7 @@ import actors
 import actors.testing
 import ks_actors
 import ks_actors.assignment
+import ks_actors.batch
 import ks_actors.cli
 import ks_actors.dsl
 import ks_actors.log
@@ -43,6 +44,7 @@ PACKAGES = (
     actors.testing,
     ks_actors,
     ks_actors.assignment,
+    ks_actors.batch,
     ks_actors.cli,
     ks_actors.dsl,
     ks_actors.log,
@@ -63,6 +65,7 @@ ARROWS = {
     "processors": {"serdes"},
     "topology": {"processors"},
     "assignment": {"log"},
+    "batch": {"log", "runtime", "serdes", "snapshots", "state", "topology"},
     "state": {"topology", "serdes"},
     "cli": {"log", "runtime", "topology"},
     "dsl": {"topology", "processors", "serdes"},

@@ -88,15 +88,15 @@ class Tracks(Transactional[tuple[Any, int]]):
         segment_ms = self.segment_ms
         return [slot // segment_ms for _, slot in handles]
 
-    def _added(self, index: Any, start: int) -> None:
+    def _added(self, index: Any, slot: int) -> None:
         self._resident += 1
-        number = start // self._span
+        number = slot // self._span
         if number in self._buckets:
             self._buckets[number].append(index)
         else:
             self._buckets[number] = [index]
         if self._starts is not None:
-            self._started(index, start)
+            self._started(index, slot)
 
     def _started(self, index: Any, start: int) -> None:
         assert self._starts is not None

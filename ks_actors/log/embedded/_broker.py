@@ -43,8 +43,11 @@ class Broker:
         self._topics_changed = topics_changed
         self._grown = grown
 
-    def take_in(self, loaded: Loaded) -> None:
-        """Begin with what storage held. Transactions that were open stay so until their producer comes again, or their timeout passes."""
+    def take_in(self, loaded: Loaded, *, read_only: bool = False) -> None:
+        """Begin with what storage held. Transactions that were open stay so until their producer comes again, or their timeout passes.
+
+        Of a log that is only read they stay so for good: to end them is for whoever writes it.
+        """
         self.incarnation = loaded.incarnation
         self.offsets = loaded.offsets
         self._next_topic = loaded.next_topic
@@ -61,7 +64,7 @@ class Broker:
                     transaction = by_pid[pid]
                     transaction.partitions[partition] = None
         for transaction in self.transactions.values():
-            if transaction.partitions:
+            if transaction.partitions and not read_only:
                 self._start_timer(transaction)
 
     def _enter(self, topic: Topic, count: int) -> Topic:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
+from rocksdict import AccessType, BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
 
 from ks_actors._errors import LogCorrupted, LogError, StorageFull
 
@@ -22,6 +22,7 @@ _WRITE_BUFFER: Final = 16 << 20
 _BLOCK_CACHE: Final = 8 << 20
 _PROBE_STEP: Final = 1 << 20
 _CHUNK: Final = 1000
+_OPENINGS: Final = 5
 _FULL: Final = ("No space left", "File too large", "quota exceeded", "Disk quota")
 
 
@@ -31,16 +32,22 @@ class Database:
 
     RocksDB itself takes no more writes after one that failed, and may have kept that one in its write-ahead log. So the next write opens the database
     anew and undoes what the failed one may have left behind.
+
+    `read_only` takes no lock and changes nothing: it sees what was written when it was opened, and may be open beside the one that writes.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
         self._directory: Path = directory
+        self._read_only: bool = read_only
         self._rdict: Rdict | None = None
         # What was under the keys of a failed write.
         self._undo: Changes | None = None
 
     def open(self) -> None:
         """Take the lock, and make the directory if need be. Raises LogError, StorageFull, LogCorrupted."""
+        if self._read_only:
+            self._rdict = self._open_to_read()
+            return
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -49,6 +56,19 @@ class Database:
             self._rdict = Rdict(str(self._directory), _options())
         except Exception as error:
             raise self._said(error, "opened") from error
+
+    def _open_to_read(self) -> Rdict:
+        if not (self._directory / "CURRENT").is_file():
+            raise LogError(f"there is no log in {self._directory}")
+        left = _OPENINGS
+        while True:
+            left -= 1
+            try:
+                return Rdict(str(self._directory), _options(), access_type=AccessType.read_only())
+            except Exception as error:
+                # Whoever writes may replace files in the middle of it: then the next look finds the new ones.
+                if not left:
+                    raise self._said(error, "opened") from error
 
     def close(self) -> None:
         """Let go of the lock; does nothing when that was done before."""
@@ -98,6 +118,8 @@ class Database:
 
     def write(self, changes: Changes) -> None:
         """Write all changes or none, so that they survive the process. Raises StorageFull, LogError."""
+        if self._read_only:
+            raise LogError(f"the log in {self._directory} was opened to be read: open it without read_only to write")
         if self._undo is not None:
             self._reopen(self._undo)
         self._write(self._open_rdict(), changes)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
 
-from ks_actors._errors import LogClosed, LogError, OffsetOutOfRange, TopicExists
+from ks_actors._errors import ConfigError, LogClosed, LogError, OffsetOutOfRange, TopicExists
 from ks_actors.log._types import IsolationLevel, TopicDescription
 from ks_actors.log.embedded._broker import Broker
 from ks_actors.log.embedded._faults import Faults
@@ -47,12 +47,16 @@ class EmbeddedLog:
     max.message.bytes, delete.retention.ms; retention has no limit unless it is set. `clock` gives the time in ms since the epoch for cleaning. Errors
     of writing leave all as it was, and later calls go on when there is room.
 
+    `read_only` takes no hold of the directory: it shows what was there at the start, also while another process writes, and whatever would change
+    anything raises LogError. It may come to miss records that are deleted meanwhile: then a new one finds what is left.
+
     May be used by `async with`, or by `start` and `close`, on one event loop.
     """
 
-    def __init__(self, directory: Path | None = None, *, clock: Callable[[], int] = _wall_clock) -> None:
+    def __init__(self, directory: Path | None = None, *, clock: Callable[[], int] = _wall_clock, read_only: bool = False) -> None:
         self._directory: Path | None = directory
-        self._storage: Storage = _storage(directory)
+        self._read_only: bool = read_only
+        self._storage: Storage = _storage(directory, read_only=read_only)
         self._broker: Broker = Broker(self._storage, self._topics_changed, self._grown)
         self._groups: Groups = Groups(self._broker)
         self._faults: Faults = Faults()
@@ -82,7 +86,7 @@ class EmbeddedLog:
             raise LogError(f"a log is started once, this one is {self._state}")
         self._state = "starting"
         try:
-            self._broker.take_in(await self._blocking(self._storage.open, undo=self._storage.close))
+            self._broker.take_in(await self._blocking(self._storage.open, undo=self._storage.close), read_only=self._read_only)
         except BaseException:
             self._state = "closed"
             raise
@@ -252,10 +256,12 @@ class EmbeddedLog:
         membership.expire()
 
 
-def _storage(directory: Path | None) -> Storage:
+def _storage(directory: Path | None, *, read_only: bool) -> Storage:
     if directory is None:
+        if read_only:
+            raise ConfigError("a log in memory is nobody else's to read: read_only needs a directory")
         return MemoryStorage()
     # Not before it is needed: a log in memory works where there is no RocksDB.
     from ks_actors.log.embedded._rocks import RocksStorage  # noqa: PLC0415
 
-    return RocksStorage(directory)
+    return RocksStorage(directory, read_only=read_only)

@@ -38,9 +38,10 @@ class RocksStorage:
 
     growth: int = 32 << 20
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
         self._directory: Path = directory
-        self._database: Database = Database(directory)
+        self._read_only: bool = read_only
+        self._database: Database = Database(directory, read_only=read_only)
         self._log: _codec.LogRecord = _codec.LogRecord()
         self._recent: deque[Segment] = deque()
         self._recent_bytes = 0
@@ -167,13 +168,16 @@ class RocksStorage:
         last = _codec.LogRecord() if data is None else _read_log(data)
         if last.version != _codec.VERSION:
             raise LogError(f"the log in {self._directory} is of format {last.version}, this version reads format {_codec.VERSION}")
+        if self._read_only:
+            self._log = last
+            return
         self._log = _codec.LogRecord(incarnation=last.incarnation + 1, next_topic=last.next_topic)
         self._database.write([(_codec.LOG, _codec.encode(self._log))])
 
     def _wipe_leftovers(self, loaded: Loaded) -> None:
         """Wipe what was deleted, but could not be wiped then."""
         known = {topic.identity for topic in loaded.topics}
-        for topic in sorted({topic for topic, _ in (*loaded.segments, *loaded.bounds)} - known):
+        for topic in sorted({topic for topic, _ in (*loaded.segments, *loaded.bounds)} - known) if not self._read_only else ():
             self._database.wipe(_codec.ranges_of_topic(topic))
         for place in [place for place in loaded.segments if place[0] not in known]:
             del loaded.segments[place]
@@ -181,7 +185,8 @@ class RocksStorage:
             begin, _ = loaded.bounds.get(place, (0, 0))
             gone = [segment for segment in segments if segment.end <= begin]
             if gone:
-                self._wipe(place, gone)
+                if not self._read_only:
+                    self._wipe(place, gone)
                 del segments[: len(gone)]
 
 

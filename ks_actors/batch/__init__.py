@@ -1,0 +1,11 @@
+"""The batch bridge: topologies over history, and topics as DataFrames, on Spark. Importing it imports neither pyspark nor pyarrow."""
+
+from __future__ import annotations
+
+from ks_actors.batch._bridge import BatchBridge
+from ks_actors.batch._messages import CancelJob, JobProgress, RunJob
+from ks_actors.batch._reading import LogAddress
+from ks_actors.batch._session import register
+from ks_actors.batch._settings import SparkSettings
+
+__all__ = ["BatchBridge", "CancelJob", "JobProgress", "LogAddress", "RunJob", "SparkSettings", "register"]

@@ -1,0 +1,82 @@
+"""Records as columns of Arrow, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from ks_actors._batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ks_actors.batch._reading import LogRange
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_MICROS = 1000
+
+
+def headers_column(batch: Batch) -> pa.Array:
+    """Return the headers of a batch: lists, empty where there are none."""
+    found = [()] * len(batch) if batch.headers is None else batch.headers
+    return pa.array([[{"key": key, "value": value} for key, value in one] for one in found], HEADERS)
+
+
+def headers_of(column: Sequence[list[dict[str, Any]] | None]) -> list[tuple[tuple[str, bytes | None], ...]] | None:
+    """Return a column of headers as batches have it."""
+    if not any(column):
+        return None
+    return [tuple((each["key"], each["value"]) for each in one or ()) for one in column]
+
+
+class TopicColumns:
+    """Make batches of a topic record batches of a schema: some of the columns there are, decoded where there is a decoder."""
+
+    def __init__(self, schema: pa.Schema, decode_key: Callable[[bytes], Any] | None, decode_value: Callable[[bytes], Any] | None) -> None:
+        self._schema = schema
+        self._decoders = {"key": decode_key, "value": decode_value}
+
+    def of(self, batch: Batch, where: LogRange) -> pa.RecordBatch:
+        """Return the columns of a batch."""
+        return pa.RecordBatch.from_arrays([self._column(field, batch, where) for field in self._schema], schema=self._schema)
+
+    def _column(self, field: pa.Field, batch: Batch, where: LogRange) -> pa.Array:
+        name = field.name
+        if name in self._decoders:
+            return self._decoded(name, batch.keys if name == "key" else batch.values, field.type)
+        if name == "headers":
+            return headers_column(batch)
+        columns: dict[str, Callable[[], list[Any]]] = {
+            "topic": lambda: [where.topic] * len(batch),
+            "partition": lambda: [where.partition] * len(batch),
+            "offset": lambda: list(batch.offsets),
+            "timestamp": lambda: [time * _MICROS for time in batch.timestamps],
+        }
+        return pa.array(columns[name](), field.type)
+
+    def _decoded(self, name: str, column: list[bytes | None], kind: pa.DataType) -> pa.Array:
+        decode = self._decoders[name]
+        if decode is None:
+            return pa.array(column, kind)
+        objects = [None if data is None else decode(data) for data in column]
+        if isinstance(next((each for each in objects if each is not None), None), msgspec.Struct):
+            objects = [msgspec.to_builtins(each, builtin_types=(bytes,)) for each in objects]
+        return pa.array(objects, kind)
+
+
+def latest(batches: Any) -> Batch:
+    """Return the last record of each key that is no tombstone, in the order of their offsets: what a compacted topic says."""
+    last: dict[bytes | None, tuple[int, bytes, int, Any]] = {}
+    for batch in batches:
+        headers = [()] * len(batch) if batch.headers is None else batch.headers
+        for key, value, time, header, offset in zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=True):
+            if key is None:
+                continue
+            if value is None:
+                last.pop(key, None)
+            else:
+                last[key] = (offset, value, time, header)
+    rows = sorted((offset, key, value, time, header) for key, (offset, value, time, header) in last.items())
+    return Batch([r[1] for r in rows], [r[2] for r in rows], [r[3] for r in rows], [r[4] for r in rows], [r[0] for r in rows])

@@ -1,0 +1,234 @@
+"""How records of a range are read where there is no event loop: in a task of Spark's, or in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from ks_actors._errors import ConfigError, LogCorrupted, LogError, LogTimeout, OffsetOutOfRange, UnknownTopicOrPartition
+from ks_actors.log._open import kafka_log
+from ks_actors.log._types import IsolationLevel, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Iterator, Mapping
+
+    from ks_actors._batch import Batch
+    from ks_actors._config import StreamsConfig
+    from ks_actors.log import Log
+
+T = TypeVar("T")
+_AT_ONCE = 20_000
+_WAIT_MS = 1_000
+_SILENCE_SECONDS = 60.0
+_OPENINGS = 3
+_KAFKA = "kafka://"
+
+
+class LogAddress(msgspec.Struct, frozen=True):
+    """A log that other processes can reach, too: its URL and, of a Kafka, how to log in there. It travels to tasks."""
+
+    url: str
+    options: Mapping[str, Any] = {}
+
+    def open(self) -> Log:
+        """Return the log, not started yet, to be read only. Raises ConfigError for one that is in memory."""
+        if self.url.startswith(_KAFKA):
+            return kafka_log(self.url.removeprefix(_KAFKA), **{"client_id": "ks-actors-batch", **self.options})
+        parts = urlsplit(self.url)
+        if parts.scheme != "embedded" or parts.netloc or not parts.path:
+            raise ConfigError(f"{self.url!r} is no log that another process can read: use embedded:///path or kafka://host:port")
+        return EmbeddedLog(Path(unquote(parts.path)), read_only=True)
+
+
+def address_of(config: StreamsConfig) -> LogAddress:
+    """Return where an app's log is."""
+    if not config.log.startswith(_KAFKA):
+        return LogAddress(config.log)
+    name, password = config.sasl_jaas_config or (config.sasl_username, config.sasl_password)
+    return LogAddress(
+        config.log,
+        {
+            "tls": config.security_protocol.endswith("SSL"),
+            "tls_ca_file": config.ssl_truststore_location,
+            "tls_cert_file": config.ssl_keystore_location,
+            "tls_key_file": config.ssl_key_location,
+            "tls_key_password": config.ssl_key_password,
+            "tls_check_hostname": config.ssl_endpoint_identification_algorithm == "https",
+            "sasl_mechanism": config.sasl_mechanism,
+            "sasl_username": name,
+            "sasl_password": password,
+            "request_timeout_ms": config.request_timeout_ms,
+        },
+    )
+
+
+class LogRange(msgspec.Struct, frozen=True):
+    """Offsets `start` to before `end` of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def split(self, most: int) -> list[LogRange]:
+        """Return it in pieces of at most so many offsets."""
+        return [LogRange(self.topic, self.partition, at, min(at + most, self.end)) for at in range(self.start, self.end, most)]
+
+
+@final
+class LogReader:
+    """A log on an event loop of its own, in a thread: its calls block. To be used by `with LogReader(address) as reader`."""
+
+    def __init__(self, address: LogAddress) -> None:
+        self._address = address
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="ks-batch-log", daemon=True)
+        self._log: Log | None = None
+
+    def __enter__(self) -> LogReader:
+        self._thread.start()
+        try:
+            self._run(self._start())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._run(self._stop())
+        finally:
+            self._end()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    async def _start(self) -> None:
+        log = self._address.open()
+        await log.start()
+        self._log = log
+
+    async def _stop(self) -> None:
+        log, self._log = self._log, None
+        if log is not None:
+            await log.close()
+
+    def reopen(self) -> None:
+        """Look at the log anew."""
+        self._run(self._stop())
+        self._run(self._start())
+
+    @property
+    def _opened(self) -> Log:
+        assert self._log is not None
+        return self._log
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many partitions each topic has. Raises UnknownTopicOrPartition, which names all that are missing."""
+        return self._run(partition_counts(self._opened, topics))
+
+    def ranges(self, topics: Iterable[str], bounds: Bounds) -> list[LogRange]:
+        """Return the ranges of all partitions of the topics."""
+        return self._run(plan_ranges(self._opened, topics, bounds))
+
+    def read(self, what: LogRange) -> Iterator[Batch]:
+        """Yield the records of a range, as far as there are any, in batches in order of offsets.
+
+        A log that cleans itself meanwhile is opened anew, up to three times. Raises OffsetOutOfRange for what is gone, LogTimeout.
+        """
+        at, left = what.start, _OPENINGS
+        while at < what.end:
+            try:
+                for batch, behind in self._read_from(what, at):
+                    at = behind
+                    if len(batch):
+                        yield batch
+                return
+            except OffsetOutOfRange:
+                raise
+            except (LogCorrupted, LogError):
+                left -= 1
+                if not left or self._address.url.startswith(_KAFKA):
+                    raise
+                self.reopen()
+
+    def _read_from(self, what: LogRange, at: int) -> Iterator[tuple[Batch, int]]:
+        fetcher = self._opened.fetcher(client_id="ks-actors-batch", isolation=IsolationLevel.READ_COMMITTED)
+        where = TopicPartition(what.topic, what.partition)
+        try:
+            self._loop.call_soon_threadsafe(fetcher.assign, {where: at})
+            silent = 0.0
+            while at < what.end:
+                fetched = self._run(_fetch(fetcher, what.end - at))
+                for one in fetched:
+                    at = one.next_offset
+                    yield _until(one.batch, what.end), min(at, what.end)
+                silent = 0.0 if fetched else silent + _WAIT_MS / 1000
+                if silent >= _SILENCE_SECONDS:
+                    raise LogTimeout(f"{where} gave nothing at offset {at} for {silent:g} s, and is to be read to {what.end}")
+        finally:
+            self._run(fetcher.close())
+
+
+async def _fetch(fetcher: Any, most: int) -> Any:
+    return await fetcher.fetch(max_wait_ms=_WAIT_MS, max_records=max(1, min(_AT_ONCE, most)))
+
+
+def _until(batch: Batch, end: int) -> Batch:
+    if not len(batch) or batch.offsets[-1] < end:
+        return batch
+    return batch.select([offset < end for offset in batch.offsets])
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """Where history begins and ends: by offsets of partitions, where they are named, else by time (ms), else all there is.
+
+    `until_ms` leaves out the first record that is as late as that, and all behind it. Ends are never behind what is committed.
+    """
+
+    from_ms: int | None = None
+    until_ms: int | None = None
+    starts: Mapping[str, Mapping[int, int]] = {}
+    ends: Mapping[str, Mapping[int, int]] = {}
+
+
+async def partition_counts(log: Log, topics: Iterable[str]) -> dict[str, int]:
+    """Return how many partitions each topic has. Raises UnknownTopicOrPartition, which names all that are missing."""
+    wanted = list(topics)
+    found = await log.describe_topics(wanted)
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise UnknownTopicOrPartition(f"there are no topics {', '.join(missing)}")
+    return {name: found[name].partitions for name in wanted}
+
+
+async def plan_ranges(log: Log, topics: Iterable[str], bounds: Bounds) -> list[LogRange]:
+    """Return the ranges of all partitions of the topics, also those with nothing in them. Raises OffsetOutOfRange for offsets that are not there."""
+    counts = await partition_counts(log, topics)
+    partitions = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+    begins = await log.begin_offsets(partitions)
+    ends = await log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)
+    first = {} if bounds.from_ms is None else await log.offsets_for_times(dict.fromkeys(partitions, bounds.from_ms))
+    last = {} if bounds.until_ms is None else await log.offsets_for_times(dict.fromkeys(partitions, bounds.until_ms))
+    ranges = []
+    for where in partitions:
+        topic, number = where
+        start = bounds.starts.get(topic, {}).get(number, first.get(where, begins[where]))
+        end = bounds.ends.get(topic, {}).get(number, min(last.get(where, ends[where]), ends[where]))
+        for offset in (start, end):
+            if not begins[where] <= offset <= ends[where]:
+                raise OffsetOutOfRange(where, offset, begins[where], ends[where])
+        ranges.append(LogRange(topic, number, start, max(start, end)))
+    return ranges

@@ -1,0 +1,186 @@
+"""The Spark session, from its start to the end of its last process. All of it blocks."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import sys
+import uuid
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors._errors import SparkUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession as PysparkSession
+
+    from ks_actors.batch._settings import SparkSettings
+
+_NEEDED = ("pyspark", "pandas", "pyarrow")
+_JVM_END_SECONDS = 20
+
+# Long columns in few pieces, times in UTC, nothing done twice at once, no port for a browser, nothing printed over the app's own.
+_CHOSEN = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.speculation": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+}
+_CHOSEN_LOCALLY = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.catalogImplementation": "in-memory",
+}
+
+
+@final
+class SparkSession:
+    """A session that was made from settings, or that was there already: then it is used, and left as it is at the end."""
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self._settings: SparkSettings = settings
+        self._spark: Any = None
+        self._found: bool = False
+
+    @property
+    def spark(self) -> Any:
+        """The session of pyspark, started on first use. Raises SparkUnavailable."""
+        if self._spark is None:
+            self._spark = self._start()
+        return self._spark
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was started."""
+        return self._spark is not None
+
+    def _start(self) -> Any:
+        check_packages()
+        settings = self._settings
+        from pyspark.sql import SparkSession as Pyspark  # noqa: PLC0415 - nobody pays for it who does not use it
+
+        found: Any = getattr(Pyspark, "_instantiatedSession", None)
+        if found is not None and found._sc._jsc is not None and not settings.connects:
+            self._found = True
+            register(found)
+            return found
+        if not settings.connects:
+            _check_java()
+        builder: Any = Pyspark.builder
+        builder = builder.remote(settings.master) if settings.connects else builder.master(settings.master)
+        for name, value in self._conf().items():
+            builder = builder.config(name, value)
+        try:
+            with _python(settings.python):
+                spark = builder.appName(settings.app_name).getOrCreate()
+        except Exception as error:
+            raise SparkUnavailable(f"no Spark session could be had at {settings.master}: {first_line(error)}") from error
+        if not settings.connects:
+            spark.sparkContext.setLogLevel("ERROR")
+        register(spark)
+        return spark
+
+    def _conf(self) -> dict[str, str]:
+        settings = self._settings
+        if settings.connects:
+            return dict(settings.conf)
+        conf = {**_CHOSEN, "spark.driver.memory": settings.driver_memory}
+        if settings.master.startswith("local"):
+            # Tasks are processes of this machine: what can be imported here can be there.
+            conf |= {**_CHOSEN_LOCALLY, "spark.executorEnv.PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
+        return conf | dict(settings.conf)
+
+    def close(self) -> None:
+        """Stop the session, and wait for the end of the JVM, if they were started here. Does nothing when there is none."""
+        spark, self._spark = self._spark, None
+        if spark is None or self._found:
+            return
+        spark.stop()
+        if not self._settings.connects:
+            _end_jvm()
+
+
+def _end_jvm() -> None:
+    from pyspark import SparkContext  # noqa: PLC0415 - as above
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None or SparkContext._active_spark_context is not None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    process = gateway.proc
+    gateway.shutdown()
+    # It ends with its input.
+    process.stdin.close()
+    with suppress(Exception):
+        process.wait(_JVM_END_SECONDS)
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def register(session: PysparkSession) -> None:
+    """Make `session.read.format("ks_actors")` known to a session of PySpark; jobs of the bridge find it known. Raises SparkUnavailable."""
+    check_packages()
+    from ks_actors.batch._data_source import KsActorsSource  # noqa: PLC0415 - nobody pays for it who does not use it
+
+    session.dataSource.register(KsActorsSource)
+
+
+def check_packages() -> None:
+    """Raise SparkUnavailable, with all that is missing, unless the packages of the extra are there."""
+    missing = []
+    for name in _NEEDED:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+            missing.append(name)
+    if missing:
+        are = "is" if len(missing) == 1 else "are"
+        raise SparkUnavailable(f"Spark needs {', '.join(missing)}, which {are} not installed: pip install 'ks-actors[spark]'")
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java") if home is None else shutil.which(str(Path(home) / "bin" / "java"))
+    if java is None:
+        where = "on the PATH" if home is None else f"in JAVA_HOME, {home}"
+        raise SparkUnavailable(f"Spark needs Java 17 or later, and there is none {where}: install one, or use master='sc://…'")
+
+
+@contextmanager
+def _python(interpreter: str) -> Iterator[None]:
+    """Have pyspark take this interpreter for its tasks; it looks nowhere but in the environment, once."""
+    chosen = {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    before = {name: os.environ.get(name) for name in chosen}
+    os.environ.update(chosen)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error of Spark says in its first line that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def new_tag(name: str) -> str:
+    """Return what the Spark jobs of one job of the bridge have in common: Spark allows no commas."""
+    return f"ks-{name.replace(',', '-')}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,72 @@
+"""One Spark session for the whole run, and logs to read."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors.batch import SparkSettings
+from ks_actors.batch._session import SparkSession
+from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from ks_actors import Batch
+
+SETTINGS = SparkSettings(
+    master="local[2]",
+    driver_memory="1g",
+    conf={
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    },
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out, and say so, what needs Spark where there is no Java; and give Spark the time to start."""
+    for item in items:
+        if {"spark", "session"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.timeout(240))
+            if shutil.which("java") is None:
+                item.add_marker(pytest.mark.skip(reason="no java on this machine"))
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[SparkSession]:
+    made = SparkSession(SETTINGS)
+    try:
+        assert made.spark is not None
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def spark(session: SparkSession) -> Any:
+    return session.spark
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Callable[[Mapping[str, int], Mapping[tuple[str, int], Batch]], str]:
+    """Return what fills a new log in a directory, topics and their records by partition, and gives its URL."""
+
+    def fill(topics: Mapping[str, int], records: Mapping[tuple[str, int], Batch]) -> str:
+        async def main() -> None:
+            async with EmbeddedLog(tmp_path / "log") as log:
+                await log.create_topics([NewTopic(name, count) for name, count in topics.items()])
+                producer = await log.producer(client_id="test")
+                await producer.send([Outgoing(TopicPartition(*where), batch) for where, batch in records.items()])
+                await producer.close()
+
+        asyncio.run(main())
+        return f"embedded://{tmp_path / 'log'}"
+
+    return fill

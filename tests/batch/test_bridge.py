@@ -1,0 +1,221 @@
+"""The batch bridge: jobs on a session of Spark's that nobody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actors import Actor, Spec, System
+from ks_actors import BatchError, ConfigError, JobCancelled, JobFailed, JobTimeout, OffsetOutOfRange, ProcessingFailed, SparkUnavailable, TaskId
+from ks_actors.batch import BatchBridge, CancelJob, JobProgress, RunJob, SparkSettings
+from ks_actors.batch._failures import carried, translated
+from ks_actors.batch._session import SparkSession
+from ks_actors.log import TopicPartition
+
+from .conftest import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from actors import Ref
+    from ks_actors.batch._messages import BridgeMessage
+
+PATIENCE = 60
+
+
+@pytest.fixture
+async def bridge(session: SparkSession) -> AsyncIterator[Ref[BridgeMessage]]:
+    async with System("test") as system:
+        yield await system.spawn(BatchBridge.spec(SETTINGS), "batch")
+
+
+class Listener(Actor[JobProgress]):
+    def __init__(self, told: asyncio.Queue[JobProgress]) -> None:
+        self._told = told
+
+    def receive(self, message: JobProgress) -> None:
+        self._told.put_nowait(message)
+
+
+def count(spark: Any, number: int) -> Any:
+    return spark.range(number).count()
+
+
+def failing(batches: Iterator[Any]) -> Iterator[Any]:
+    with carried():
+        for _ in batches:
+            try:
+                raise ValueError("no number")
+            except ValueError as error:
+                raise ProcessingFailed("it failed", task=TaskId(0, 3), node="map", topic="in", partition=3, offset=17) from error
+        yield from ()
+
+
+def forever(batches: Iterator[Any]) -> Iterator[Any]:
+    for _ in batches:
+        threading.Event().wait()
+    yield from ()
+
+
+async def test_a_job_is_done_and_answered_beside_others(bridge: Ref[BridgeMessage]) -> None:
+    """Jobs run in threads, at most so many at a time; each is answered with what it returns."""
+    counts = [bridge.ask(RunJob, f"count-{number}", partial(count, number=number)).within(PATIENCE) for number in range(4)]
+    assert await asyncio.gather(*counts) == [0, 1, 2, 3]
+    with pytest.raises(BatchError, match="there is a job twice already"):
+        first = bridge.ask(RunJob, "twice", lambda spark: spark.range(1).count()).within(PATIENCE)
+        await bridge.ask(RunJob, "twice", lambda _: 0).within(PATIENCE)
+    assert await first == 1
+
+
+async def test_a_failure_of_a_task_is_told_as_it_was_raised(bridge: Ref[BridgeMessage]) -> None:
+    """With its record and its cause, and none of Java's lines."""
+    with pytest.raises(JobFailed) as failed:
+        await bridge.ask(RunJob, "fails", lambda spark: spark.range(1).mapInArrow(failing, "n int").collect()).within(PATIENCE)
+    raised = failed.value.__cause__
+    assert isinstance(raised, ProcessingFailed)
+    assert (raised.task, raised.node, raised.topic, raised.partition, raised.offset) == (TaskId(0, 3), "map", "in", 3, 17)
+    assert repr(raised.__cause__) == "ValueError('no number')"
+    assert str(failed.value).startswith("job fails has failed: ProcessingFailed: it failed")
+    assert "\n\tat " not in str(failed.value)
+
+
+async def test_a_failure_of_the_job_itself_is_told(bridge: Ref[BridgeMessage]) -> None:
+    """What is raised outside of Spark, and what Spark says of a query, in one line."""
+    with pytest.raises(JobFailed, match=r"job divides has failed: ZeroDivisionError: ") as failed:
+        await bridge.ask(RunJob, "divides", lambda _: 1 // 0).within(PATIENCE)
+    assert isinstance(failed.value.__cause__, ZeroDivisionError)
+    with pytest.raises(JobFailed, match=r"TABLE_OR_VIEW_NOT_FOUND") as failed:
+        await bridge.ask(RunJob, "asks", lambda spark: spark.table("nowhere").count()).within(PATIENCE)
+    assert "\n" not in str(failed.value)
+
+
+async def test_a_job_is_cancelled_and_the_bridge_goes_on(bridge: Ref[BridgeMessage]) -> None:
+    """Also one that waits for its turn; one that is late is cancelled by its deadline."""
+    late = bridge.ask(RunJob, "late", lambda spark: spark.range(1).mapInArrow(forever, "n int").collect(), deadline_ms=1).within(PATIENCE)
+    stuck = bridge.ask(RunJob, "stuck", lambda spark: spark.range(1).mapInArrow(forever, "n int").collect()).within(PATIENCE)
+    waits = bridge.ask(RunJob, "waits", lambda _: 0).within(PATIENCE)
+    with pytest.raises(JobTimeout, match="job late was not done within 1 ms"):
+        await late
+    assert await waits == 0
+    assert await bridge.ask(CancelJob, "stuck").within(PATIENCE)
+    with pytest.raises(JobCancelled, match="job stuck was cancelled"):
+        await stuck
+    assert not await bridge.ask(CancelJob, "stuck").within(PATIENCE)
+    assert await bridge.ask(RunJob, "after", lambda spark: spark.range(7).count()).within(PATIENCE) == 7
+
+
+async def test_progress_is_told(session: SparkSession) -> None:
+    """Every second: how many of Spark's tasks are done, and how many there are."""
+    async with System("test") as system:
+        bridge = await system.spawn(BatchBridge.spec(SETTINGS), "batch")
+        told: asyncio.Queue[JobProgress] = asyncio.Queue()
+        listener = await system.spawn(Spec(lambda: Listener(told)), "listener")
+        job = bridge.ask(RunJob, "slow", lambda spark: spark.range(0, 3, 1, 3).mapInArrow(forever, "n int").collect(), progress=listener)
+        async with asyncio.timeout(PATIENCE):
+            while (seen := await told.get()).known == 0:
+                pass
+        assert (seen.job, seen.done, seen.known) == ("slow", 0, 3)
+        await bridge.ask(CancelJob, "slow").within(PATIENCE)
+        with pytest.raises(JobCancelled):
+            await job.within(PATIENCE)
+
+
+async def test_what_runs_when_the_bridge_ends_is_cancelled(session: SparkSession) -> None:
+    """Whoever waits for a job is told; the session that the bridge did not start stays."""
+    async with System("test") as system:
+        bridge = await system.spawn(BatchBridge.spec(SETTINGS), "batch")
+        jobs = [bridge.ask(RunJob, f"job-{number}", _block).within(PATIENCE) for number in range(3)]
+        assert await bridge.ask(CancelJob, "job-2").within(PATIENCE)
+        with pytest.raises(JobCancelled):
+            await jobs[2]
+        jobs.append(bridge.ask(RunJob, "job-3", _block).within(PATIENCE))
+        await bridge.ask(CancelJob, "nobody").within(PATIENCE)
+        await system.stop(bridge)
+        ended = await asyncio.gather(jobs[0], jobs[1], jobs[3], return_exceptions=True)
+        assert [str(each) for each in ended] == ["the batch bridge has ended"] * 3
+    assert session.spark.range(3).count() == 3
+
+
+def _block(spark: Any) -> Any:
+    return spark.range(1).mapInArrow(forever, "n int").collect()
+
+
+def test_importing_ks_actors_imports_nothing_of_spark() -> None:
+    """Nobody pays for it who does not use it."""
+    code = "import sys, ks_actors, ks_actors.batch; print([name for name in ('pyspark', 'pyarrow', 'pandas', 'py4j') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own
+    assert done.stdout == "[]\n"
+
+
+def test_no_process_is_left_behind() -> None:
+    """A bridge that has started Spark ends it: when the block is left nothing of it runs."""
+    code = """
+import asyncio, subprocess, os
+from actors import Actor, Spec, System
+from ks_actors.batch import BatchBridge, RunJob
+from tests.batch.conftest import SETTINGS
+
+async def main():
+    async with System("test") as system:
+        bridge = await system.spawn(BatchBridge.spec(SETTINGS), "batch")
+        return await bridge.ask(RunJob, "work", lambda spark: spark.range(4).mapInArrow(lambda batches: batches, "id long").count()).within(120)
+
+print(asyncio.run(main()))
+left = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture_output=True, text=True).stdout.split()
+print([name for name in left if name != "ps"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    assert done.stdout == "4\n[]\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"JAVA_HOME": "/nowhere"}, "Spark needs Java 17 or later, and there is none in JAVA_HOME, /nowhere"),
+        ({"PATH": "/nowhere"}, "Spark needs Java 17 or later, and there is none on the PATH"),
+    ],
+)
+def test_without_java_the_error_says_so(environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, before anything is started."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("pyspark.sql.SparkSession._instantiatedSession", None)
+    with pytest.raises(SparkUnavailable, match=said):
+        assert SparkSession(SparkSettings()).spark
+
+
+def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is missing, and the extra that has it."""
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(SparkUnavailable, match=r"Spark needs pyspark, pyarrow, which are not installed: pip install 'ks-actors\[spark\]'"):
+        assert SparkSession(SparkSettings()).spark
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"master": "mesos://host"}, "is no Spark"),
+        ({"max_jobs": 0}, "at least one job"),
+        ({"conf": {"kafka.transactional.id": "x"}}, "Spark begins no transactions"),
+    ],
+)
+def test_settings_that_are_wrong_are_told(settings: dict[str, Any], said: str) -> None:
+    """At once, not when a job runs."""
+    with pytest.raises(ConfigError, match=said):
+        SparkSettings(**settings)
+
+
+def test_an_error_that_cannot_travel_is_told_as_text() -> None:
+    """Where its class cannot be made again, what it said is left."""
+    with pytest.raises(Exception, match="OffsetOutOfRange: in-0 holds") as raised, carried():
+        raise OffsetOutOfRange(TopicPartition("in", 0), 9, 0, 3)
+    failed = translated(RuntimeError(f"Job aborted\nTraceback (most recent call last):\n  File\nTaskError: {raised.value}\n\n\tat java"), "x")
+    assert str(failed) == "job x has failed: TaskError: OffsetOutOfRange: in-0 holds offsets 0 to 3, position 9 is outside"

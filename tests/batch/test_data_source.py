@@ -1,0 +1,132 @@
+"""Topics as DataFrames."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import Batch
+from ks_actors._errors import ConfigError
+from ks_actors.batch._source_options import read_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TOPICS = {"events": 3}
+
+
+def records(partition: int, count: int = 10) -> Batch:
+    return Batch(
+        [f"k{number % 4}".encode() for number in range(count)],
+        [None if number == 9 else f"{partition}-{number}".encode() for number in range(count)],
+        [1_000 * number for number in range(count)],
+        [(("n", str(number).encode()), ("none", None)) if number == 3 else () for number in range(count)],
+    )
+
+
+@pytest.fixture
+def url(filled: Callable[..., str]) -> str:
+    return filled(TOPICS, {("events", partition): records(partition) for partition in range(3)})
+
+
+def frame(spark: Any, url: str, **options: Any) -> Any:
+    return spark.read.format("ks_actors").options(log=url, topic="events", **options).load()
+
+
+def test_a_topic_is_read_with_all_columns_in_order_a_task_per_partition(spark: Any, url: str) -> None:
+    """Every record with its place, time, bytes and headers, as it was written."""
+    found = frame(spark, url)
+    assert found.rdd.getNumPartitions() == 3
+    rows = found.collect()
+    assert [(row.partition, row.offset) for row in rows] == [(partition, offset) for partition in range(3) for offset in range(10)]
+    row = rows[13]
+    assert (row.topic, row.key, row.value) == ("events", b"k3", b"1-3")
+    assert [(each.key, each.value) for each in row.headers] == [("n", b"3"), ("none", None)]
+    assert (row.timestamp.second, rows[19].value, rows[12].headers) == (3, None, [])
+
+
+def test_ranges_are_exact_by_offset_and_by_time(spark: Any, url: str) -> None:
+    """Offsets name what is read; times begin at the first record that is as late, and end before it; large ranges are split."""
+    by_offset = frame(spark, url, starting_offsets=json.dumps({"events": {"0": 4}}), ending_offsets=json.dumps({"events": {"0": 6, "1": 0, "2": 1}}))
+    assert [(row.partition, row.offset) for row in by_offset.collect()] == [(0, 4), (0, 5), (2, 0)]
+    by_time = frame(spark, url, starting_timestamp_ms=7_500, ending_timestamp_ms=9_000, max_records_per_task=1)
+    assert [(row.partition, row.offset) for row in by_time.collect()] == [(0, 8), (1, 8), (2, 8)]
+    split = frame(spark, url, max_records_per_task=4)
+    assert split.rdd.getNumPartitions() == 9
+    assert split.count() == 30
+
+
+def test_columns_and_serdes_are_chosen(spark: Any, url: str) -> None:
+    """Only what is asked for is made, decoded by serdes that are named."""
+    found = frame(spark, url, columns="key,offset", key_serde="ks_actors.serdes.STRING")
+    assert found.columns == ["key", "offset"]
+    assert found.dtypes == [("key", "string"), ("offset", "bigint")]
+    assert [tuple(row) for row in found.limit(3).collect()] == [("k0", 0), ("k1", 1), ("k2", 2)]
+
+
+def test_filters_are_pushed_down(spark: Any, url: str) -> None:
+    """Partitions that are not asked for are not read; keys and offsets are left out where they are read."""
+    pruned = frame(spark, url).where("partition = 1 and offset >= 8")
+    assert pruned.rdd.getNumPartitions() == 1
+    assert [(row.partition, row.offset) for row in pruned.collect()] == [(1, 8), (1, 9)]
+    by_key = frame(spark, url).where("key = X'6b33' and partition in (0, 2)")
+    assert by_key.rdd.getNumPartitions() == 2
+    assert [(row.partition, row.value) for row in by_key.collect()] == [(0, b"0-3"), (0, b"0-7"), (2, b"2-3"), (2, b"2-7")]
+    decoded = frame(spark, url, key_serde="ks_actors.serdes.STRING").where("key in ('k1', 'k2') and offset < 3 and value is not null")
+    assert [(row.partition, row.key) for row in decoded.collect()] == [(partition, key) for partition in range(3) for key in ("k1", "k2")]
+
+
+def test_the_latest_of_each_key_is_a_table(spark: Any, url: str) -> None:
+    """Of each key the last record; keys that were deleted are not there."""
+    found = frame(spark, url, latest="true").where("partition = 0").collect()
+    assert [(row.key, row.value, row.offset) for row in found] == [(b"k2", b"0-6", 6), (b"k3", b"0-7", 7), (b"k0", b"0-8", 8)]
+
+
+def test_a_store_is_read_from_its_changelog(spark: Any, filled: Callable[..., str]) -> None:
+    """By the app's name and the store's, the latest of each key."""
+    url = filled(
+        {"app-counts-changelog": 1},
+        {("app-counts-changelog", 0): Batch([b"a", b"b", b"a"], [bytes(7) + b"\1", bytes(8), bytes(7) + b"\2"], [1, 2, 3])},
+    )
+    options = {"key_serde": "ks_actors.serdes.STRING", "value_serde": "ks_actors.serdes.LONG", "columns": "key,value"}
+    found = spark.read.format("ks_actors").options(log=url, store="counts", application_id="app", **options).load()
+    assert [tuple(row) for row in found.collect()] == [("b", 0), ("a", 2)]
+
+
+def test_a_stream_reads_what_comes(spark: Any, url: str, tmp_path: Path) -> None:
+    """Every record once, with exact offsets."""
+    stream = spark.readStream.format("ks_actors").options(log=url, topic="events", columns="partition,offset").load()
+    query = (
+        stream.writeStream.format("memory")
+        .queryName("seen")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    assert {tuple(row) for row in spark.table("seen").collect()} == {(partition, offset) for partition in range(3) for offset in range(10)}
+    assert spark.table("seen").count() == 30
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"topic": "t"}, "log: is required"),
+        ({"log": "embedded:///x", "topic": "t", "store": "s", "application_id": "a"}, "name one of them"),
+        ({"log": "embedded:///x", "store": "s"}, "application_id: is required"),
+        ({"log": "embedded:///x", "topic": "t", "column": "key"}, "column: is no option"),
+        ({"log": "embedded:///x", "topic": "t", "columns": "key,size"}, "there is no 'size'"),
+        ({"log": "embedded:///x", "topic": "t", "starting_timestamp_ms": "soon"}, "is no whole number"),
+        ({"log": "embedded:///x", "topic": "t", "starting_offsets": "7"}, "is not as expected"),
+        ({"log": "embedded:///x", "topic": "t", "value_serde": "ks_actors.serdes.UUID"}, "value_type: is required"),
+        ({"log": "embedded:///x", "topic": "t", "value_serde": "ks_actors.serdes.LONGER"}, "is no serde that can be imported"),
+        ({"log": "embedded:///x", "topic": "t", "value_serde": "ks_actors.serdes.__name__"}, "is no serde, it is"),
+    ],
+)
+def test_options_that_are_wrong_are_told(options: dict[str, str], said: str) -> None:
+    """Before anything is read, and all at once."""
+    with pytest.raises(ConfigError, match=said):
+        read_options(options)
