@@ -37,6 +37,7 @@ class Codec:
 
     def __init__(self, spec: StoreSpec, topic: str, *, timestamped: bool) -> None:
         self.name: str = spec.name
+        self.topic: str = topic
         self.timestamped: bool = timestamped
         self.faithful: bool = spec.key.faithful
         self.mutable: bool = not spec.value.immutable

@@ -90,6 +90,7 @@ class CheckpointRows:
         limit = self.facts(spec.name)[0] - spec.retention_ms
         rows = self._engine.scan(prefix, after(prefix))
         while found := list(islice(rows, SLICE)):
+            starts = [0] * len(found)
             if windowed:
                 starts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size)[0] for key, _ in found]
                 found = [row for row, start in zip(found, starts, strict=True) if start > limit]
@@ -98,7 +99,7 @@ class CheckpointRows:
             if timestamped:
                 yield Batch(keys, [data[TIME_BYTES:] for _, data in found], [unpack_time(data)[0] for _, data in found])
             else:
-                yield Batch(keys, [data for _, data in found], starts if windowed else [0] * len(found))
+                yield Batch(keys, [data for _, data in found], starts)
 
 
 @final

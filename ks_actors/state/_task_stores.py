@@ -304,7 +304,7 @@ class TaskStores:
             )
             if self._write:
                 return True
-        memory_only = any(store.unsettled() if idle else store.overdue for store in stores)
+        memory_only = any(store.wants_tidying(idle=idle) for store in stores)
         self._write = not memory_only
         return memory_only
 

@@ -264,6 +264,10 @@ class Transactional(ABC, Generic[Handle]):
         """Whether so many changes were kept and not looked at that somebody should."""
         return self.unsettled() >= BACKLOG
 
+    def wants_tidying(self, *, idle: bool) -> bool:
+        """Return whether there is enough to be done in memory for somebody to do it; while `idle`, whether there is anything."""
+        return bool(self.unsettled()) if idle else self.overdue
+
     def settle(self, count: int) -> bool:
         """Look at about `count` changes that were kept: they are to be written, or done with; return whether that was all."""
         kept, done = self._kept, self.engine is None
