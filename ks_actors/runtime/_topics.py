@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _REPARTITION = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800", "message.timestamp.type": "CreateTime"}
 _DAY_MS = 86_400_000  # as in Kafka Streams, whatever windowstore_changelog_additional_retention_ms says
 LONGEST_MS = (1 << 63) - 1
-_WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW}
+_WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION}
 
 
 async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
