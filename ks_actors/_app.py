@@ -8,7 +8,7 @@ import signal as signals
 import time
 from contextlib import AsyncExitStack, suppress
 from math import inf
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors import ActorsError, Spec, System
 from ks_actors._config_kafka import open_configured
@@ -29,12 +29,14 @@ from ks_actors.runtime._states import InstanceState
 from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from pathlib import Path
     from types import TracebackType
 
     from actors import Ref
     from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
+    from ks_actors.batch import Backfill, BackfillProgress, Choice
     from ks_actors.log import Log, TopicPartition
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
@@ -277,6 +279,26 @@ class App:
             for partition, queue in task.group.queues.items():
                 positions[partition] = queue.position
         return positions, unfinished
+
+    async def backfill(
+        self,
+        *,
+        until: int | Mapping[str, Mapping[int, int]] | None = None,
+        allow: Collection[Choice] = (),
+        progress: Callable[[BackfillProgress], None] | None = None,
+        directory: Path | None = None,
+    ) -> Backfill:
+        """Run the topology over history, in this process, instead of starting: see `ks_actors.batch.backfill`. The snapshot goes to `snapshot_uri`.
+
+        The app is as before, and is not to run meanwhile, here or elsewhere. Raises NotRunning for one that was started.
+        """
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: a backfill is for one that is not")
+        from ks_actors.batch import backfill  # noqa: PLC0415 - most apps have no use for it
+
+        config, given = self.config, self._given_log
+        options: Any = {"until": until, "allow": allow, "progress": progress, "directory": directory}
+        return await backfill(self._topology, config, snapshot_uri=config.snapshot_uri, log=given, **options)
 
     # --- its stores -------------------------------------------------------------------------------------------------------------
 

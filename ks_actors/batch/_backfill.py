@@ -18,7 +18,7 @@ from ks_actors.batch._plan import make_plan, make_setup
 from ks_actors.batch._reading import Bounds, SharedLog
 from ks_actors.batch._rows import RowFiles
 from ks_actors.batch._snapshot import commit_snapshot, new_snapshot
-from ks_actors.batch._task_run import Recipe, TaskDone, TaskRun
+from ks_actors.batch._task_run import Recipe, TaskDone, TaskRun, probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
@@ -100,6 +100,12 @@ class Backfill:
         """Yield what was written to a partition. Blocks."""
         return self._written.read(where)
 
+    def to_parquet(self, directory: Path) -> dict[str, int]:
+        """Write what was written to topics to `<topic>/<partition>.parquet`; return how many records each topic has. Blocks; needs pyarrow."""
+        from ks_actors.batch._parquet import write_parquet  # noqa: PLC0415 - it needs a package that others do without
+
+        return write_parquet(directory, ((where, self.read(where)) for where in self.partitions))
+
     def close(self) -> None:
         """Delete what was written and nobody has taken; the snapshot stays. Blocks."""
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -120,9 +126,9 @@ async def backfill(
 
     `until` is a time (ms): each partition is read to before the first record that is as late; or offsets by topic and partition, of which those that
     are not named are read to their ends; None is what there is now. Records of a task that reads several partitions are taken in the order of their
-    times. With `snapshot_uri` the state goes into a snapshot there, with the positions that a stream goes on from; nothing else is changed, in the log
-    or elsewhere. `log` takes the place of the config's. `allow` names what may differ from a stream; see BackfillRefused. What is written, and state,
-    is on disk below `directory` (default: the system's for temporary files) meanwhile.
+    times. With `snapshot_uri` the state goes into a snapshot there, with the positions that a stream goes on from; nothing else is changed, in the
+    log or elsewhere. `log` takes the place of the config's. `allow` names what may differ from a stream; see BackfillRefused. What is written, and
+    state, is on disk below `directory` (default: the system's for temporary files) meanwhile.
 
     Raises BackfillRefused before anything is processed, what processing raises, OffsetOutOfRange, MissingSourceTopics, TopologyError.
     """
@@ -136,6 +142,7 @@ async def backfill(
     try:
         plan = await make_plan(used, topology, config, _bounds(until), allow, snapshot=snapshot_uri is not None)
         recipe = Recipe(topology, config, plan, "wall_clock" in allow)
+        await asyncio.to_thread(probe, recipe)
         local = _Local(recipe, SharedLog(used, asyncio.get_running_loop()), place, snapshot_uri, progress)
         return await asyncio.to_thread(local.run, began)
     except BaseException:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from ks_actors._errors import BackfillRefused, ConfigError
-from ks_actors._task_id import TaskId
+from ks_actors._task_id import TaskId  # noqa: TC001 - plans travel, and are read at run time
 from ks_actors.assignment import check_copartitioning, group_partitions
 from ks_actors.batch._reading import LogRange, plan_ranges
 from ks_actors.log._types import IsolationLevel, TopicPartition
@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 
 Choice: TypeAlias = Literal["order_after_rekey", "wall_clock", "incomplete_snapshot", "topics_read_back"]
 CHOICES: Final[tuple[str, ...]] = get_args(Choice)
+_READ_BACK: Final = (
+    "topic {} is written and read by this topology: what is written over history is not read in the same run. Use repartition(), or allow "
+    "'topics_read_back' to read what the topic holds now"
+)
+_ORDER: Final = (
+    "{} has state that may depend on the order in which records come through {}: a stream takes those of several tasks and topics as they happen to "
+    "come, history by their times. Allow 'order_after_rekey' if the order does not matter, or that of times will do"
+)
+_INCOMPLETE: Final = "store {} {}: a stream that goes on from the snapshot begins with it empty. Allow 'incomplete_snapshot' if that will do"
 
 
 class TaskPlan(msgspec.Struct, frozen=True):
@@ -83,9 +92,7 @@ def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, i
     return setup
 
 
-async def make_plan(
-    log: Log, topology: Topology, config: StreamsConfig, bounds: Bounds, allow: Collection[str], *, snapshot: bool
-) -> Plan:
+async def make_plan(log: Log, topology: Topology, config: StreamsConfig, bounds: Bounds, allow: Collection[str], *, snapshot: bool) -> Plan:
     """Return what is to be done; `snapshot` tells whether state is to be handed over. Raises BackfillRefused, with all reasons; MissingSourceTopics, TopologyError, OffsetOutOfRange."""
     if strange := sorted(set(allow) - set(CHOICES)):
         raise ConfigError(f"allow: there is no {', '.join(strange)}; there are {', '.join(CHOICES)}")
@@ -98,7 +105,9 @@ async def make_plan(
     tasks = group_partitions(sources, counts)
     external = [topic for topic in setup.source_topics if topic not in repartitions]
     ranges = {(one.topic, one.partition): one for one in await plan_ranges(log, external, bounds)}
-    globals_ = await plan_ranges(log, topology.global_topics, msgspec.structs.replace(bounds, starts={}, from_ms=None)) if topology.global_topics else []
+    globals_ = (
+        await plan_ranges(log, topology.global_topics, msgspec.structs.replace(bounds, starts={}, from_ms=None)) if topology.global_topics else []
+    )
     stages = tuple(
         Stage(number, tuple(_task_plan(task, partitions, ranges) for task, partitions in tasks.items() if task.subtopology == number))
         for number in _in_order(setup)
@@ -153,28 +162,16 @@ def _reasons(setup: Setup, tasks: Mapping[int, int], sources: Mapping[int, Colle
         internal = {setup.topic(topic) for topic in subtopology.repartition_topics}
         for topic in sources.get(subtopology.id, ()):
             if topic in writers and topic not in internal:
-                yield (
-                    "topics_read_back",
-                    f"topic {topic} is written and read by this topology: what is written over history is not read in the same run. "
-                    "Use repartition(), or allow 'topics_read_back' to read what the topic holds now",
-                )
+                yield "topics_read_back", _READ_BACK.format(topic)
         mixed = sorted(topic for topic in internal if sum(tasks.get(writer, 0) for writer in writers.get(topic, ())) > 1)
         if internal and len(sources.get(subtopology.id, ())) > 1:
             mixed = sorted(internal)
         for node in _dependent(setup, subtopology) if mixed else ():
-            yield (
-                "order_after_rekey",
-                f"{node} has state that may depend on the order in which records come through {', '.join(mixed)}: a stream takes those of several "
-                "tasks and topics as they happen to come, history by their times. Allow 'order_after_rekey' if the order does not matter, or that of "
-                "times will do",
-            )
+            yield "order_after_rekey", _ORDER.format(node, ", ".join(mixed))
         for spec in subtopology.stores.values() if snapshot else ():
             if not has_last_rows(spec):
                 why = "has no changelog" if not spec.logging else f"is of kind {spec.kind.value}, which snapshots do not have"
-                yield (
-                    "incomplete_snapshot",
-                    f"store {spec.name} {why}: a stream that goes on from the snapshot begins with it empty. Allow 'incomplete_snapshot' if that will do",
-                )
+                yield "incomplete_snapshot", _INCOMPLETE.format(spec.name, why)
 
 
 def _dependent(setup: Setup, subtopology: Subtopology) -> list[str]:

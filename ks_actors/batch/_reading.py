@@ -40,7 +40,6 @@ if TYPE_CHECKING:
             ...
 
 
-
 class LogAddress(msgspec.Struct, frozen=True):
     """A log that other processes can reach, too: its URL and, of a Kafka, how to log in there. It travels to tasks."""
 

@@ -76,9 +76,7 @@ def write_disk(setup: Setup, task: str, specs: Iterable[StoreSpec], directory: P
     return written
 
 
-def commit_snapshot(
-    writer: SnapshotWriter, done: Iterable[TaskDone]
-) -> SnapshotManifest:
+def commit_snapshot(writer: SnapshotWriter, done: Iterable[TaskDone]) -> SnapshotManifest:
     """Write the manifest of all tasks: from now on it is a snapshot. Blocks."""
     for task in done:
         positions = [SourcePosition(topic, number, at.offset, at.metadata) for (topic, number), at in sorted(task.positions.items())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping  # noqa: TC003 - what is done travels, and is read at run time
 from contextlib import closing
 from math import inf
 from typing import TYPE_CHECKING, final
@@ -21,7 +21,7 @@ from ks_actors.runtime._making import GLOBAL, make_stores
 from ks_actors.runtime._offsets import Position
 from ks_actors.runtime._output import UNKNOWN_PARTITION
 from ks_actors.runtime._task import Task
-from ks_actors.snapshots import StoreSnapshot
+from ks_actors.snapshots import StoreSnapshot  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -70,15 +70,15 @@ class TaskDone(msgspec.Struct, frozen=True):
 class TaskRun:
     """Process one task's history. Blocks, and is used by one thread: `run` yields what is written, and at its end `done` tells what has come of it.
 
-    `read` gives the records of a range, `exchanged` those of repartition topics. Stores are below `directory`, in one named after the task; with
-    `snapshot` they are written there in the end.
+    `read` gives the records of a range, `exchanged` those of repartition topics. Stores are below `directory`, in one named after the task, or in
+    memory; with `snapshot` they are written there in the end.
     """
 
     def __init__(
         self,
         recipe: Recipe,
         work: TaskPlan,
-        directory: Path,
+        directory: Path | None,
         *,
         read: Callable[[LogRange], Generator[Batch, None, None]],
         exchanged: Mapping[TopicPartition, Generator[Batch, None, None]],
@@ -86,12 +86,14 @@ class TaskRun:
     ) -> None:
         self._recipe = recipe
         self._work = work
-        self._directory: Path = directory
+        self._directory: Path | None = directory
         self._read = read
         self._snapshot = snapshot
         self._setup: Setup = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
         self.specs: list[StoreSpec] = stores_of(self._setup, work.task.subtopology)
-        self._sources: dict[TopicPartition, Generator[Batch, None, None]] = {TopicPartition(one.topic, one.partition): read(one) for one in work.ranges}
+        self._sources: dict[TopicPartition, Generator[Batch, None, None]] = {
+            TopicPartition(one.topic, one.partition): read(one) for one in work.ranges
+        }
         self._sources.update({where: exchanged[where] for where in work.exchanged})
         self._ends: dict[TopicPartition, int] = {TopicPartition(one.topic, one.partition): one.end for one in work.ranges}
         self._starts: dict[TopicPartition, int] = {TopicPartition(one.topic, one.partition): one.start for one in work.ranges}
@@ -115,6 +117,17 @@ class TaskRun:
             finally:
                 for source in self._sources.values():
                     source.close()
+                for stores in (self._stores, self._globals):
+                    if stores is not None:
+                        stores.close(clean=False)
+
+    def probe(self) -> None:
+        """Make the processors, and nothing else. Raises BackfillRefused for those that history cannot call, and what making them raises."""
+        with asyncio.Runner() as runner:
+            try:
+                runner.run(self._start())
+                self._task.close()
+            finally:
                 for stores in (self._stores, self._globals):
                     if stores is not None:
                         stores.close(clean=False)
@@ -178,12 +191,11 @@ class TaskRun:
     def _check_clock(self) -> None:
         if self._task.next_punctuation is not None and not self._recipe.wall_clock:
             nodes = ", ".join(name for name in self._setup.node_names(self._work.task) if hasattr(self._setup.topology.nodes[name], "operator"))
-            raise BackfillRefused(
-                [
-                    f"a processor of task {self._work.task} (one of {nodes}) is called by the wall clock, and history has none. "
-                    "Use stream time, or allow 'wall_clock' to leave such calls out"
-                ]
+            why = (
+                f"a processor of task {self._work.task} (one of {nodes}) is called by the wall clock, and history has none. "
+                "Use stream time, or allow 'wall_clock' to leave such calls out"
             )
+            raise BackfillRefused([why])
 
     # --- go on ----------------------------------------------------------------------------------------------------------------
 
@@ -233,7 +245,9 @@ class TaskRun:
                     await self._woken.wait()
             except TimeoutError as late:
                 nodes = ", ".join(self._task.busy_nodes())
-                raise TaskTimeout(f"{nodes} has {self._task.in_flight} records in flight for {_IN_FLIGHT_SECONDS:g} s", task=self._work.task) from late
+                raise TaskTimeout(
+                    f"{nodes} has {self._task.in_flight} records in flight for {_IN_FLIGHT_SECONDS:g} s", task=self._work.task
+                ) from late
 
     async def _commit(self) -> None:
         """Make what was done final for the stores: what is held back goes on, then what is uncommitted may go to disk."""
@@ -264,7 +278,7 @@ class TaskRun:
             if self._snapshot is not None:
                 written += write_memory(self._setup, name, self.specs, stores, self._snapshot)
             stores.close(clean=True)
-            if self._snapshot is not None:
+            if self._snapshot is not None and self._directory is not None:
                 written += write_disk(self._setup, name, self.specs, self._directory / name, self._snapshot)
         self.done = TaskDone(self._work.task, positions, task.processed, task.dropped, tuple(written))
 
@@ -282,3 +296,21 @@ def _check_known(written: list[Outgoing]) -> None:
     if unknown:
         raise UnknownTopicOrPartition(f"the topology writes to topics that do not exist: {', '.join(unknown)}; create them")
 
+
+def probe(recipe: Recipe) -> None:
+    """Look at what each subtopology's processors ask for when they are made, before any has work. Raises BackfillRefused, with all reasons."""
+    reasons: list[str] = []
+    plan = msgspec.structs.replace(recipe.plan, globals=tuple(msgspec.structs.replace(one, end=one.start) for one in recipe.plan.globals))
+    for stage in plan.stages:
+        for work in stage.tasks[:1]:
+            run = TaskRun(msgspec.structs.replace(recipe, plan=plan), work, None, read=_none, exchanged=dict.fromkeys(work.exchanged, _none()))
+            try:
+                run.probe()
+            except BackfillRefused as refused:
+                reasons += refused.reasons
+    if reasons:
+        raise BackfillRefused(reasons)
+
+
+def _none(*_: object) -> Generator[Batch, None, None]:
+    yield from ()

@@ -86,7 +86,7 @@ def streamed(
                 written.update({TopicPartition(name, number): rows_of(batches) for number, batches in found.items()})
         return written, plain(topology, stores)
 
-    return run_app(stream, topology, topics=topics, start=False, **settings)
+    return run_app(stream, topology, topics=topics, start=False, **settings)  # type: ignore[no-any-return]  # as it says
 
 
 def last(batches: Iterable[Batch]) -> dict[bytes, Any]:
@@ -143,5 +143,7 @@ def stores_in(topology: Topology, manifest: SnapshotManifest | None, uri: Path) 
         for name in content.stores:
             rows = rows_of(reader.batches(task, name))
             if rows:
-                found[name, int(task.partition("_")[2])] = {row[0]: (row[1], row[2]) if topology.stores[name].kind in TIMESTAMPED else row[1] for row in rows}
+                found[name, int(task.partition("_")[2])] = {
+                    row[0]: (row[1], row[2]) if topology.stores[name].kind in TIMESTAMPED else row[1] for row in rows
+                }
     return found

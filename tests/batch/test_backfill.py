@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyarrow import parquet
 
 from ks_actors import (
     BackfillRefused,
@@ -16,7 +17,9 @@ from ks_actors import (
     MissingSourceTopics,
     OffsetOutOfRange,
     ProcessingFailed,
+    Processor,
     Produced,
+    PunctuationType,
     Record,
     StreamsBuilder,
     StreamsConfig,
@@ -91,8 +94,10 @@ def test_what_races_in_a_stream_is_refused(name: str, tmp_path: Path) -> None:
 def words() -> Topology:
     builder = StreamsBuilder()
     lines = builder.stream("lines", TEXT)
-    counts = lines.flat_map_values(str.split).group_by(lambda _, word: word, Grouped(serdes.STRING, serdes.STRING, "word")).count(
-        Materialized("counts", serdes.STRING, serdes.LONG)
+    counts = (
+        lines.flat_map_values(str.split)
+        .group_by(lambda _, word: word, Grouped(serdes.STRING, serdes.STRING, "word"))
+        .count(Materialized("counts", serdes.STRING, serdes.LONG))
     )
     counts.to_stream().to("counts", Produced(serdes.STRING, serdes.LONG))
     lines.map_values(str.upper).to("loud", Produced(serdes.STRING, serdes.STRING))
@@ -132,21 +137,42 @@ def doubled() -> Topology:
     return builder.build()
 
 
+def copied() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).to("out", Produced(serdes.STRING, serdes.STRING))
+    return builder.build()
+
+
 def test_ranges_are_exact(tmp_path: Path) -> None:
     """By offset, and by time; positions are where the ranges end, also of partitions with nothing in them."""
-    records: list[Input] = [("in", b"k", str(number).encode(), 10 * number) for number in range(10)]
-    (where,) = {TopicPartition("out", 1), TopicPartition("out", 0)} - {TopicPartition("out", 0)}
+    records: list[Input] = [("in", str(number).encode(), str(number).encode(), 10 * number) for number in range(20)]
+    done, written = ran(doubled(), {"in": 2, "out": 2}, records, until={"in": {1: 4}}, directory=tmp_path)
+    assert (done.positions[TopicPartition("in", 1)], len(written[TopicPartition("out", 1)])) == (4, 4)
+    assert done.positions[TopicPartition("in", 0)] == len(written[TopicPartition("out", 0)]) > 4
     told: list[BackfillProgress] = []
-    done, written = ran(doubled(), {"in": 2, "out": 2}, records, until={"in": {1: 4}}, progress=told.append, directory=tmp_path)
-    number = next(iter(written)).partition
-    assert len(written[TopicPartition("out", number)]) == (4 if number == 1 else 10)
-    assert done.positions[TopicPartition("in", 1)] in {0, 4}
-    done, written = ran(doubled(), {"in": 1, "out": 1}, records, until=45, progress=told.append, directory=tmp_path)
+    done, written = ran(doubled(), {"in": 1, "out": 1, "none": 1}, records, until=45, progress=told.append, directory=tmp_path)
     assert [row[1] for row in written[TopicPartition("out", 0)]] == [b"00", b"11", b"22", b"33", b"44"]
     assert (done.positions, done.records, done.snapshot) == ({TopicPartition("in", 0): 5}, 5, None)
     assert told[-1] == BackfillProgress(1, 1, 5, 5)
-    assert where.topic == "out"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_written_goes_to_parquet(tmp_path: Path) -> None:
+    """A directory per topic, a file per partition, all records in order."""
+    records: list[Input] = [("in", str(number).encode(), None if number == 3 else str(number).encode(), 10 * number) for number in range(20)]
+
+    async def main() -> dict[str, int]:
+        async with EmbeddedLog() as log:
+            await log.create_topics([NewTopic("in", 2), NewTopic("out", 2)])
+            await fill(log, {"in": 2}, records)
+            with await backfill(copied(), StreamsConfig.of(SETTINGS), log=log) as done:
+                return done.to_parquet(tmp_path)
+
+    assert asyncio.run(main()) == {"out": 20}
+    found = [parquet.read_table(tmp_path / "out" / f"{number}.parquet").to_pylist() for number in range(2)]
+    assert sorted(int(row["key"]) for rows in found for row in rows) == list(range(20))
+    assert [row["value"] for rows in found for row in rows if row["key"] == b"3"] == [None]
+    assert [row["offset"] for row in found[0]] == list(range(len(found[0])))
 
 
 def test_offsets_that_are_not_there_are_refused() -> None:
@@ -160,7 +186,9 @@ def test_offsets_that_are_not_there_are_refused() -> None:
 def test_a_failure_names_its_record_and_leaves_nothing(tmp_path: Path) -> None:
     """As in a stream: with task, topic, partition and offset; no snapshot is left of it, and no file."""
     builder = StreamsBuilder()
-    builder.stream("in", TEXT).map_values(int).group_by_key(Grouped(serdes.STRING, serdes.LONG)).count().to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
+    builder.stream("in", TEXT).map_values(int).group_by_key(Grouped(serdes.STRING, serdes.LONG)).count().to_stream().to(
+        "out", Produced(serdes.STRING, serdes.LONG)
+    )
     records: list[Input] = [("in", b"k", b"1", 0), ("in", b"k", b"no number", 1)]
     uri, directory = tmp_path / "snapshots", tmp_path / "work"
     directory.mkdir()
@@ -171,12 +199,12 @@ def test_a_failure_names_its_record_and_leaves_nothing(tmp_path: Path) -> None:
     assert [path for path in uri.rglob("*") if path.is_file()] == []
 
 
-class Clocked:
+class Clocked(Processor[Any, Any, Any, Any]):
     """A processor that is called by the wall clock."""
 
     def init(self, context: ProcessorContext[Any, Any]) -> None:
         self._context = context
-        context.schedule(1_000, "wall_clock_time", lambda _: None)
+        context.schedule(1_000, PunctuationType.WALL_CLOCK_TIME, lambda _: None)
 
     def process(self, record: Record[Any, Any]) -> None:
         self._context.forward(record)
@@ -206,7 +234,7 @@ def read_back() -> Topology:
     ("make", "choice", "said"),
     [
         (clocked, "wall_clock", "is called by the wall clock, and history has none"),
-        (rekeyed, "order_after_rekey", "KSTREAM-REDUCE-0000000002 has state that may depend on the order"),
+        (rekeyed, "order_after_rekey", "KSTREAM-REDUCE-0000000003 has state that may depend on the order"),
         (read_back, "topics_read_back", "topic out is written and read by this topology"),
     ],
 )
@@ -250,7 +278,9 @@ def test_global_tables_are_whole_before_the_first_record() -> None:
     """As they are in an app, which fills them before it begins."""
     builder = StreamsBuilder()
     names = builder.global_table("names", TEXT)
-    builder.stream("in", TEXT).join(names, lambda key, _: key, lambda value, name: f"{value} {name}").to("out", Produced(serdes.STRING, serdes.STRING))
+    builder.stream("in", TEXT).join(names, lambda key, _: key, lambda value, name: f"{value} {name}").to(
+        "out", Produced(serdes.STRING, serdes.STRING)
+    )
     records: list[Input] = [("names", b"k", b"old", 900), ("names", b"k", b"new", 1_000), ("in", b"k", b"v", 1)]
     _, written = ran(builder.build(), {"in": 1, "out": 1, "names": 1}, records)
     assert written == {TopicPartition("out", 0): [(b"k", b"v new", 1, ())]}
@@ -262,7 +292,9 @@ def test_joins_of_tables_wait_for_the_earlier_records() -> None:
     table = builder.table("t", TEXT)
     left = builder.stream("in", TEXT)
     left.left_join(table, lambda value, other: f"{value}{other}").to("out", Produced(serdes.STRING, serdes.STRING))
-    left.join(builder.stream("s", TEXT), lambda one, two: one + two, JoinWindows.of_time_difference_with_no_grace(1)).to("pairs", Produced(serdes.STRING, serdes.STRING))
+    left.join(builder.stream("s", TEXT), lambda one, two: one + two, JoinWindows.of_time_difference_with_no_grace(1)).to(
+        "pairs", Produced(serdes.STRING, serdes.STRING)
+    )
     records: list[Input] = []
     for number in range(5_000):
         records += [("in", b"k", b"v", 10 * number), ("t", b"k", str(number).encode(), 10 * number + 5), ("s", b"k", b"s", 10 * number + 1)]
