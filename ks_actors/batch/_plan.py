@@ -93,7 +93,10 @@ def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, i
 
 
 async def make_plan(log: Log, topology: Topology, config: StreamsConfig, bounds: Bounds, allow: Collection[str], *, snapshot: bool) -> Plan:
-    """Return what is to be done; `snapshot` tells whether state is to be handed over. Raises BackfillRefused, with all reasons; MissingSourceTopics, TopologyError, OffsetOutOfRange."""
+    """Return what is to be done; `snapshot` tells whether state is to be handed over.
+
+    Raises BackfillRefused, with all reasons; ConfigError, MissingSourceTopics, TopologyError, OffsetOutOfRange.
+    """
     if strange := sorted(set(allow) - set(CHOICES)):
         raise ConfigError(f"allow: there is no {', '.join(strange)}; there are {', '.join(CHOICES)}")
     setup = make_setup(topology, config, {})
