@@ -98,12 +98,12 @@ class Points:
         # From here until all is noted nobody else has a turn.
         rows = {name: _begun(reader) for name, reader in readers.items()}
         next_offsets = {name: stores.next_offset(name) or 0 for name in stores.logged}
-        positions = dict(resident.positions)
+        positions, metadata = dict(resident.positions), dict(resident.metadata)
         directory: Path | None = None
         if stores.on_disk:
             directory = order.directory
             await self._blocking(partial(stores.checkpoint, directory))
-        return m.Point(order.task, directory, next_offsets, positions, rows)
+        return m.Point(order.task, directory, next_offsets, positions, metadata, rows)
 
     def _readers(self, stores: TaskStores, resident: Resident) -> dict[str, object]:
         task = resident.processing
