@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from ks_actors._errors import TopologyError
 from ks_actors.dsl._graph import valid_name
+from ks_actors.topology._store_specs import versioned_key_value
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
     from ks_actors.dsl._graph import GraphBuilder
     from ks_actors.dsl._options import Materialized
-    from ks_actors.dsl._windows import Windows
+    from ks_actors.dsl._windows import SessionWindows, Windows
 
 
 class Stored(NamedTuple):
@@ -26,6 +29,17 @@ def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | 
     name, named = _name(graph, materialized, prefix)
     if materialized is None:
         return Stored(StoreSpec(name=name, kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=key, value=value, caching=True), named)
+    if materialized.history_retention_ms is not None:
+        spec = versioned_key_value(
+            name,
+            materialized.key or key,
+            materialized.value or value,
+            history_retention_ms=materialized.history_retention_ms,
+            type=materialized.store_type or "rocksdb",
+            logging=materialized.logging,
+            changelog_configs=materialized.changelog_configs,
+        )
+        return Stored(spec, named)
     return Stored(
         StoreSpec(
             name=name,
@@ -41,38 +55,58 @@ def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | 
     )
 
 
+def without_history(materialized: Materialized[Any, Any] | None, what: str) -> None:
+    """Raise TopologyError when a versioned store is wanted for what has none."""
+    if materialized is not None and materialized.history_retention_ms is not None:
+        raise TopologyError(f"{what} cannot be versioned: leave out Materialized(history_retention_ms=…)")
+
+
+def history_ms(spec: StoreSpec) -> int | None:
+    """Return for how long (ms) a store keeps what was replaced, None if it is not versioned."""
+    return spec.history_retention_ms if spec.kind is StoreKind.VERSIONED else None
+
+
 def window_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any, windows: Windows) -> Stored:
     """Describe the window store of a table: it keeps results for as long as windows take records, or as long as `materialized` wants."""
-    keep_ms = windows.keep_ms
-    stored, named = key_value_store(graph, materialized, prefix, key=key, value=value)
-    retention = keep_ms
-    if materialized is not None and materialized.retention_ms is not None:
-        retention = materialized.retention_ms
+    without_history(materialized, "a table of windows")
+    spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
+    retention_ms = _retention(spec.name, materialized, windows.keep_ms, "window and grace")
+    kind = StoreKind.TIMESTAMPED_WINDOW
+    return Stored(msgspec.structs.replace(spec, kind=kind, retention_ms=retention_ms, window_size_ms=windows.size_ms), named)
+
+
+def session_store(
+    graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any, windows: SessionWindows, on_close: bool
+) -> Stored:
+    """Describe the session store of a table: it keeps sessions for as long as they take records, or as long as `materialized` wants.
+
+    Where results come `on_close`, sessions have to be there until they have come out, and those that late records may join have to be, too.
+    """
+    without_history(materialized, "a table of windows")
+    spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
+    retention_ms = _retention(spec.name, materialized, windows.keep_ms, "inactivity gap and grace")
+    if on_close:
+        wanted = None if materialized is None else materialized.retention_ms
+        retention_ms = max(retention_ms, windows.keep_ms + 1 + (windows.inactivity_gap_ms if wanted is None else 0))
+    return Stored(msgspec.structs.replace(spec, kind=StoreKind.SESSION, retention_ms=retention_ms), named)
+
+
+def _retention(name: str, materialized: Materialized[Any, Any] | None, keep_ms: int, what: str) -> int:
+    """Return how long windows are to be kept."""
+    retention = keep_ms if materialized is None or materialized.retention_ms is None else materialized.retention_ms
     if retention < keep_ms:
         raise TopologyError(
-            f"store {stored.name} is to keep windows for {retention} ms, but they are needed for {keep_ms} ms (of window and grace): "
+            f"store {name} is to keep windows for {retention} ms, but they are needed for {keep_ms} ms (of {what}): "
             f"set Materialized(retention_ms=…) to {keep_ms} at least, or leave it out"
         )
-    spec = StoreSpec(
-        name=stored.name,
-        kind=StoreKind.TIMESTAMPED_WINDOW,
-        key=stored.key,
-        value=stored.value,
-        type=stored.type,
-        logging=stored.logging,
-        caching=stored.caching,
-        changelog_configs=stored.changelog_configs,
-        retention_ms=retention,
-        window_size_ms=windows.size_ms,
-    )
-    return Stored(spec, named)
+    return retention
 
 
 def optional_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any) -> StoreSpec | None:
     """Describe the store of an operation that has one only if it is named (the counter goes on for options without a name, as in Kafka Streams)."""
     if materialized is None:
         return None
-    if materialized.name is None:
+    if materialized.name is None and materialized.history_retention_ms is None:
         if prefix:
             graph.new_store_name(prefix)
         return None

@@ -3,12 +3,14 @@
 from ks_actors.query._position import Position, PositionBound
 from ks_actors.query._requests import (
     KeyQuery,
+    MultiVersionedKeyQuery,
     PrefixQuery,
     Query,
     RangeQuery,
     StateQueryRequest,
     TimestampedKeyQuery,
     TimestampedRangeQuery,
+    VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
 )
@@ -20,6 +22,7 @@ __all__ = [
     "FailureReason",
     "KeyQuery",
     "LagInfo",
+    "MultiVersionedKeyQuery",
     "Position",
     "PositionBound",
     "PrefixQuery",
@@ -32,6 +35,7 @@ __all__ = [
     "StoreScan",
     "TimestampedKeyQuery",
     "TimestampedRangeQuery",
+    "VersionedKeyQuery",
     "WindowKeyQuery",
     "WindowRangeQuery",
 ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from ks_actors._versioned import VersionedRecord
 from ks_actors.query._position import PositionBound
 from ks_actors.state import ValueAndTimestamp
 
@@ -76,6 +77,25 @@ class WindowRangeQuery(_Question, Query[list[tuple[tuple[Any, int], Any]]], froz
 
     time_from: int
     time_to: int
+
+
+class VersionedKeyQuery(_Question, Query[VersionedRecord[Any]], frozen=True):
+    """The version of a key that was valid at the time `as_of` (ms), or the latest one; None when there was none, or it is too long ago (KIP-960)."""
+
+    key: Any
+    as_of: int | None = None
+
+
+class MultiVersionedKeyQuery(_Question, Query[list[VersionedRecord[Any]]], frozen=True):
+    """The versions of a key that were valid at some time from `time_from` to `time_to` (ms, both included, None: no bound), by time (KIP-968).
+
+    Those that ended longer ago than history is kept are not among them.
+    """
+
+    key: Any
+    time_from: int | None = None
+    time_to: int | None = None
+    descending: bool = False
 
 
 class StateQueryRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True):

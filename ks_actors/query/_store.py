@@ -8,16 +8,18 @@ from ks_actors._errors import QueryFailed
 from ks_actors._partitioner import partition as partition_of
 from ks_actors.query._results import FailureReason
 from ks_actors.query._scan import Scan, StoreScan, slices
-from ks_actors.state import TIMESTAMPED, KeyValueReader, ValueAndTimestamp, WindowReader
+from ks_actors.state import TIMESTAMPED, KeyValueReader, ValueAndTimestamp, VersionedReader, WindowReader
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from ks_actors._versioned import VersionedRecord
     from ks_actors.log import IsolationLevel
     from ks_actors.query._local import LocalStores, Part
 
 KEY_VALUE: Final = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
+VERSIONED: Final = frozenset({StoreKind.VERSIONED})
 WINDOWS: Final = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW})
 LATEST: Final = (1 << 63) - 1
 
@@ -25,6 +27,11 @@ LATEST: Final = (1 << 63) - 1
 def plain(entry: tuple[Any, int]) -> Any:
     """Return the value of an entry."""
     return entry[0]
+
+
+def as_it_is(record: Any) -> Any:
+    """Return what a reader has made already."""
+    return record
 
 
 def with_time(entry: tuple[Any, int]) -> ValueAndTimestamp[Any]:
@@ -37,7 +44,8 @@ class StoreQueries:
     """Read a store of this instance, from any task of the app's event loop, also while it is processed and committed: see `App.store`.
 
     Key-value stores have `get`, `range`, `reverse_range`, `prefix_scan`, `all`, `reverse_all` and `approximate_num_entries`; window stores have
-    `fetch`, `backward_fetch`, `fetch_all`, `backward_fetch_all`, `all` and `reverse_all`. What is handed out is the caller's own.
+    `fetch`, `backward_fetch`, `fetch_all`, `backward_fetch_all`, `all` and `reverse_all`; versioned stores have `get`, with `as_of`, and `versions`.
+    What is handed out is the caller's own.
 
     All raise NotRunning before the app is started and after it is closed, and QueryFailed, whose `reason` says what is the matter: NOT_PRESENT,
     NOT_ACTIVE, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE for another kind of store, STORE_EXCEPTION. Scans raise when they are read.
@@ -60,7 +68,7 @@ class StoreQueries:
         self._committed: bool = local.committed(isolation)
         self._stale = stale
         self._timeout_ms = timeout_ms
-        self._entry: Callable[[tuple[Any, int]], Any] = with_time if timestamped else plain
+        self._entry: Callable[[Any], Any] = as_it_is if self._spec.kind in VERSIONED else with_time if timestamped else plain
         if timestamped and self._spec.kind not in TIMESTAMPED:
             raise self._unknown("with timestamps: it has none")
 
@@ -80,19 +88,43 @@ class StoreQueries:
 
     # One value.
 
-    async def get(self, key: Any) -> Any:
-        """Return the value of `key`, or None.
+    async def get(self, key: Any, as_of: int | None = None) -> Any:
+        """Return the value of `key`, or None; of a versioned store its VersionedRecord, the latest one or that of the time `as_of` (ms).
 
         The key is looked for where Kafka's partitioner puts it, then in the other partitions that are here. When it is in none of these, and the
         partition where it should be is on another instance, that is an error: NOT_PRESENT.
         """
-        self._must_be(KEY_VALUE, "a key")
         committed = self._committed
+        if self._spec.kind in VERSIONED:
+
+            def read_version(reader: VersionedReader) -> Any:
+                return reader.get(key, as_of, committed=committed)
+
+            return await self._first(key, read_version)
+        self._must_be(KEY_VALUE, "a key")
+        if as_of is not None:
+            raise self._unknown("for the past: it has none")
 
         def read(reader: KeyValueReader) -> Any:
             return reader.get(key, committed=committed)
 
         return await self._first(key, read)
+
+    async def versions(
+        self, key: Any, time_from: int | None = None, time_to: int | None = None, *, descending: bool = False
+    ) -> list[VersionedRecord[Any]]:
+        """Return the versions of `key` that were valid at some time from `time_from` to `time_to` (ms, both included, None: no bound), by time.
+
+        They are looked for as `get` does; those that are older than the history that is kept are not among them.
+        """
+        self._must_be(VERSIONED, "versions")
+        committed = self._committed
+
+        def read(reader: VersionedReader) -> list[VersionedRecord[Any]] | None:
+            return reader.versions(key, time_from, time_to, committed=committed, reverse=descending) or None
+
+        found: list[VersionedRecord[Any]] | None = await self._first(key, read)
+        return found or []
 
     async def _first(self, key: Any, read: Callable[[Any], Any]) -> Any:
         """Return what the first partition has that has anything, that of the key before the others."""

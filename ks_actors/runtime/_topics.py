@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec, Subtopology
 
 _REPARTITION = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800", "message.timestamp.type": "CreateTime"}
-_WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW}
+_DAY_MS = 86_400_000  # as in Kafka Streams, whatever windowstore_changelog_additional_retention_ms says
+LONGEST_MS = (1 << 63) - 1
+_WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION}
 
 
 async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
@@ -131,6 +133,9 @@ def _changelog_configs(setup: Setup, spec: StoreSpec) -> dict[str, str]:
     if spec.kind in _WINDOWED:
         configs["cleanup.policy"] = "delete" if spec.retain_duplicates else "compact,delete"
         configs["retention.ms"] = str(spec.retention_ms + setup.config.windowstore_changelog_additional_retention_ms)
+    if spec.kind is StoreKind.VERSIONED:
+        # The older versions of a key are wanted: they are not compacted away as long as they can be asked for.
+        configs["min.compaction.lag.ms"] = str(min(spec.history_retention_ms + _DAY_MS, LONGEST_MS))
     return {**configs, **spec.changelog_configs}
 
 

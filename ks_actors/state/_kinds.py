@@ -9,7 +9,11 @@ from ks_actors.state._codec import Codec
 from ks_actors.state._engine import Engine
 from ks_actors.state._key_value import KeyValueBase, KeyValueStore, TimestampedKeyValueStore
 from ks_actors.state._reading import KeyValueReader
+from ks_actors.state._session_reading import SessionReader
+from ks_actors.state._session_store import SessionStore
 from ks_actors.state._span_windows import SpanWindows
+from ks_actors.state._version_codec import VersionCodec
+from ks_actors.state._versioned_store import VersionedKeyValueStore, VersionedReader
 from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import (
     DuplicatesTimestampedWindowStore,
@@ -28,8 +32,10 @@ AnyStore: TypeAlias = (
     | SingleTimestampedWindowStore[Any, Any]
     | DuplicatesWindowStore[Any, Any]
     | DuplicatesTimestampedWindowStore[Any, Any]
+    | SessionStore[Any, Any]
+    | VersionedKeyValueStore[Any, Any]
 )
-AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader
+AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader | SessionReader | VersionedReader
 Make: TypeAlias = Callable[[Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]], AnyStore]
 """Make a store of its codec, engine, prefix of its keys there, what returns the current record's time, spec, and what counts late puts."""
 
@@ -52,11 +58,19 @@ def _window(
     return window_class(spec, timestamped=codec.timestamped)(codec, engine, prefix, record_time, spec, expired)
 
 
+def _versioned(
+    codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+) -> AnyStore:
+    return VersionedKeyValueStore(VersionCodec(spec, codec.topic), engine, prefix, record_time, spec, expired)
+
+
 MAKERS: Final[dict[StoreKind, Make]] = {
     StoreKind.KEY_VALUE: _key_value,
     StoreKind.TIMESTAMPED_KEY_VALUE: _timestamped_key_value,
     StoreKind.WINDOW: _window,
     StoreKind.TIMESTAMPED_WINDOW: _window,
+    StoreKind.SESSION: SessionStore,
+    StoreKind.VERSIONED: _versioned,
 }
 TIMESTAMPED: Final = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW})
 """Kinds whose values have timestamps, in the engine too."""
@@ -65,6 +79,8 @@ READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
     KeyValueBase: KeyValueReader,
     Windows: WindowReader,
     SpanWindows: DuplicatesReader,
+    SessionStore: SessionReader,
+    VersionedKeyValueStore: VersionedReader,
 }
 """By class of store, the first one that fits."""
 

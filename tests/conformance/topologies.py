@@ -14,6 +14,7 @@ from ks_actors.dsl import (
     JoinWindows,
     Materialized,
     Produced,
+    SessionWindows,
     SlidingWindows,
     StreamJoined,
     StreamsBuilder,
@@ -80,19 +81,22 @@ def _streams_in_order(builder: StreamsBuilder) -> None:
     both.to("outputTopic", Produced(key, TEXT))
 
 
-def _stream_table(method: str) -> Build:
+FIVE_MINUTES = 300_000
+
+
+def _stream_table(method: str, history_ms: int | None = None) -> Build:
     def build(builder: StreamsBuilder) -> None:
         left = builder.stream("inputTopicLeft", BY_NUMBER)
-        right = builder.table("inputTopicRight", BY_NUMBER, Materialized("table", NUMBER, TEXT))
+        right = builder.table("inputTopicRight", BY_NUMBER, Materialized("table", NUMBER, TEXT, history_retention_ms=history_ms))
         getattr(left, method)(right, _dashed, Joined(NUMBER, TEXT, TEXT)).to("outputTopic", TO_NUMBER)
 
     return build
 
 
-def _table_table(method: str) -> Build:
+def _table_table(method: str, history_ms: int | None = None) -> Build:
     def build(builder: StreamsBuilder) -> None:
-        left = builder.table("inputTopicLeft", BY_NUMBER, Materialized("left", NUMBER, TEXT))
-        right = builder.table("inputTopicRight", BY_NUMBER, Materialized("right", NUMBER, TEXT))
+        left = builder.table("inputTopicLeft", BY_NUMBER, Materialized("left", NUMBER, TEXT, history_retention_ms=history_ms))
+        right = builder.table("inputTopicRight", BY_NUMBER, Materialized("right", NUMBER, TEXT, history_retention_ms=history_ms))
         rows = getattr(left, method)(right, _dashed, Materialized("store", NUMBER, TEXT, logging=False))
         rows.to_stream().to("outputTopic", TO_NUMBER)
 
@@ -137,6 +141,18 @@ def _suppressed(rows: Any, suppressed: Suppressed, key: Callable[[Any, Any], str
 
 def _last_of_windows(builder: StreamsBuilder) -> None:
     windowed = builder.stream("input", CONSUMED).group_by_key(GROUPED).windowed_by(TimeWindows.of_size_and_grace(2, 1))
+    counts = windowed.count(Materialized("counts", TEXT, NUMBER))
+    _suppressed(counts, Suppressed.until_window_closes(BufferConfig.unbounded()), _windowed_key)
+
+
+def _sessions(builder: StreamsBuilder) -> None:
+    windowed = builder.stream("in", CONSUMED).group_by_key(GROUPED).windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(300_000))
+    rows = windowed.aggregate(int, lambda _, __, count: count + 1, lambda _, one, other: one + other, Materialized("counts", TEXT, NUMBER))
+    rows.to_stream(_windowed_key).to("out", Produced(TEXT, NUMBER))
+
+
+def _last_of_sessions(builder: StreamsBuilder) -> None:
+    windowed = builder.stream("input", CONSUMED).group_by_key(GROUPED).windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(5))
     counts = windowed.count(Materialized("counts", TEXT, NUMBER))
     _suppressed(counts, Suppressed.until_window_closes(BufferConfig.unbounded()), _windowed_key)
 
@@ -200,6 +216,8 @@ REBUILT: dict[str, Rebuilt] = {
     "04b_stream_table_left_join": Rebuilt(_stream_table("left_join"), ("outputTopic",), NUMBER),
     "05_table_table_inner_join": Rebuilt(_table_table("join"), ("outputTopic",), NUMBER),
     "05b_table_table_left_join": Rebuilt(_table_table("left_join"), ("outputTopic",), NUMBER),
+    "07_session_window_merge": Rebuilt(_sessions, ("out",), TEXT, NUMBER),
+    "07b_session_window_close_and_late": Rebuilt(_last_of_sessions, ("output-raw", "output-suppressed"), TEXT, NUMBER),
     "08_sliding_window_small": Rebuilt(_windows(SlidingWindows.of_time_difference_and_grace(10, 5), "0", "topic"), ("out",)),
     "09_hopping_window_aggregate": Rebuilt(_windows(TimeWindows.of_size_and_grace(10, 100).advance_by(5), "0"), ("out",)),
     "09b_window_grace_late_drop": Rebuilt(_windows(TimeWindows.of_size_and_grace(10, 90).advance_by(10), "", "topic"), ("out",)),
@@ -207,6 +225,8 @@ REBUILT: dict[str, Rebuilt] = {
     "09d_window_emit_final_long_retention": Rebuilt(_windows(FIVE_MS_GRACE, "0", final=True, retention_ms=3_600_000), ("out",)),
     "10_suppress_until_window_closes": Rebuilt(_last_of_windows, ("output-raw", "output-suppressed"), TEXT, NUMBER),
     "11_suppress_until_time_limit": Rebuilt(_last_in_time, ("output-raw", "output-suppressed"), TEXT, NUMBER),
+    "12_versioned_stream_table_join": Rebuilt(_stream_table("join", FIVE_MINUTES), ("outputTopic",), NUMBER),
+    "12e_versioned_table_table_inner_join": Rebuilt(_table_table("join", FIVE_MINUTES), ("outputTopic",), NUMBER),
     "13_table_groupby_aggregate_repartition": Rebuilt(_regrouped, ("out",)),
     "14_ktable_filter_tombstones": Rebuilt(_filtered, ("out-mat", "out-virt")),
     "15_stream_global_table_join": Rebuilt(_stream_global_table, ("out-inner", "out-left")),
@@ -214,16 +234,10 @@ REBUILT: dict[str, Rebuilt] = {
 }
 
 _FOREIGN_KEYS = "there are no foreign-key joins yet"
-_SESSIONS = "there are no session windows yet"
-_VERSIONED = "there are no versioned stores yet"
 
 OUT_OF_REACH: dict[str, str] = {
     "06_fk_inner_join_left_changes": _FOREIGN_KEYS,
     "06b_fk_inner_join_right_changes": _FOREIGN_KEYS,
     "06b_fk_left_join_right_changes": _FOREIGN_KEYS,
-    "07_session_window_merge": _SESSIONS,
-    "07b_session_window_close_and_late": _SESSIONS,
-    "12_versioned_stream_table_join": _VERSIONED,
-    "12e_versioned_table_table_inner_join": _VERSIONED,
 }
 """Cases that cannot be built, and why."""

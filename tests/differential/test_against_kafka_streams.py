@@ -13,8 +13,11 @@ from .topologies import REBUILT, reason_out_of_reach
 if TYPE_CHECKING:
     from .cases import Case
 
-OUTLIVED = {"cogroup_windowed-1-0014"}
-"""Cases in which a window that its store has given up lives on in the cache of Kafka Streams."""
+OUTLIVED = {"cogroup_windowed-1-0001", "cogroup_windowed-1-0014", "cogroup_windowed-1-0016"}
+"""Cases in which a window that its store has given up lives on in the cache of Kafka Streams, or one comes late for its store from there."""
+
+FORGOTTEN = {"versioned_tt_inner-1-0074", "versioned_tt_outer-1-0059"}
+"""Cases in which Kafka Streams forgets a delete, as it had the timestamp of the value that it deletes: then something older is the latest again."""
 
 
 @pytest.mark.parametrize("name", REBUILT)
@@ -24,7 +27,7 @@ def test_a_topology_gives_what_kafka_streams_gives(name: str) -> None:
     assert cases
     for case in cases:
         mismatch = compare(case)
-        assert mismatch is None, str(mismatch)
+        assert (mismatch is None) is (case["id"] not in FORGOTTEN), str(mismatch)
 
 
 @pytest.mark.parametrize("name", [path.name.removesuffix(".jsonl.xz") for path in sorted(CACHED.iterdir())])

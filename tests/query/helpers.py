@@ -19,7 +19,7 @@ LEVELS = (COMMITTED, UNCOMMITTED)
 STRINGS = Consumed(serdes.STRING, serdes.STRING)
 SECOND = 1000
 HOUR = 3_600_000
-NAMES = ("plain", "timed", "window", "timed window", "lists")
+NAMES = ("plain", "timed", "window", "timed window", "lists", "versioned")
 
 
 def store_name(name: str) -> str:
@@ -43,6 +43,7 @@ class Puts(Processor[str, str, str, str]):
         self._stores["timed"].put(record.key, (value, time))
         self._stores["lists"].put(record.key, None if value is None else [value])
         self._stores["window"].put(record.key, value, start)
+        self._stores["versioned"].put(record.key, None if value is None else [value], time)
         self._stores["timed window"].put(record.key, (value, time), start)
 
 
@@ -63,6 +64,7 @@ def everything(engine: StoreType, processor: type[Puts] = Puts) -> Topology:
         stores.window("window", text, text, type=engine, **times),
         stores.window("timed-window", text, text, type=engine, timestamped=True, **times),
         stores.key_value("lists", text, serdes.json(), type=engine),
+        stores.versioned_key_value("versioned", text, serdes.json(), type=engine, history_retention_ms=HOUR),
     )
     for spec in specs:
         topology.add_state_store(spec, "puts")
