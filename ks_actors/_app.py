@@ -24,6 +24,7 @@ from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
 from ks_actors.runtime._metrics import Metrics
 from ks_actors.runtime._parts import Parts
 from ks_actors.runtime._progress import Progress
+from ks_actors.runtime._seeding import Seeder
 from ks_actors.runtime._setup import Setup
 from ks_actors.runtime._states import InstanceState
 from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Log, TopicPartition
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
+    from ks_actors.runtime._seeding import IfSeeded
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.topology import Topology
 
@@ -134,6 +136,29 @@ class App:
             # Each step has its deadline; how long stores take to be restored is not for the app to say.
             await ref.ask(m.Start).within(inf)
             self._stack = stack.pop_all()
+
+    async def seed(self, uri: str, *, if_seeded: IfSeeded = "refuse") -> SnapshotManifest | None:
+        """Hand a snapshot over to the application before its first start; it then goes on where the snapshot ends. Return what that says of itself.
+
+        `uri` is a snapshot, or a place with snapshots, of which the newest of this application is taken. Rows, the group's offsets and deletions of
+        what the changelogs had before are one transaction: all of it happens, or nothing, and doing it again gives the same. `if_seeded` is for a
+        group that has committed something: it is refused, skipped (None is returned), or all is overwritten.
+
+        Raises NotRunning once the app was started, SnapshotRefused for a snapshot that is broken, foreign, or has not all that the topology needs, or
+        when the group has members or offsets; SnapshotFailed when it takes longer than `snapshot_timeout_ms`; StateLocked; LogError.
+        """
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: hand state over before that")
+        async with AsyncExitStack() as stack:
+            log = self._given_log
+            if log is None:
+                log = open_configured(self.config)
+                await log.start()
+                stack.push_async_callback(log.close)
+            await self._create_topics(log)
+            setup = Setup(self._topology, self.config, wall_time=lambda: time.time_ns() // 1_000_000, partitions=lambda _: None, nodes=self._nodes)
+            specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in self._topology.subtopologies()}
+            return await Seeder(setup, log, specs).seed(uri, if_seeded)
 
     async def _create_topics(self, log: Log) -> None:
         if self._topics:
