@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ks_actors._batch import Batch, Headers
     from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
-    from ks_actors.state._table import CountUp
+    from ks_actors.state._counting import CountUp
 
 
 _FEW = 32

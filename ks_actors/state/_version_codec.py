@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from ks_actors.serdes._columns import for_column
 from ks_actors.state._codec import TIME_BYTES, Codec, pack_time, unpack_time
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class VersionCodec(Codec):
         super().__init__(spec, topic, timestamped=True)
         self._write: Callable[[Any], bytes] = self.value
         self.value: Callable[[Any], bytes] = self._value_or_none
+        self.values = for_column(self.value)
+        self.by_column = False
 
     def index(self, key: Any) -> Any:
         """Return what stands for a key in dicts."""

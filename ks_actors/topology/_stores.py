@@ -20,6 +20,7 @@ class StoreKind(Enum):
     TIMESTAMPED_KEY_VALUE = "timestamped_key_value"
     WINDOW = "window"
     TIMESTAMPED_WINDOW = "timestamped_window"
+    SESSION = "session"
     VERSIONED = "versioned"
 
 
@@ -28,8 +29,8 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` None is the app's default. `logging` keeps a changelog topic with
     `changelog_configs` on top of what the kind demands. `caching` lets the updates of its table be held back. Times are ms; a
-    window store drops what is older than `retention_ms` behind the latest record put into it, and a versioned store what has been replaced for
-    `history_retention_ms`.
+    window or session store drops what is older than `retention_ms` behind the latest record put into it, and a versioned store what has been
+    replaced for `history_retention_ms`.
     """
 
     name: str

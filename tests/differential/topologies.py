@@ -17,13 +17,10 @@ __all__ = [
     "versioned_topologies",
 ]
 
-_SESSIONS = "there are no session windows yet"
 _FOREIGN_KEYS = "there are no foreign-key joins yet"
 
 OUT_OF_REACH: dict[str, str] = {
     "ss_self [optimization=all]": "topologies are not optimized yet",
-    "session": _SESSIONS,
-    "cogroup_windowed [window=session]": _SESSIONS,
     "fk_inner": _FOREIGN_KEYS,
     "fk_left": _FOREIGN_KEYS,
     "fk_left_groupby": _FOREIGN_KEYS,
