@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ks_actors.state._codec import Entry
+    from ks_actors.state._counting import CountUp
     from ks_actors.state._engine import Engine
-    from ks_actors.state._table import CountUp
     from ks_actors.topology._stores import StoreSpec
 
 K = TypeVar("K")

@@ -101,7 +101,7 @@ class Left:
         while at < end:
             for fetched in await fetcher.fetch(max_wait_ms=0):
                 batch = fetched.batch
-                self.rows[partition] += zip(batch.offsets, batch.keys, batch.values, batch.timestamps, strict=True)  # type: ignore[arg-type]
+                self.rows[partition] += zip(batch.offsets, batch.keys, batch.values, batch.timestamps, strict=True)
                 at = fetched.next_offset
         self._next[partition] = at
         await fetcher.close()

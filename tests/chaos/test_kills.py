@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ks_actors.log import TopicPartition
 from ks_actors.state import SharedResources
 from ks_actors.state._engine import RocksEngine
 from ks_actors.state._manifest import offset_row, read_offset
@@ -35,8 +36,8 @@ async def test_the_checker_finds_an_offset_that_is_ahead(tmp_path: Path) -> None
     counts = kills.check_output(left)
     for number in range(PARTITIONS):
         kills.check_task(tmp_path, number, left, counts)
-    number = next(number for number in range(PARTITIONS) if left.rows[kills.TopicPartition(kills.changelog("sums"), number)])
-    rows = left.rows[kills.TopicPartition(kills.changelog("sums"), number)]
+    number = next(number for number in range(PARTITIONS) if left.rows[TopicPartition(kills.changelog("sums"), number)])
+    rows = left.rows[TopicPartition(kills.changelog("sums"), number)]
     engine = RocksEngine("0", tmp_path / "state" / APPLICATION / f"0_{number}" / "rocksdb", SharedResources())
     before = read_offset(engine, "sums")
     assert before is None or before <= rows[-1][0]
