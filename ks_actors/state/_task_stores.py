@@ -9,11 +9,13 @@ from weakref import ref
 from ks_actors._errors import IllegalTransition, StateError
 from ks_actors.state._checkpoint import read_checkpoint, write_checkpoint
 from ks_actors.state._codec import Codec
+from ks_actors.state._custom import CustomStores, shown
 from ks_actors.state._engine import RocksEngine, SharedResources, after
 from ks_actors.state._kinds import MAKERS, TIMESTAMPED
 from ks_actors.state._manifest import Manifest, facts_row, offset_row, read_facts, read_offset
 from ks_actors.state._tracks import FACTS
 from ks_actors.state._transaction import RECORD_BYTES, SLICE, Transactional
+from ks_actors.topology._stores import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -48,7 +50,8 @@ class TaskStores:
     `directory` is the task's own; without one, and for stores of type in_memory, nothing is on disk and all comes from the changelogs. `record_time`
     returns the timestamp (ms) of the record that is being processed. `expired` is called with the number of puts that came too late for a window
     store. `topics` are the names of the changelog topics by store, which serdes are told and the checkpoint file holds; a store's name by default.
-    `open`, `close` and `wipe` block; nothing else does. All of it belongs to one thread at a time.
+    `open`, `close` and `wipe` block; nothing else does, but for what stores of the user's own do. `exact` says that what a crash leaves must be what
+    was committed. All of it belongs to one thread at a time.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class TaskStores:
         record_time: Callable[[], int],
         expired: Callable[[int], None],
         topics: Mapping[str, str] | None = None,
+        exact: bool = False,
     ) -> None:
         self.task: str = task
         self.logged: tuple[str, ...] = tuple(spec.name for spec in specs if spec.logging)
@@ -70,6 +74,7 @@ class TaskStores:
         self._record_time: Callable[[], int] = record_time
         self._expired: Callable[[int], None] = expired
         self._topics: Mapping[str, str] = topics or {}
+        self._custom: CustomStores = CustomStores(task, directory, self._partition, record_time, exact=exact)
         self._engine: Engine | None = None
         self._stores: dict[str, AnyStore] = {}
         self._offsets: dict[str, int] = {}
@@ -85,7 +90,7 @@ class TaskStores:
     def open(self) -> None:
         """Make the stores, with what is on disk. Blocks. Raises StateLocked, TaskCorrupted and StateFull; the directory is free again then."""
         self._offsets, self._written = {}, {}
-        persistent = [spec for spec in self._specs if spec.type != "in_memory"]
+        persistent = [spec for spec in self._specs if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM]
         resident_records = 0
         if persistent and self._directory is not None:
             shared = self._shared = self._shared or SharedResources()
@@ -93,6 +98,7 @@ class TaskStores:
             self._engine = self._open_engine(self._directory, shared)
         try:
             self._open_stores(resident_records)
+            self._write_checkpoint()
         except BaseException:
             self._release()
             raise
@@ -105,6 +111,9 @@ class TaskStores:
         manifest = None if engine is None else Manifest.read(engine, self.task)
         known = set() if manifest is None else set(manifest.stores)
         for spec in self._specs:
+            if spec.kind is StoreKind.CUSTOM:
+                self._stores[spec.name] = self._custom.open(spec, self._checkpoint(), self._offsets, self._written)
+                continue
             if engine is None or manifest is None or spec.type == "in_memory":
                 self._stores[spec.name] = self._make(spec, None, b"")
                 continue
@@ -124,6 +133,7 @@ class TaskStores:
             offset = read_offset(engine, store.name)
             if offset is None:
                 offset = self._checkpoint().get(self._partition(store.name))
+                engine.write([] if offset is None else [offset_row(store.name, offset)])
             if offset is None:
                 engine.write((), [(store.prefix, after(store.prefix))])  # a write that has never come to its end: all of it comes again
                 return
@@ -152,9 +162,15 @@ class TaskStores:
                 for _ in self._flush(last=True):
                     pass
                 self._engine.flush(wait=True)
-                write_checkpoint(self._directory, {self._partition(name): offset for name, offset in self._written.items()})
         finally:
             self._release()
+        self._write_checkpoint()
+
+    def _write_checkpoint(self) -> None:
+        """Write how far what is on disk is: on opening and closing, for assignment; at commits if a store does not know it itself (KIP-892)."""
+        if self._directory is None or not self._directory.exists():
+            return
+        write_checkpoint(self._directory, {self._partition(name): offset for name, offset in self._written.items() if not self._custom.lost(name)})
 
     def _release(self) -> None:
         for store in self._stores.values():
@@ -175,7 +191,7 @@ class TaskStores:
     def store(self, name: str) -> Any:
         """Return a store, of the class that its kind has (see `AnyStore`); raises StateError when the task has none of that name, or is not open."""
         try:
-            return self._stores[name]
+            return shown(self._stores[name])
         except KeyError:
             raise StateError(f"task {self.task} has no store {name!r}; it has {', '.join(self._stores) or 'none, it is not open'}") from None
 
@@ -211,7 +227,7 @@ class TaskStores:
 
         Call `wants_flush` now and then while restoring: what is restored waits in memory.
         """
-        self.store(store).restore(batch)
+        self._stores[store].restore(batch)
         self._offsets[store] = next_offset
 
     def begin_with(self, store: str, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
@@ -220,7 +236,7 @@ class TaskStores:
         `observed` and `sequence` are of window stores: the latest start that was put, the last sequence number.
         """
         if observed >= 0:
-            self.store(store).recall(FACTS.pack(observed, sequence))
+            self._stores[store].recall(FACTS.pack(observed, sequence))
         self._offsets[store] = next_offset
 
     def end_reading(self, reason: str) -> None:
@@ -262,6 +278,7 @@ class TaskStores:
     def persist_unlogged(self, token: Token) -> None:
         """Write what is frozen of stores without changelog, all or nothing: it survives a crash. To be called before `keep`; raises StateFull."""
         self._check(token)
+        self._custom.commit_unlogged()
         stores = [store for store in self._stores.values() if not store.logged and store.engine is not None]
         rows = [row for store in stores for row in store.frozen_rows()]
         if self._engine is not None and rows:
@@ -280,12 +297,19 @@ class TaskStores:
             store.settle(share)
         self._offsets.update(offsets)
         self._frozen = None
+        self._custom.commit(self._offsets, self._written)
+        if self._custom.in_file:
+            self._write_checkpoint()
 
     def drop(self) -> None:
-        """Go back to what is committed: what is frozen, and what was put since, is void."""
+        """Go back to what is committed: what is frozen, and what was put since, is void.
+
+        Raises TaskCorrupted when a store of the user's own cannot: the task is to be closed, and opened anew, which restores it.
+        """
         for store in self._stores.values():
             store.drop()
         self._frozen = None
+        self._custom.check()
 
     # To disk.
 
