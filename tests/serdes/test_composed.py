@@ -261,7 +261,8 @@ def test_keys_with_sessions_are_the_key_the_end_and_the_start(key: str, one: int
 
 def test_a_serde_of_sessions_promises_what_that_of_the_key_does() -> None:
     """Nothing of a session is left out of its bytes."""
-    for inner in (STRING, DOUBLE, json(list[int])):
+    inners: tuple[Serde[Any], ...] = (STRING, DOUBLE, json(list[int]))
+    for inner in inners:
         serde = session_windowed(inner)
         assert (serde.faithful, serde.immutable) == (inner.faithful, inner.immutable)
     assert repr(session_windowed(STRING)) == "<Serde session_windowed(<Serde STRING>)>"
