@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, final
 import rocksdict
 
 from ks_actors._errors import StateError, StateFull, StateLocked, TaskCorrupted
+from ks_actors.state._memory import MemoryBudget
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 Row = tuple[bytes, bytes | None]
 """A key and its value; no value deletes."""
 
+SMALLEST_MEMTABLE: Final = 64 << 10
+LARGEST_MEMTABLE: Final = 16 << 20
 FULL: Final = ("No space left", "File too large", "Disk quota exceeded")
 BROKEN: Final = ("Corruption", "No such file")
 LOCKED: Final = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")
@@ -61,10 +64,11 @@ class Engine(Protocol):
 
 
 class SharedResources:
-    """What all databases of one app share: a block cache, and a budget for what is not yet on disk.
+    """What all stores of one app share: a block cache with RocksDB's write buffers in it, and a budget for what is in Python's memory.
 
-    `resident_bytes` is about how much all stores of a task may keep of their committed state in memory to read it fast. A task writes to disk when
-    the changelogs' tails behind the offsets on disk pass `tail_records` or `tail_bytes`: that much is replayed after a crash.
+    `resident_bytes` is about how much all tasks together may keep of their committed state in memory: what is read fast, and what is still to be
+    written. When it is more, those that have most write and let go. A task writes to disk too when the changelogs' tails behind the offsets on disk
+    pass `tail_records` or `tail_bytes`: that much of each task is replayed after a crash.
     """
 
     def __init__(
@@ -77,13 +81,24 @@ class SharedResources:
         tail_records: int = 500_000,
         tail_bytes: int = 64 << 20,
     ) -> None:
-        self.resident_bytes: int = resident_bytes
+        self.memory: MemoryBudget = MemoryBudget(resident_bytes)
         self.tail_records: int = tail_records
         self.tail_bytes: int = tail_bytes
         self._memtable_bytes: int = memtable_bytes
         # The LRU cache has 64 shards, and a filter of a million keys does not fit into 1 MiB: it would be read again for each get, 95 µs.
         self._cache: Any = rocksdict.Cache.new_hyper_clock_cache(block_cache_bytes, 8 << 10)
         self._buffers: Any = rocksdict.WriteBufferManager.new_write_buffer_manager_with_cache(write_buffer_bytes, False, self._cache)
+
+    @classmethod
+    def within(cls, memory_bytes: int) -> SharedResources:
+        """Return what keeps to so many bytes: a quarter is RocksDB's block cache, half of that for write buffers, the rest is for Python."""
+        cache = memory_bytes // 4
+        return cls(
+            block_cache_bytes=cache,
+            write_buffer_bytes=cache // 2,
+            memtable_bytes=max(SMALLEST_MEMTABLE, min(LARGEST_MEMTABLE, cache // 8)),
+            resident_bytes=memory_bytes - cache,
+        )
 
     def options(self) -> Any:
         """Return the options of one more database."""

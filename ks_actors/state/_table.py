@@ -45,7 +45,6 @@ class Table(Transactional[Any], Generic[K]):
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=logged)
-        self.resident_records: int = 1 << 30
         self._view: dict[Any, Any] = View(self._load)
         self._sized_keys: bool = codec.sized_keys
         self._restored: dict[bytes, bytes | None] = {}
@@ -197,6 +196,10 @@ class Table(Transactional[Any], Generic[K]):
 
     # What a transaction needs.
 
+    def resident_rows(self) -> int:
+        """Return how many rows are in memory."""
+        return len(self._view) + len(self._restored) + len(self._restored_writing)
+
     def _now(self, handle: Any) -> Any:
         return self._view.get(handle, MISSING)
 
@@ -309,7 +312,7 @@ class Table(Transactional[Any], Generic[K]):
         while excess > 0 and left > 0:
             while not self.settle(SLICE):
                 yield
-            part = [entered.popleft() for _ in range(min(SLICE // 2, left))]
+            part = [entered.popleft() for _ in range(min(SLICE // 2, left, excess))]
             left -= len(part)
             clean = self._clean(part)
             for key in part:

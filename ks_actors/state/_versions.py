@@ -322,6 +322,10 @@ class Versions(Table[Handle], Generic[K]):
     def _at_work(self, handle: Handle) -> bool:
         return handle in self._dirty or handle in self._frozen
 
+    def resident_rows(self) -> int:
+        """Return how many versions and keys are in memory."""
+        return super().resident_rows() + len(self._tracks)
+
     def _let_go(self) -> Iterator[None]:
         if self.engine is None:
             return
