@@ -8,7 +8,7 @@ import signal as signals
 import time
 from contextlib import AsyncExitStack, suppress
 from math import inf
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors import ActorsError, Spec, System
 from ks_actors._config_kafka import open_configured
@@ -24,20 +24,24 @@ from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
 from ks_actors.runtime._metrics import Metrics
 from ks_actors.runtime._parts import Parts
 from ks_actors.runtime._progress import Progress
+from ks_actors.runtime._seeding import Seeder
 from ks_actors.runtime._setup import Setup
 from ks_actors.runtime._states import InstanceState
 from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from pathlib import Path
     from types import TracebackType
 
     from actors import Ref
     from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
+    from ks_actors.batch import Backfill, BackfillProgress, Choice
     from ks_actors.log import Log, TopicPartition
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
+    from ks_actors.runtime._seeding import IfSeeded
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.topology import Topology
 
@@ -132,6 +136,29 @@ class App:
             # Each step has its deadline; how long stores take to be restored is not for the app to say.
             await ref.ask(m.Start).within(inf)
             self._stack = stack.pop_all()
+
+    async def seed(self, uri: str, *, if_seeded: IfSeeded = "refuse") -> SnapshotManifest | None:
+        """Hand a snapshot over to the application before its first start; it then goes on where the snapshot ends. Return what that says of itself.
+
+        `uri` is a snapshot, or a place with snapshots, of which the newest of this application is taken. Rows, the group's offsets and deletions of
+        what the changelogs had before are one transaction: all of it happens, or nothing, and doing it again gives the same. `if_seeded` is for a
+        group that has committed something: it is refused, skipped (None is returned), or all is overwritten.
+
+        Raises NotRunning once the app was started, SnapshotRefused for a snapshot that is broken, foreign, or has not all that the topology needs, or
+        when the group has members or offsets; SnapshotFailed when it takes longer than `snapshot_timeout_ms`; StateLocked; LogError.
+        """
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: hand state over before that")
+        async with AsyncExitStack() as stack:
+            log = self._given_log
+            if log is None:
+                log = open_configured(self.config)
+                await log.start()
+                stack.push_async_callback(log.close)
+            await self._create_topics(log)
+            setup = Setup(self._topology, self.config, wall_time=lambda: time.time_ns() // 1_000_000, partitions=lambda _: None, nodes=self._nodes)
+            specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in self._topology.subtopologies()}
+            return await Seeder(setup, log, specs).seed(uri, if_seeded)
 
     async def _create_topics(self, log: Log) -> None:
         if self._topics:
@@ -277,6 +304,26 @@ class App:
             for partition, queue in task.group.queues.items():
                 positions[partition] = queue.position
         return positions, unfinished
+
+    async def backfill(
+        self,
+        *,
+        until: int | Mapping[str, Mapping[int, int]] | None = None,
+        allow: Collection[Choice] = (),
+        progress: Callable[[BackfillProgress], None] | None = None,
+        directory: Path | None = None,
+    ) -> Backfill:
+        """Run the topology over history, in this process, instead of starting: see `ks_actors.batch.backfill`. The snapshot goes to `snapshot_uri`.
+
+        The app is as before, and is not to run meanwhile, here or elsewhere. Raises NotRunning for one that was started.
+        """
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: a backfill is for one that is not")
+        from ks_actors.batch import backfill  # noqa: PLC0415 - most apps have no use for it
+
+        config, given = self.config, self._given_log
+        options: Any = {"until": until, "allow": allow, "progress": progress, "directory": directory}
+        return await backfill(self._topology, config, snapshot_uri=config.snapshot_uri, log=given, **options)
 
     # --- its stores -------------------------------------------------------------------------------------------------------------
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
 from ks_actors._versioned import VersionedRecord
+from ks_actors._windowed import Windowed
 from ks_actors.query._position import PositionBound
 from ks_actors.state import ValueAndTimestamp
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
+LATEST: Final = (1 << 63) - 1
 
 
 class Query(Generic[R_co]):
@@ -96,6 +98,23 @@ class MultiVersionedKeyQuery(_Question, Query[list[VersionedRecord[Any]]], froze
     time_from: int | None = None
     time_to: int | None = None
     descending: bool = False
+
+
+class SessionKeyQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], frozen=True):
+    """The sessions of a key that end at `earliest_end` (ms) or later and start at `latest_start` or earlier, by time."""
+
+    key: Any
+    earliest_end: int = 0
+    latest_start: int = LATEST
+
+
+class SessionRangeQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], frozen=True):
+    """The sessions of the keys from `low` to `high`, both included (None: no bound), that overlap with a span of time, see SessionKeyQuery."""
+
+    low: Any = None
+    high: Any = None
+    earliest_end: int = 0
+    latest_start: int = LATEST
 
 
 class StateQueryRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True):

@@ -27,6 +27,16 @@ async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
     Raises MissingSourceTopics, which names all that are missing, NotAuthorized, and TopologyError for internal topics that are there but not as they
     have to be.
     """
+    counts, wanted, existing = await plan_topics(log, setup)
+    await _create(log, [topic for topic in wanted if topic.name not in existing])
+    return counts
+
+
+async def plan_topics(log: Log, setup: Setup) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
+    """Return how many partitions every topic has or is to have, the internal topics that there have to be, and all that exist. Changes nothing.
+
+    Raises what `prepare_topics` raises.
+    """
     existing = await log.describe_topics()
     subtopologies = setup.topology.subtopologies()
     await _check_sources(log, setup, subtopologies, existing)
@@ -39,8 +49,7 @@ async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
     wanted += _changelogs(setup, subtopologies, counts)
     counts.update({topic.name: topic.partitions for topic in wanted})
     _check_internal(wanted, existing)
-    await _create(log, [topic for topic in wanted if topic.name not in existing])
-    return counts
+    return counts, wanted, existing
 
 
 async def _create(log: Log, topics: Sequence[NewTopic]) -> None:

@@ -9,7 +9,7 @@ from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, 
 from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._rows import Rows
-from ks_actors.state._rows_on_disk import CheckpointRows, Ingest, clear_drafts, has_last_rows, log_batch, segment_ms_of
+from ks_actors.state._rows_on_disk import CheckpointRows, Ingest, StoreIngest, clear_drafts, has_last_rows, log_batch, segment_ms_of
 from ks_actors.state._session_reading import SessionReader
 from ks_actors.state._session_store import SessionStore
 from ks_actors.state._stored import stored_offsets
@@ -32,6 +32,7 @@ __all__ = [
     "SessionReader",
     "SessionStore",
     "SharedResources",
+    "StoreIngest",
     "StoreIterator",
     "TaskStores",
     "TimestampedKeyValueStore",

@@ -19,7 +19,7 @@ from ks_actors.state._transaction import ROWS
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from ks_actors.state._codec import Entry
@@ -103,6 +103,45 @@ class CheckpointRows:
 
 
 @final
+class StoreIngest:
+    """Write the rows of one store. All methods block."""
+
+    def __init__(self, spec: StoreSpec, engine: Engine, prefix: bytes, last: list[Row]) -> None:
+        self._spec: StoreSpec = spec
+        self._engine: Engine = engine
+        self._prefix: bytes = prefix
+        self._last: list[Row] = last
+        self._observed: int = -1
+        self._sequence: int = 0
+        self.rows: int = 0
+
+    def write(self, batch: Batch, goes_on: Callable[[], None] = lambda: None) -> None:
+        """Write rows of a changelog, in the order in which they are to be stored. `goes_on` may raise between slices. Raises StateFull."""
+        spec, prefix = self._spec, self._prefix
+        keys: list[bytes] = [prefix + key for key in batch.keys]
+        values: list[Any] = batch.values
+        if spec.kind in WINDOWS:
+            segment_ms = segment_ms_of(spec)
+            parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
+            keys = [prefix + SEGMENT.pack(start // segment_ms) + key for (start, _), key in zip(parts, batch.keys, strict=True)]
+            self._observed = max(self._observed, *(start for start, _ in parts))
+            self._sequence = max(self._sequence, *(number for _, number in parts))
+        if spec.kind in TIMESTAMPED:
+            values = [pack_time(time) + value for time, value in zip(batch.timestamps, values, strict=True)]
+        rows = list(zip(keys, values, strict=True))
+        for start in range(0, len(rows), ROWS):
+            self._engine.write(rows[start : start + ROWS])
+            goes_on()
+        self.rows += len(batch)
+
+    def end(self, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
+        """Say where the changelog goes on, and what a window store knows besides its rows."""
+        if self._spec.kind in WINDOWS:
+            self._last.append(facts_row(self._spec.name, FACTS.pack(max(observed, self._observed), max(sequence, self._sequence))))
+        self._last.append(offset_row(self._spec.name, next_offset))
+
+
+@final
 class Ingest:
     """Make a task's database of rows, beside the one there may be, and put it in its place when it is whole: never before.
 
@@ -123,50 +162,17 @@ class Ingest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete what was not finished."""
+        """Delete what is not finished; does nothing after `finish`."""
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
             shutil.rmtree(self._draft, ignore_errors=True)
 
-    def store(
-        self,
-        spec: StoreSpec,
-        batches: Iterable[Batch],
-        next_offset: int,
-        *,
-        observed: int = -1,
-        sequence: int = 0,
-        goes_on: Callable[[], None] = lambda: None,
-    ) -> int:
-        """Write the rows of a store, in the order in which they are to be stored; return how many. `goes_on` may raise between the slices.
-
-        Raises whatever `batches` does, and StateFull.
-        """
+    def store(self, spec: StoreSpec) -> StoreIngest:
+        """Return what takes the rows of a store; all that are begun are to be ended before `finish`."""
         engine = self._opened()
-        windowed, timestamped = spec.kind in WINDOWS, spec.kind in TIMESTAMPED
-        segment_ms = segment_ms_of(spec)
-        prefix = bytes((self._manifest.admit(spec.name, spec.kind.value, segment_ms, self._task, duplicates=spec.retain_duplicates),))
-        count = 0
-        for batch in batches:
-            keys: list[bytes] = [prefix + key for key in batch.keys]
-            values: list[Any] = batch.values
-            if windowed:
-                parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
-                keys = [prefix + SEGMENT.pack(start // segment_ms) + key for (start, _), key in zip(parts, batch.keys, strict=True)]
-                observed = max(observed, *(start for start, _ in parts))
-                sequence = max(sequence, *(number for _, number in parts))
-            if timestamped:
-                values = [pack_time(time) + value for time, value in zip(batch.timestamps, values, strict=True)]
-            rows = list(zip(keys, values, strict=True))
-            for start in range(0, len(rows), ROWS):
-                engine.write(rows[start : start + ROWS])
-                goes_on()
-            count += len(batch)
-        if windowed:
-            self._last.append(facts_row(spec.name, FACTS.pack(observed, sequence)))
-        self._last.append(offset_row(spec.name, next_offset))
-        return count
+        number = self._manifest.admit(spec.name, spec.kind.value, segment_ms_of(spec), self._task, duplicates=spec.retain_duplicates)
+        return StoreIngest(spec, engine, bytes((number,)), self._last)
 
     def _opened(self) -> Engine:
         if self._engine is None:
