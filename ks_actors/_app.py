@@ -19,13 +19,14 @@ from ks_actors.query import StoreQueries
 from ks_actors.query._execute import answer, lags
 from ks_actors.query._local import LocalStores
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._behind import offsets_behind
 from ks_actors.runtime._crew import Crew, WorkerMetadata
 from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
 from ks_actors.runtime._metrics import Metrics
 from ks_actors.runtime._parts import Parts
 from ks_actors.runtime._progress import Progress
 from ks_actors.runtime._seeding import Seeder
-from ks_actors.runtime._setup import Setup
+from ks_actors.runtime._setup import Setup, nodes_of
 from ks_actors.runtime._states import InstanceState
 from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
     from ks_actors.batch import Backfill, BackfillProgress, Choice
-    from ks_actors.log import Log, TopicPartition
+    from ks_actors.log import Log
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
     from ks_actors.runtime._seeding import IfSeeded
@@ -55,8 +56,7 @@ class App:
     """Run a topology: `async with App(topology, config) as app:` starts it, and closes it at the end, committed.
 
     Makes no event loop, installs no signal handler and holds no global state (but `main` does, for programs that are nothing else). `log` takes the
-    place
-    of the config's; a log that is given is neither started nor closed. `system` is an actor system to live in, one of its own by default.
+    place of the config's; a log that is given is neither started nor closed. `system` is an actor system to live in, one of its own by default.
 
     `topics` are created before the start, with so many partitions, where they do not exist: what the topology reads, in a log that nobody else fills.
     `on_state` is called with the new and the old state; `restore_listener` hears how stores are restored, `standby_listener` how those of standbys
@@ -179,9 +179,7 @@ class App:
         return Spec(lambda: instance, mailbox=INSTANCE_MAILBOX, stop_within=self.config.task_timeout_ms / 1000)
 
     def _nodes(self, task: TaskId) -> Iterable[str]:
-        if task.subtopology < 0:
-            return [name for store in self._topology.global_topics.values() for name in (store.source, store.processor)]
-        return next(subtopology.nodes for subtopology in self._topology.subtopologies() if subtopology.id == task.subtopology)
+        return nodes_of(self._topology, task)
 
     def _note_state(self, new: InstanceState, old: InstanceState) -> None:
         if new in _ENDS:
@@ -286,24 +284,9 @@ class App:
             await asyncio.sleep(_LOOK_AGAIN)
 
     async def _behind(self) -> int:
-        setup, log = self._setup, self._log
-        if setup is None or log is None or self._instance is None:
+        if self._log is None or self._instance is None:
             raise NotRunning("the app has not been started")
-        positions, unfinished = self._positions()
-        partitions: list[TopicPartition] = list(positions)
-        isolation = IsolationLevel.READ_COMMITTED if self.config.processing_guarantee.value != "at_least_once" else IsolationLevel.READ_UNCOMMITTED
-        ends = await log.end_offsets(partitions, isolation)
-        missing = sum(max(0, ends[partition] - position) for partition, position in positions.items())
-        return missing or unfinished or int(self.state is not InstanceState.RUNNING)
-
-    def _positions(self) -> tuple[dict[TopicPartition, int], int]:
-        positions: dict[TopicPartition, int] = {}
-        unfinished = int(self._metrics.committing)
-        for task in self._metrics.tasks.values():
-            unfinished += task.commit_needed or task.in_flight > 0
-            for partition, queue in task.group.queues.items():
-                positions[partition] = queue.position
-        return positions, unfinished
+        return await offsets_behind(self._metrics, self._log, self.config) or int(self.state is not InstanceState.RUNNING)
 
     async def backfill(
         self,
@@ -313,17 +296,13 @@ class App:
         progress: Callable[[BackfillProgress], None] | None = None,
         directory: Path | None = None,
     ) -> Backfill:
-        """Run the topology over history, in this process, instead of starting: see `ks_actors.batch.backfill`. The snapshot goes to `snapshot_uri`.
-
-        The app is as before, and is not to run meanwhile, here or elsewhere. Raises NotRunning for one that was started.
-        """
+        """Run the topology over history, into `snapshot_uri`: see `ks_actors.batch.backfill`. Raises NotRunning for an app that was started."""
         if self._begun:
             raise NotRunning(f"app {self.config.application_id} has been started: a backfill is for one that is not")
-        from ks_actors.batch import backfill  # noqa: PLC0415 - most apps have no use for it
+        from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - most apps have no use for it
 
-        config, given = self.config, self._given_log
-        options: Any = {"until": until, "allow": allow, "progress": progress, "directory": directory}
-        return await backfill(self._topology, config, snapshot_uri=config.snapshot_uri, log=given, **options)
+        to: Any = {"snapshot_uri": self.config.snapshot_uri, "log": self._given_log, "directory": directory}
+        return await over_history(self._topology, self.config, until=until, allow=allow, progress=progress, **to)
 
     # --- its stores -------------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from ks_actors.assignment import check_copartitioning, group_partitions
 from ks_actors.batch._reading import LogRange, plan_ranges
 from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.processors._aggregates import StreamCount
-from ks_actors.runtime._setup import Setup
+from ks_actors.runtime._setup import Setup, nodes_of
 from ks_actors.runtime._topics import plan_topics
 from ks_actors.state import has_last_rows
 from ks_actors.topology import ProcessorNode
@@ -70,13 +70,6 @@ class Plan(msgspec.Struct, frozen=True):
     def records(self) -> int:
         """How many offsets there are to be read, global tables left out."""
         return sum(one.end - one.start for stage in self.stages for task in stage.tasks for one in task.ranges)
-
-
-def nodes_of(topology: Topology, task: TaskId) -> Iterable[str]:
-    """Return the nodes of a task; a negative subtopology stands for global stores."""
-    if task.subtopology < 0:
-        return [name for store in topology.global_topics.values() for name in (store.source, store.processor)]
-    return next(subtopology.nodes for subtopology in topology.subtopologies() if subtopology.id == task.subtopology)
 
 
 def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> Setup:

@@ -12,11 +12,12 @@ from ks_actors import serdes
 from ks_actors._batch import Batch
 from ks_actors._errors import IllegalTransition
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._closed import Closed
 from ks_actors.state._codec import Codec, pack_time
 from ks_actors.state._memory import Measured
 from ks_actors.state._segment import Raw, Segment, span_of
 from ks_actors.state._tracks import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
-from ks_actors.state._transaction import LOGGED_BYTES, ROWS, SLICE, Closed
+from ks_actors.state._transaction import LOGGED_BYTES, ROWS, SLICE
 from ks_actors.state._weight import average
 
 if TYPE_CHECKING:

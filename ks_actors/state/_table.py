@@ -10,12 +10,13 @@ from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._closed import Closed
 from ks_actors.state._codec import Codec, Entry, pack_times
 from ks_actors.state._counting import CountUp, count_up
 from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._order import Order
-from ks_actors.state._transaction import MISSING, ROWS, SLICE, Closed, Transactional
+from ks_actors.state._transaction import MISSING, ROWS, SLICE, Transactional
 from ks_actors.state._view import View
 from ks_actors.state._weight import TEXTS, average, weigh
 
@@ -184,15 +185,15 @@ class Table(Transactional[Any], Generic[K]):
             for key, entry in entries.items():
                 put(key, entry)
             return
-        dirty, view = self._dirty, self._view
+        dirty = self._dirty
         first = [key for key in fresh if key not in dirty]
         if first:  # as `_first` does
-            values = list(map(view.get, first, repeat(MISSING)))
+            values = self._now_all(first)
             dirty.update(zip(first, values, strict=True))
             if self._sized_keys:
                 self._size += sum(map(len, first))
             self.enter_all([key for key, value in zip(first, values, strict=True) if value is MISSING])
-        view.update(entries)
+        self._view.update(entries)
 
     # What a transaction needs.
 
@@ -331,8 +332,7 @@ class Table(Transactional[Any], Generic[K]):
             self._view.below = closed.get
             self._view.clear()
         self._view = closed
-        self._order = None
-        self._restored, self._restored_writing = {}, {}
+        self._order, self._restored, self._restored_writing = None, {}, {}
 
     # Ranges.
 

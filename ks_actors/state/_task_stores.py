@@ -283,6 +283,15 @@ class TaskStores:
             store.drop()
         self._frozen = None
 
+    def memory_bytes(self) -> dict[str, int]:
+        """Return about how much memory each store takes, without what is on disk."""
+        return {name: store.memory_bytes() for name, store in list(self._stores.items())}
+
+    def statistics(self) -> dict[str, float]:
+        """Return what the database tells of itself, by Kafka Streams' names; nothing when there is none. May be called in any thread."""
+        engine = self._engine
+        return {} if engine is None else engine.statistics()
+
     # To disk.
 
     def _tail(self) -> int:

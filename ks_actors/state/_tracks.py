@@ -9,9 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._closed import Closed
 from ks_actors.state._expiry import expire
 from ks_actors.state._segment import span_of
-from ks_actors.state._transaction import MISSING, SLICE, Closed, Transactional
+from ks_actors.state._transaction import MISSING, SLICE, Transactional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
 from ks_actors._batch import Batch
-from ks_actors._errors import StoreClosed
+from ks_actors.state._closed import Closed
 from ks_actors.state._codec import TIME_BYTES, Codec, unpack_time
 from ks_actors.state._memory import Measured
 
@@ -64,19 +64,6 @@ _second: Final = itemgetter(1)
 
 Handle = TypeVar("Handle")
 """What a change is noted under: a key, or a key and a window."""
-
-
-class Closed(dict[Any, Any]):
-    """In the place of a closed store's dicts: every use raises StoreClosed."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._name: str = name
-
-    def _raise(self, *_: object) -> Any:
-        raise StoreClosed(f"store {self._name} is closed, as its task is")
-
-    __contains__ = __getitem__ = __setitem__ = __iter__ = get = keys = values = items = _raise
 
 
 class Transactional(ABC, Measured, Generic[Handle]):
@@ -305,6 +292,10 @@ class Transactional(ABC, Measured, Generic[Handle]):
             if not changes and not deleted:
                 kept.popleft()
         return not kept
+
+    def _note_unwritten(self, size: int) -> None:
+        """Count what is committed, and not in the engine, without having been put here."""
+        self.unwritten_bytes += size
 
     def _forget(self, pairs: Iterator[tuple[Handle, Any]]) -> None:
         """Take note that nothing of what was kept is left to write."""
