@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 from ks_actors._batch import Batch
 from ks_actors._errors import StateError, StoreClosed, TaskCorrupted
 from ks_actors._state_store import StateStore, StateStoreContext
+from ks_actors.state._memory import Measured
 from ks_actors.state._transaction import RECORD_BYTES, SLICE
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ Change = tuple[bytes | None, int]
 
 
 @final
-class CustomStore:
+class CustomStore(Measured):
     """Does for the user's store what the framework's own do by themselves: its changelog, its offsets, and its end.
 
     What it is told of changes waits here for the changelog, the last one of each key. The data is the user's: it cannot be taken back. After a
@@ -33,7 +34,6 @@ class CustomStore:
     engine: Engine | None = None
     prefix: bytes = b""
     segment_ms: int = 0
-    resident_records: int = 0
     unwritten_bytes: int = 0
     overdue: bool = False
 
@@ -194,6 +194,14 @@ class CustomStore:
             self._context.restore(batch)
 
     # What there is nothing of: the data is not here.
+
+    def resident_rows(self) -> int:
+        """Return how many changes wait here."""
+        return len(self._dirty) + len(self._frozen)
+
+    def waiting_rows(self) -> int:
+        """Return 0."""
+        return 0
 
     def frozen_rows(self) -> list[Row]:
         """Return none."""
