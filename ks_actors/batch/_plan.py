@@ -72,6 +72,11 @@ class Plan(msgspec.Struct, frozen=True):
         return sum(one.end - one.start for stage in self.stages for task in stage.tasks for one in task.ranges)
 
 
+def first_source(plan: Plan, stage: Stage) -> int:
+    """Return the number of a stage's first task, counted through all stages: that of its records on the way to others."""
+    return sum(len(each.tasks) for each in plan.stages[: plan.stages.index(stage)])
+
+
 def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> Setup:
     """Return what tasks of a backfill have in common: they wait for all that the log has of a time before they process it."""
     setup = Setup(
