@@ -83,6 +83,7 @@ def session_store(
     Where results come `on_close`, sessions have to be there until they have come out, and those that late records may join have to be, too.
     """
     without_history(materialized, "a table of windows")
+    without_history(materialized, "a table of sessions")
     spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
     retention_ms = _retention(spec.name, materialized, windows.keep_ms, "inactivity gap and grace")
     if on_close:

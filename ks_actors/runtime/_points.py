@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._residents import Role
-from ks_actors.state import KeyValueReader, has_last_rows, reader_of
+from ks_actors.state import KeyValueReader, is_read_in_memory, reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -109,7 +109,7 @@ class Points:
         task = resident.processing
         if task is None or task.blocking:
             return {}
-        names = [spec.name for spec in stores._specs if has_last_rows(spec) and stores.store(spec.name).engine is None]
+        names = [spec.name for spec in stores._specs if is_read_in_memory(spec) and stores.store(spec.name).engine is None]
         found = {name: reader_of(stores.store(name)) for name in names}
         return {name: reader for name, reader in found.items() if reader is not None}
 

@@ -9,7 +9,16 @@ from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, 
 from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._rows import Rows
-from ks_actors.state._rows_on_disk import CheckpointRows, Ingest, StoreIngest, clear_drafts, has_last_rows, log_batch, segment_ms_of
+from ks_actors.state._rows_on_disk import (
+    CheckpointRows,
+    Ingest,
+    StoreIngest,
+    clear_drafts,
+    has_last_rows,
+    is_read_in_memory,
+    log_batch,
+    segment_ms_of,
+)
 from ks_actors.state._session_reading import SessionReader
 from ks_actors.state._session_store import SessionStore
 from ks_actors.state._stored import stored_offsets
@@ -44,6 +53,7 @@ __all__ = [
     "WindowStore",
     "clear_drafts",
     "has_last_rows",
+    "is_read_in_memory",
     "log_batch",
     "read_checkpoint",
     "reader_of",

@@ -300,6 +300,10 @@ class Transactional(ABC, Generic[Handle]):
                 kept.popleft()
         return not kept
 
+    def _note_unwritten(self, size: int) -> None:
+        """Count what is committed, and not in the engine, without having been put here."""
+        self.unwritten_bytes += size
+
     def _forget(self, pairs: Iterator[tuple[Handle, Any]]) -> None:
         """Take note that nothing of what was kept is left to write."""
         deque(pairs, maxlen=0)

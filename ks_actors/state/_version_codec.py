@@ -33,9 +33,9 @@ class VersionCodec(Codec):
     def __init__(self, spec: StoreSpec, topic: str) -> None:
         super().__init__(spec, topic, timestamped=True)
         self._write: Callable[[Any], bytes] = self.value
-        self.value = self._value_or_none
-        self.values = for_column(self.value)
-        self.by_column = False
+        self.value: Callable[[Any], bytes] = self._value_or_none
+        self.values: Callable[[list[Any]], list[bytes]] = for_column(self.value)
+        self.by_column: bool = False
 
     def index(self, key: Any) -> Any:
         """Return what stands for a key in dicts."""

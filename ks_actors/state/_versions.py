@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from itertools import islice, pairwise
@@ -13,6 +12,7 @@ from ks_actors._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_
 from ks_actors.state._codec import TIME_BYTES, pack_time, unpack_time
 from ks_actors.state._engine import after
 from ks_actors.state._table import Table
+from ks_actors.state._tracks import FACTS
 from ks_actors.state._transaction import LOGGED_BYTES, MISSING, SLICE
 from ks_actors.state._version_codec import TOMBSTONE, VersionCodec, is_tombstone
 from ks_actors.state._version_sweep import Sweep
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ks_actors.state._codec import Entry
+    from ks_actors.state._counting import CountUp
     from ks_actors.state._engine import Engine
     from ks_actors.topology._stores import StoreSpec
 
 K = TypeVar("K")
 Handle = tuple[Any, int]
 
-_FACTS: Final = struct.Struct(">q")
 _BUCKETS: Final = 8
 
 
@@ -50,7 +50,7 @@ class Versions(Table[Handle], Generic[K]):
         expired: Callable[[int], None],
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
-        self.count_up = None
+        self.count_up: CountUp | None = None
         self._entered = None
         self._versions: VersionCodec = codec
         self._retention: int = spec.history_retention_ms
@@ -244,6 +244,7 @@ class Versions(Table[Handle], Generic[K]):
         index_of, view = self._versions.index_of, self._view
         observed, retention = self._read_up_to, self._retention
         group = None if self.engine is None else self._group()
+        size = 0
         for key, value, time in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             if time > observed:
                 observed = time
@@ -259,7 +260,8 @@ class Versions(Table[Handle], Generic[K]):
                 self._ends(index, time)
             if group is not None:
                 group.add((index, time))
-                self.unwritten_bytes += len(key) + LOGGED_BYTES + (0 if value is None else len(value))
+                size += len(key) + LOGGED_BYTES + (0 if value is None else len(value))
+        self._note_unwritten(size)
         self._read_up_to = observed
         self._observed = self._committed = self._frozen_observed = max(self._committed, observed)
 
@@ -288,28 +290,33 @@ class Versions(Table[Handle], Generic[K]):
         for bucket in self._ended():
             indexes = self._due.pop(bucket)
             while indexes:
+                while not self.settle(SLICE):
+                    yield
                 part = [indexes.pop() for _ in range(min(SLICE // 4, len(indexes)))]
                 self._remove(part, limit)
                 yield
         for rows in self._sweep.steps(self.prefix, self._committed, limit):
+            while not self.settle(SLICE):
+                yield
             self._remove({self._versions.index_key(row)[0] for row in rows}, limit)
             yield
         yield from self._let_go()
 
     def _remove(self, indexes: Iterable[Any], limit: int) -> None:
-        """Remove the versions of these keys that ended at `limit` or before, as far as no transaction has to do with them."""
+        """Remove the versions of these keys that ended at `limit` or before: those whose successor is where it has to be, for good."""
+        tracks = {index: self._track(index) for index in indexes}
+        clean = self._clean((index, time) for index, track in tracks.items() for time in track if time <= limit)
         gone: list[Handle] = []
-        for index in indexes:
-            track = self._track(index)
-            kept = [begin for begin, end in pairwise(track) if end > limit or self._at_work((index, begin)) or self._at_work((index, end))]
+        for index, track in tracks.items():
+            kept = [begin for begin, end in pairwise(track) if end > limit or (index, end) not in clean]
             kept += track[-1:]
-            if len(kept) == 1 and kept[0] <= limit and not self._at_work((index, kept[0])) and self._is_tombstone(index, kept[0]):
-                kept = []
+            if len(kept) == 1 and kept[0] <= limit and self._is_tombstone(index, kept[0]):
+                kept = [time for time in kept if (index, time) not in clean]
+            if kept and (len(kept) > 1 or self._is_tombstone(index, kept[0])) and kept[min(1, len(kept) - 1)] <= limit:
+                self._ends(index, limit + self._span)  # not yet written: later
             if len(kept) < len(track):
                 left = set(kept)
                 gone += [(index, time) for time in track if time not in left]
-            if any(end <= limit for end in kept[1:]):
-                self._ends(index, limit + self._span)  # it is at work: later
             if kept:
                 self._tracks[index] = kept
             else:
@@ -318,9 +325,6 @@ class Versions(Table[Handle], Generic[K]):
             self.engine.write(sorted((self._engine_key(handle), None) for handle in gone))
         for handle in gone:
             del self._view[handle]
-
-    def _at_work(self, handle: Handle) -> bool:
-        return handle in self._dirty or handle in self._frozen
 
     def _let_go(self) -> Iterator[None]:
         if self.engine is None:
@@ -362,11 +366,11 @@ class Versions(Table[Handle], Generic[K]):
 
     def facts(self, *, frozen: bool = False) -> bytes | None:
         """Return stream time, which says what has expired."""
-        return _FACTS.pack(self._frozen_observed if frozen else self._committed)
+        return FACTS.pack(self._frozen_observed if frozen else self._committed, 0)
 
     def recall(self, facts: bytes) -> None:
         """Take up what `facts` returned before the store was closed."""
-        (self._observed,) = _FACTS.unpack(facts)
+        self._observed, _ = FACTS.unpack(facts)
         self._committed = self._frozen_observed = self._observed
         self._sweep.due_at(self._observed - self._retention, self._observed)
 
