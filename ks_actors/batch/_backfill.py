@@ -160,8 +160,11 @@ class _Local:
             exchanged={where: self._files.read(where) for where in work.exchanged},
             snapshot=None if self._snapshot is None else self._snapshot.place,
         )
-        for written in run.run():
-            writer.write(written)
+        try:
+            for written in run.run():
+                writer.write(written)
+        finally:
+            writer.close()
         self._files.add(writer)
         shutil.rmtree(state / str(work.task), ignore_errors=True)
         return run.done

@@ -76,7 +76,7 @@ class SparkRun:
         if not topics:
             return marks
         names = [column.split()[0] for column in DDL.split(", ")]
-        kinds = dict(column.split() for column in DDL.split(", "))
+        kinds: dict[str, str] = {column.split()[0]: column.split()[1] for column in DDL.split(", ")}
         given = {"partition": "cast(id as int)", "high": f"cast({FIRST + 1} as bigint) - 1"}
         marks = marks.selectExpr(*(f"{given.get(name, f'cast(null as {kinds[name]})')} as {name}" for name in names))
         before = [str(self._directory / f"stage-{number}") for number in range(self._recipe.plan.stages.index(stage))]
