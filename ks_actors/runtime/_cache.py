@@ -180,6 +180,7 @@ class HeldUpdates:
         if changed is self._spent:
             return
         self._spent = changed
+        self.hit_ratio.note(0, max(0, len(changed) - self._count))
         if changed:
             olds = {key: entry[0] if type(entry) is tuple else None for key, entry in changed.items()}
             rows = self._groups[None] = HeldRows(None)
