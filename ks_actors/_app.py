@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Log, TopicPartition
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
+    from ks_actors.snapshots import SnapshotManifest
     from ks_actors.topology import Topology
 
 R = TypeVar("R")
@@ -341,6 +342,15 @@ class App:
         self._running()
         assert self._instance is not None
         await self._instance.commit("the application asks for it")
+
+    async def snapshot(self) -> SnapshotManifest:
+        """Take a snapshot of the tasks that are processed here, at `snapshot_uri`; return what it says of itself. Processing goes on meanwhile.
+
+        One that is being taken serves as well. Raises NotRunning, ConfigError when no place is set, SnapshotFailed.
+        """
+        self._running()
+        assert self._instance is not None
+        return await self._instance.snapshot()
 
     def _running(self) -> Ref[m.InstanceMessage]:
         if self._ref is None or self.state not in {InstanceState.RUNNING, InstanceState.REBALANCING}:

@@ -155,6 +155,18 @@ class StreamsConfig:
     """How long a transaction may be open, exactly once. Default: 10,000."""
     repartition_purge_interval_ms: int
     """How often records of repartition topics are deleted that have been processed. Default: 30,000."""
+    snapshot_uri: str | None
+    """Where snapshots are written, and looked for by tasks that begin: a URL that fsspec knows, such as `file:///var/snapshots` or
+    `s3://bucket/snapshots`. Default: none, there are no snapshots. Needs the package fsspec."""
+    snapshot_interval_ms: int
+    """How often to take a snapshot of the tasks that are processed here; 0: only by `App.snapshot`. Default: 600,000."""
+    snapshot_keep: int
+    """How many snapshots of each task are kept. Default: 2."""
+    snapshot_timeout_ms: int
+    """How long taking a snapshot may take before it is given up. Default: 600,000."""
+    snapshot_max_age_ms: int
+    """How old a snapshot may be that the changelog has gone on behind: not older than changelogs keep deletions, `delete.retention.ms`, or
+    what was deleted would come back. Default: 86,400,000, a day, as Kafka's."""
     windowstore_changelog_additional_retention_ms: int
     """How much longer changelogs of window stores keep records than the stores do. Default: 86,400,000, a day."""
     max_drain_ms: int

@@ -91,6 +91,11 @@ class Options(TypedDict, total=False):
     session_timeout_ms: int
     transaction_timeout_ms: int
     repartition_purge_interval_ms: int
+    snapshot_uri: str | None
+    snapshot_interval_ms: int
+    snapshot_keep: int
+    snapshot_timeout_ms: int
+    snapshot_max_age_ms: int
     windowstore_changelog_additional_retention_ms: int
     max_drain_ms: int
     worker_slice_ms: int
@@ -184,6 +189,11 @@ SETTINGS: dict[str, Setting] = {
     "session_timeout_ms": Setting(whole_number(1), _is(45_000)),
     "transaction_timeout_ms": Setting(whole_number(1), _is(10_000)),
     "repartition_purge_interval_ms": Setting(whole_number(0), _is(30_000)),
+    "snapshot_uri": Setting(optional(text), _is(None)),
+    "snapshot_interval_ms": Setting(whole_number(0), _is(600_000)),
+    "snapshot_keep": Setting(whole_number(1), _is(2)),
+    "snapshot_timeout_ms": Setting(whole_number(1), _is(600_000)),
+    "snapshot_max_age_ms": Setting(whole_number(0), _is(86_400_000)),
     "windowstore_changelog_additional_retention_ms": Setting(whole_number(0), _is(86_400_000)),
     "max_drain_ms": Setting(
         whole_number(0),

@@ -75,6 +75,16 @@ class Disk:
         now = self._wall_time()
         return [task for task, since in self._unused_since.items() if now - since >= age_ms]
 
+    def set_old_aside(self, seconds: float) -> list[Path]:
+        """Take out of the way the directories of tasks that nobody has used for so long: one that comes back meanwhile begins anew.
+
+        Return where they are, to be deleted.
+        """
+        old = self.old(seconds * 1000)
+        if old:
+            _log.info("deleting what is on disk of %s, which nobody has used for %g s", ", ".join(map(str, old)), seconds)
+        return self.set_aside(old)
+
     def set_aside(self, tasks: Iterable[TaskId]) -> list[Path]:
         """Take the directories of tasks out of the way, at once, and return where they are, to be deleted."""
         found = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from ks_actors.log._types import TopicPartition
     from ks_actors.runtime._current import Current
     from ks_actors.runtime._messages import OpenTask
+    from ks_actors.runtime._snapshot_source import Loaded
     from ks_actors.state import TaskStores
 
 
@@ -36,6 +38,10 @@ class Held:
         self.ticket: int = 0
         # What was known to be on disk before the stores are open.
         self.offsets: int | None = None
+        # Whoever opens the stores is to come to an end.
+        self.stop: threading.Event = threading.Event()
+        # The snapshot that they have begun with.
+        self.loaded: Loaded | None = None
         self.restored: dict[str, int] = {}
         self.ends: dict[TopicPartition, int] = {}
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
-from ks_actors._errors import FencedInstanceId, KsActorsError, LogClosed, StreamsError
+from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, StreamsError
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import InstanceMessage
 from ks_actors.runtime._states import INSTANCE_TRANSITIONS, InstanceState
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._parts import Parts
     from ks_actors.runtime._setup import Setup
     from ks_actors.runtime._uncaught import UncaughtHandler
+    from ks_actors.snapshots import SnapshotManifest
 
 INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _log = logging.getLogger("ks_actors")
@@ -67,6 +68,12 @@ class Instance(Actor[InstanceMessage]):
     async def commit(self, reason: str) -> None:
         """Commit all tasks now; from any task of the loop."""
         await self._parts.committer.ask(m.Commit, reason).within(self._parts.patience)
+
+    async def snapshot(self) -> SnapshotManifest:
+        """Take a snapshot now; from any task of the loop."""
+        if self._parts.snapshots is None:
+            raise ConfigError("no place for snapshots is set: set snapshot_uri")
+        return await self._parts.snapshots.ask(m.TakeSnapshot).within(self._parts.patience + 3 * self._setup.config.snapshot_timeout_ms / 1000)
 
     # --- messages -------------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 class RestoreListener:
     """Hear how restoring goes; all methods do nothing unless overridden. Called on the event loop: they must not block."""
 
+    def on_snapshot_loaded(self, partition: TopicPartition, store: str, snapshot: str, end: int, count: int) -> None:
+        """Hear that a store begins with `count` rows of a snapshot, which is as far as the changelog partition before offset `end`.
+
+        Comes before `on_restore_start`, or, of a standby, before `StandbyUpdateListener.on_update_start`.
+        """
+
     def on_restore_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
         """Hear that a store begins to be restored from its changelog partition, from offset `start` (None: the beginning)."""
 

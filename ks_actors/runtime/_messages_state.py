@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from actors import Message, Ref, Reply
 from ks_actors.runtime._messages_group import Arrived, FetchFailed
+from ks_actors.runtime._messages_snapshots import PointStep, TakePoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,6 +161,8 @@ StateManagerMessage: TypeAlias = (
     | FlushStep
     | LookIdle
     | Corrupted
+    | TakePoint
+    | PointStep
 )
 
 # --- to the Restorer ------------------------------------------------------------------------------------------------------------

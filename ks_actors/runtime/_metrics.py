@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._task import Task
+    from ks_actors.snapshots import SnapshotManifest
 
 _KEPT = 10_000
 
@@ -29,6 +30,12 @@ class Metrics:
         self.alive_workers: int = 0
         self.global_dropped: int = 0
         self.commits: int = 0
+        self.snapshots: int = 0
+        self.snapshots_failed: int = 0
+        self.snapshots_used: int = 0
+        self.snapshots_refused: int = 0
+        self.snapshot_rows: int = 0
+        self.snapshot_seconds: float = 0.0
         self.committing: bool = False
         # Workers stand still: whatever can wait, waits.
         self.pausing: bool = False
@@ -50,6 +57,12 @@ class Metrics:
         """Note a commit that had something to commit."""
         self.commits += 1
         self.commit_seconds.append(seconds)
+
+    def snapshot_taken(self, manifest: SnapshotManifest, seconds: float) -> None:
+        """Note a snapshot of this instance."""
+        self.snapshots += 1
+        self.snapshot_rows = sum(store.rows for task in manifest.tasks.values() for store in task.stores.values())
+        self.snapshot_seconds = seconds
 
     def stuck_seconds(self) -> float:
         """Return for how long a function that holds a thread has not returned; 0 when there is none."""
@@ -83,6 +96,12 @@ class Metrics:
             "commit-pause-p99": _quantile(pauses, 0.99) * 1000,
             "commit-pause-max": (pauses[-1] if pauses else 0.0) * 1000,
             "rolled-back-total": self.rolled_back,
+            "snapshot-total": self.snapshots,
+            "snapshot-failed-total": self.snapshots_failed,
+            "snapshot-rows": self.snapshot_rows,
+            "snapshot-latency": self.snapshot_seconds * 1000,
+            "snapshot-restored-tasks-total": self.snapshots_used,
+            "snapshot-refused-total": self.snapshots_refused,
             "failed-workers": self.failed_workers,
             "alive-workers": self.alive_workers,
             "active-tasks": len(self.tasks),

@@ -29,13 +29,17 @@ from ks_actors.runtime._poller import POLLER_MAILBOX, Poller
 from ks_actors.runtime._production import Production
 from ks_actors.runtime._purge import Purger
 from ks_actors.runtime._restorer import RESTORER_MAILBOX, Restorer
+from ks_actors.runtime._snapshot_source import SnapshotSource
+from ks_actors.runtime._snapshots import SNAPSHOTS_MAILBOX, Snapshots
 from ks_actors.runtime._state_manager import STATE_MANAGER_MAILBOX, StateManager
+from ks_actors.runtime._steps import try_step
 from ks_actors.runtime._task_manager import TASK_MANAGER_MAILBOX, TaskManager
 from ks_actors.runtime._topics import prepare_topics
+from ks_actors.snapshots import Place
 from ks_actors.state import SharedResources
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from actors import Context, Ref
     from ks_actors._task_id import TaskId
@@ -78,6 +82,7 @@ class Parts:
         self._context: Context[Any] | None = None
         self._keeper: StateManager | None = None
         self._reader: Restorer | None = None
+        self.snapshots: Ref[m.SnapshotsMessage] | None = None
         self.removed: dict[Ref[Any], str] = {}
         self.manager: Ref[m.TaskManagerMessage]
         self.collector: Ref[m.CollectorMessage]
@@ -177,12 +182,20 @@ class Parts:
             residents=setup.residents,
             work_time=setup.work_time,
             pausing=lambda: self._metrics.pausing,
+            source=None if config.snapshot_uri is None else SnapshotSource(**self._snapshot_parts(), log=self._log),
         )
         self._metrics.standbys = lambda: len(state.standby_stores())
         self._state = await self._spawn(context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager")
         fetcher = self._log.fetcher(client_id=f"{config.client_id}-restore", isolation=IsolationLevel.READ_COMMITTED)
         restorer = self._reader = Restorer(self._log, fetcher, self._state, poll_ms=config.poll_ms)
         self._restorer = await self._spawn(context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer")
+        if config.snapshot_uri is not None:
+            await context.blocking(partial(Place.of, config.snapshot_uri))  # what is wrong with it is said now
+            snapshots = Snapshots(**self._snapshot_parts(), state=self._state)
+            self.snapshots = await self._spawn(context, Spec(lambda: snapshots, mailbox=SNAPSHOTS_MAILBOX, executor="own"), "snapshots")
+
+    def _snapshot_parts(self) -> dict[str, Any]:
+        return {"setup": self._setup, "specs": self._specs, "shared": self._shared, "directory": self._directory.path, "metrics": self._metrics}
 
     async def _start_globals(self, context: Context[Any]) -> None:
         setup, config, log = self._setup, self._config, self._log
@@ -193,7 +206,7 @@ class Parts:
             directory=None,
             shared=None,
             current=current,
-            expired=_ignore,
+            expired=lambda _: None,  # which nobody counts
             topics={},
         )
         assert stores is not None
@@ -346,20 +359,20 @@ class Parts:
         failed: list[Exception] = []
         if clean:
             # A slice that comes after the last commit would write what nobody commits. Whoever does not return is what the commit complains about.
-            await _try(self.manager.ask(m.SuspendTasks, None, _ANY_GENERATION).within(self._config.task_timeout_ms / 1000), [])
-            await _try(self.committer.ask(m.Commit, "the app closes").within(patience), failed)
+            await try_step(self.manager.ask(m.SuspendTasks, None, _ANY_GENERATION).within(self._config.task_timeout_ms / 1000), [])
+            await try_step(self.committer.ask(m.Commit, "the app closes").within(patience), failed)
         # What is somebody else's by now that one will do: there is nothing wrong with this app.
         errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration)]
         # From here on nobody asks for anything of which those who would have to do it may have ended.
-        await _try(poller.ask(m.StopFollowing).within(patience), errors)
+        await try_step(poller.ask(m.StopFollowing).within(patience), errors)
         if clean:
             # A commit that has failed may have left something behind that does not come to its end.
-            await _try(self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience), errors)
+            await try_step(self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience), errors)
         if not clean or errors:
             self._drop_workers()
-        await _try(self.manager.ask(m.CloseTasks, None).within(patience), errors)
-        await _try(self._state.ask(m.CloseStores, None, clean=clean).within(patience), errors)
-        await _try(poller.ask(m.LeaveGroup, for_good=leave).within(patience), errors)
+        await try_step(self.manager.ask(m.CloseTasks, None).within(patience), errors)
+        await try_step(self._state.ask(m.CloseStores, None, clean=clean).within(patience), errors)
+        await try_step(poller.ask(m.LeaveGroup, for_good=leave).within(patience), errors)
 
     def _drop_workers(self) -> None:
         """End what still works, and what commits: nothing of it is wanted any more."""
@@ -379,15 +392,3 @@ class Parts:
             self._shared.close()
             self._shared = None
         self._directory.close()
-
-
-async def _try(step: Awaitable[object], errors: list[Exception]) -> None:
-    """Take a step of the end; those that follow are due all the same."""
-    try:
-        await step
-    except Exception as error:  # noqa: BLE001 - the first of them is raised when all is done
-        errors.append(error)
-
-
-def _ignore(count: int) -> None:
-    """Global stores expire nothing that anybody counts."""

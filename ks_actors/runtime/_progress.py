@@ -27,8 +27,13 @@ class Progress:
         self._standby = (*self._standby, standby)
 
     def started(self, held: Held, names: Mapping[TopicPartition, str], starts: Mapping[TopicPartition, int | None]) -> None:
-        """Tell that reading begins."""
+        """Tell that reading begins, and what it begins with."""
         held.restored = {}
+        loaded, held.loaded = held.loaded, None
+        for changelog, name in names.items():
+            for listener in self._restoring if loaded is not None and name in loaded.rows else ():
+                assert loaded is not None
+                listener.on_snapshot_loaded(changelog, name, loaded.snapshot, loaded.next_offsets[name], loaded.rows[name])
         for changelog, name in names.items():
             for following in self._standby if held.order is None else ():
                 following.on_update_start(changelog, name, starts[changelog])

@@ -15,6 +15,7 @@ from ks_actors.runtime import _messages as m
 from ks_actors.runtime._flushing import Flusher
 from ks_actors.runtime._held import Held
 from ks_actors.runtime._messages import StateManagerMessage
+from ks_actors.runtime._points import Points
 from ks_actors.runtime._state_commit import StateCommit
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._disk import Disk
     from ks_actors.runtime._progress import Progress
     from ks_actors.runtime._residents import Residents
+    from ks_actors.runtime._snapshot_source import SnapshotSource
     from ks_actors.state import TaskStores
 
 _IDLE_SECONDS = 10.0
@@ -58,6 +60,7 @@ class StateManager(Actor[StateManagerMessage]):
         residents: Residents,
         work_time: Callable[[], float],
         pausing: Callable[[], bool],
+        source: SnapshotSource | None = None,
     ) -> None:
         self._make = make
         self._changelog = changelog
@@ -70,6 +73,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._residents = residents
         self._work_time = work_time
         self._pausing = pausing
+        self._source = source
         self._held: dict[TaskId, Held] = {}
         # Those that are open.
         self._stores: dict[TaskId, TaskStores] = {}
@@ -81,6 +85,7 @@ class StateManager(Actor[StateManagerMessage]):
     def signal(self, signal: Signal) -> None:
         """Look for idle times, and for what may be deleted, from the start on."""
         if isinstance(signal, Started):
+            self._points = Points(self._stores, self._residents, self._turn, self.ctx.blocking, self._point_soon, self._pausing)
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
             self.ctx.timers.every("cleanup", self._cleanup_seconds, m.CleanUp())
 
@@ -132,6 +137,8 @@ class StateManager(Actor[StateManagerMessage]):
                 await self._start_over(message)
             case m.FlushStep():
                 self._step()
+            case m.TakePoint() | m.PointStep():
+                await self._points.take_part(message)
             case m.CleanUp() | m.CleanedUp():
                 self._clean_up(message)
             case m.CloseStores():
@@ -174,7 +181,7 @@ class StateManager(Actor[StateManagerMessage]):
 
     async def _open_stores(self, held: Held) -> None:
         try:
-            await self.ctx.blocking(held.stores.open)
+            await (self.ctx.blocking(held.stores.open) if self._source is None else self._source.open(held, self.ctx.blocking))
         finally:
             held.opened.set()
 
@@ -332,20 +339,17 @@ class StateManager(Actor[StateManagerMessage]):
         # Not at once: a commit takes a few messages, and workers are not to stand still for a step at each of them.
         self.ctx.timers.once("flush", _REST_SECONDS, m.FlushStep())
 
+    def _point_soon(self) -> None:
+        self.ctx.timers.once("point", _REST_SECONDS, m.PointStep())
+
     def _clean_up(self, message: m.CleanUp | m.CleanedUp) -> None:
         if isinstance(message, m.CleanedUp):
             if message.error is not None:
                 _log.warning("directories of tasks that are not here any more could not be deleted: %s", message.error)
             return
-        old = self._disk.old(self._cleanup_seconds * 1000)
-        if old:
-            _log.info("deleting what is on disk of %s, which nobody has used for %g s", ", ".join(map(str, old)), self._cleanup_seconds)
-            self.ctx.pipe(self._delete(old), m.CleanedUp, m.CleanedUp)
-
-    async def _delete(self, tasks: Collection[TaskId]) -> None:
-        # Out of the way first: a task that comes back meanwhile begins anew.
-        aside = self._disk.set_aside(tasks)
-        await self.ctx.blocking(partial(self._disk.delete, aside))
+        aside = self._disk.set_old_aside(self._cleanup_seconds)
+        if aside:
+            self.ctx.pipe(self.ctx.blocking(partial(self._disk.delete, aside)), m.CleanedUp, m.CleanedUp)
 
     # --- the end --------------------------------------------------------------------------------------------------------------
 
@@ -375,6 +379,7 @@ class StateManager(Actor[StateManagerMessage]):
         errors: list[Exception] = []
         for task in sorted(tasks):
             held = self._held.pop(task)
+            held.stop.set()
             self._stores.pop(task, None)
             self._residents.leave(task)
             await held.opened.wait()  # two threads at one store would be one too many

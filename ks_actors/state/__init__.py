@@ -9,6 +9,7 @@ from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, 
 from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._rows import Rows
+from ks_actors.state._rows_on_disk import CheckpointRows, Ingest, clear_drafts, has_last_rows, log_batch, segment_ms_of
 from ks_actors.state._stored import stored_offsets
 from ks_actors.state._task_stores import TaskStores, Token
 from ks_actors.state._window_reading import DuplicatesReader, WindowReader
@@ -18,7 +19,9 @@ __all__ = [
     "TIMESTAMPED",
     "AnyReader",
     "AnyStore",
+    "CheckpointRows",
     "DuplicatesReader",
+    "Ingest",
     "KeyValueReader",
     "KeyValueStore",
     "Rows",
@@ -31,8 +34,12 @@ __all__ = [
     "ValueAndTimestamp",
     "WindowReader",
     "WindowStore",
+    "clear_drafts",
+    "has_last_rows",
+    "log_batch",
     "read_checkpoint",
     "reader_of",
+    "segment_ms_of",
     "stored_offsets",
     "write_checkpoint",
 ]

@@ -47,6 +47,10 @@ class Engine(Protocol):
         """Return about how many keys there are."""
         ...
 
+    def checkpoint(self, directory: Path) -> None:
+        """Bring to disk what was written, and make `directory`, which there is none of yet, a copy that does not change any more."""
+        ...
+
     def close(self) -> None:
         """Bring to disk what was written, and let go of the directory."""
         ...
@@ -188,6 +192,14 @@ class RocksEngine:
         """Bring to disk what was written; with `wait` False it happens in the background."""
         try:
             self._database.flush(wait=wait)
+        except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
+            self._refuse(error)
+
+    def checkpoint(self, directory: Path) -> None:
+        """Bring to disk what was written, and link all of it into a new directory, which is a database of its own. Blocks."""
+        self.flush(wait=True)  # else the checkpoint does it, and holds all threads meanwhile
+        try:
+            rocksdict.Checkpoint(self._database).create_checkpoint(str(directory))
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse(error)
 

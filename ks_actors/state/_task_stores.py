@@ -12,6 +12,7 @@ from ks_actors.state._codec import Codec
 from ks_actors.state._engine import RocksEngine, SharedResources, after
 from ks_actors.state._kinds import MAKERS, TIMESTAMPED
 from ks_actors.state._manifest import Manifest, facts_row, offset_row, read_facts, read_offset
+from ks_actors.state._tracks import FACTS
 from ks_actors.state._transaction import RECORD_BYTES, SLICE
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class TaskStores:
 
     def open(self) -> None:
         """Make the stores, with what is on disk. Blocks. Raises StateLocked, TaskCorrupted and StateFull; the directory is free again then."""
+        self._offsets, self._written = {}, {}
         persistent = [spec for spec in self._specs if spec.type != "in_memory"]
         resident_records = 0
         if persistent and self._directory is not None:
@@ -210,6 +212,15 @@ class TaskStores:
         self.store(store).restore(batch)
         self._offsets[store] = next_offset
 
+    def begin_with(self, store: str, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
+        """Say where a store in memory will be when all is in it that `restore` is about to bring from elsewhere than the changelog's beginning.
+
+        `observed` and `sequence` are of window stores: the latest start that was put, the last sequence number.
+        """
+        if observed >= 0:
+            self.store(store).recall(FACTS.pack(observed, sequence))
+        self._offsets[store] = next_offset
+
     def end_reading(self, reason: str) -> None:
         """Tell the queries that read these stores that there is nothing more to be had; to be called before `close`, where they are read."""
         for store in self._stores.values():
@@ -307,6 +318,24 @@ class TaskStores:
         steps = self._flush()
         self._steps = ref(steps)
         return steps
+
+    def point_steps(self) -> Iterator[None]:
+        """Write what is committed, as `flush_steps` does, and nothing else: at the end the database has just that, if nothing is kept meanwhile."""
+        self._stop_flush()
+        self._write = True
+        return self._flush(last=True)
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether there is a database."""
+        return self._engine is not None
+
+    def checkpoint(self, directory: Path) -> None:
+        """Make a copy of the database in a directory that there is not yet, by links; nothing may be written meanwhile. Blocks."""
+        if self._engine is None:
+            raise StateError(f"task {self.task} has no state on disk, or is not open")
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        self._engine.checkpoint(directory)
 
     def _stop_flush(self) -> None:
         steps = None if self._steps is None else self._steps()

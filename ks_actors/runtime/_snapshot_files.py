@@ -1,0 +1,80 @@
+"""What of a task's stores goes into a snapshot, and into which form."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ks_actors._errors import SnapshotFailed
+from ks_actors.snapshots import Shape, SourcePosition
+from ks_actors.snapshots._manifest import fingerprint
+from ks_actors.state import CheckpointRows, has_last_rows, segment_ms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from ks_actors.log._types import TopicPartition
+    from ks_actors.runtime._messages import Point
+    from ks_actors.snapshots import SnapshotWriter, StoreSnapshot
+    from ks_actors.state import SharedResources
+    from ks_actors.topology import StoreSpec
+
+_REST_SECONDS: Final = 0.0005
+"""Between two batches of rows: the event loop has its turn, however busy this thread is."""
+
+
+def shape_of(spec: StoreSpec) -> Shape:
+    """Return what a store is, as far as its rows depend on it."""
+    kind = cast("Any", spec.kind.value)
+    return Shape(spec.name, kind, spec.retention_ms, segment_ms_of(spec), spec.retain_duplicates)
+
+
+def shapes_of(specs: Iterable[StoreSpec]) -> dict[str, Shape]:
+    """Return the shapes of the stores that snapshots have, by name: those with a changelog of which the last rows are all there is."""
+    return {spec.name: shape_of(spec) for spec in specs if has_last_rows(spec)}
+
+
+def topology_fingerprint(specs: Mapping[int, Sequence[StoreSpec]]) -> str:
+    """Return what tells topologies apart, by the stores of their subtopologies."""
+    return fingerprint({number: shapes_of(each) for number, each in specs.items()})
+
+
+def write_checkpoint_rows(
+    point: Point,
+    specs: Iterable[StoreSpec],
+    writer: SnapshotWriter,
+    shared: SharedResources,
+    changelog: Callable[[str], str],
+    stop: Callable[[], bool],
+) -> list[StoreSnapshot]:
+    """Write the stores that are in a point's database; return what the manifest is to say of them. Blocks.
+
+    Raises SnapshotFailed once `stop` says so.
+    """
+    assert point.directory is not None
+    task, written = str(point.task), []
+    with CheckpointRows(task, point.directory, shared) as rows:
+        for spec in specs:
+            if spec.type == "in_memory" or not has_last_rows(spec):
+                continue
+            store = writer.store(task, shape_of(spec))
+            for batch in rows.batches(spec):
+                if stop():
+                    raise SnapshotFailed(f"the snapshot {writer.name} was given up in the middle of store {spec.name} of task {task}")
+                store.write(batch)
+                time.sleep(_REST_SECONDS)
+            observed, sequence = rows.facts(spec.name)
+            offset = point.next_offsets[spec.name]
+            written.append(store.close(changelog=changelog(spec.name), next_offset=offset, observed=observed, sequence=sequence))
+    return written
+
+
+def positions_of(positions: Mapping[TopicPartition, int]) -> list[SourcePosition]:
+    """Return positions as a manifest has them."""
+    return [SourcePosition(topic, partition, offset) for (topic, partition), offset in sorted(positions.items())]
+
+
+def checkpoint_directory(state_directory: Path) -> Path:
+    """Return where the copies of databases are that snapshots are written from."""
+    return state_directory / "snapshots"

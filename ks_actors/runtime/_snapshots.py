@@ -1,0 +1,215 @@
+"""Who takes snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import shutil
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from actors import Actor, Mailbox, Signal, Started, Stopping
+from ks_actors._batch import Batch
+from ks_actors._errors import SnapshotFailed, StoreClosed
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._messages import SnapshotsMessage
+from ks_actors.runtime._residents import Role
+from ks_actors.runtime._snapshot_files import checkpoint_directory, positions_of, shape_of, topology_fingerprint, write_checkpoint_rows
+from ks_actors.snapshots import SnapshotWriter, delete_old_snapshots
+from ks_actors.state import has_last_rows, log_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from actors import Ref, Reply
+    from ks_actors._config import StreamsConfig
+    from ks_actors.runtime._metrics import Metrics
+    from ks_actors.runtime._setup import Setup
+    from ks_actors.snapshots import Shape, SnapshotManifest, StoreSnapshot, StoreWriter
+    from ks_actors.state import Rows, SharedResources
+    from ks_actors.topology import StoreSpec
+
+SNAPSHOTS_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
+_ROWS = 500
+_log = logging.getLogger("ks_actors")
+
+
+class Snapshots(Actor[SnapshotsMessage]):
+    """Take a snapshot of all tasks that are processed here, every `snapshot_interval_ms` and when asked for, one at a time; delete old ones.
+
+    A task is asked for a point: what is committed at one moment, linked into a directory. From there its rows are written in a thread, while the task
+    goes on. Whatever goes wrong is told and counted, what was written is deleted, and nothing else is harmed. `directory` is for the copies, and is
+    emptied at the start: they are of processes that were killed.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        specs: Mapping[int, Sequence[StoreSpec]],
+        shared: SharedResources,
+        directory: Path,
+        state: Ref[m.StateManagerMessage],
+        metrics: Metrics,
+    ) -> None:
+        self._setup = setup
+        self._config: StreamsConfig = setup.config
+        self._specs = specs
+        self._shared = shared
+        self._directory = checkpoint_directory(directory)
+        self._state = state
+        self._metrics = metrics
+        self._asked: list[Reply[SnapshotManifest]] = []
+        self._busy: bool = False
+        self._numbers = itertools.count()
+        self._stop = threading.Event()
+
+    async def signal(self, signal: Signal) -> None:
+        """Begin to count the time; give up what is under way at the end."""
+        if isinstance(signal, Started):
+            await self.ctx.blocking(partial(shutil.rmtree, self._directory, ignore_errors=True))
+            if self._config.snapshot_interval_ms:
+                self.ctx.timers.every("snapshot", self._config.snapshot_interval_ms / 1000, m.SnapshotTimer())
+        elif isinstance(signal, Stopping):
+            self._stop.set()
+
+    def receive(self, message: SnapshotsMessage) -> None:
+        """Take a snapshot unless one is being taken."""
+        match message:
+            case m.TakeSnapshot():
+                self._asked.append(message.reply)
+                self._begin()
+            case m.SnapshotTimer():
+                self._begin()
+            case m.SnapshotTaken():
+                self._busy = False
+                for reply in self._told():
+                    reply.tell(message.manifest)
+            case m.SnapshotNotTaken():
+                self._busy = False
+                self._metrics.snapshots_failed += 1
+                _log.warning("no snapshot was taken: %s", message.error)
+                for reply in self._told():
+                    reply.fail(message.error)
+            case _:
+                assert_never(message)
+
+    def _told(self) -> list[Reply[SnapshotManifest]]:
+        asked, self._asked = self._asked, []
+        return asked
+
+    def _begin(self) -> None:
+        if not self._busy:
+            self._busy = True
+            self.ctx.pipe(self._take(), m.SnapshotTaken, m.SnapshotNotTaken)
+
+    async def _take(self) -> SnapshotManifest:
+        began = self.ctx.time()
+        seconds = self._config.snapshot_timeout_ms / 1000
+        stop = threading.Event()
+        writer: SnapshotWriter | None = None
+        try:
+            async with asyncio.timeout(seconds):
+                writer = await self.ctx.blocking(self._writer)
+                manifest = await self._write(writer, lambda: stop.is_set() or self._stop.is_set())
+                await self._delete_old(manifest)
+        except Exception as error:
+            stop.set()
+            if writer is not None:
+                await self._give_up(writer)
+            if isinstance(error, SnapshotFailed):
+                raise
+            reason = f"it was not there within {seconds:g} s (snapshot_timeout_ms)" if isinstance(error, TimeoutError) else repr(error)
+            raise SnapshotFailed(f"the snapshot for {self._config.snapshot_uri} failed: {reason}") from error
+        self._metrics.snapshot_taken(manifest, self.ctx.time() - began)
+        return manifest
+
+    def _writer(self) -> SnapshotWriter:
+        uri, now = self._config.snapshot_uri, self._setup.wall_time()
+        assert uri is not None
+        return SnapshotWriter(uri, self._config.application_id, created_ms=now, topology=topology_fingerprint(self._specs))
+
+    async def _write(self, writer: SnapshotWriter, stop: Callable[[], bool]) -> SnapshotManifest:
+        for resident in self._setup.residents:
+            if resident.role is Role.ACTIVE:
+                directory = self._directory / f"{resident.task}-{next(self._numbers)}"
+                point = await self._state.ask(m.TakePoint, resident.task, directory).within(self._config.snapshot_timeout_ms / 1000)
+                if point is not None:
+                    await self._write_task(point, writer, stop)
+        return await self.ctx.blocking(writer.commit)
+
+    async def _write_task(self, point: m.Point, writer: SnapshotWriter, stop: Callable[[], bool]) -> None:
+        specs = self._specs[point.task.subtopology]
+        stores: list[StoreSnapshot] = []
+        try:
+            if point.directory is not None:
+                stores += await self.ctx.blocking(write_checkpoint_rows, point, specs, writer, self._shared, self._setup.changelog, stop)
+            for spec in specs:
+                if spec.name in point.rows and has_last_rows(spec):
+                    stores.append(await self._write_rows(point, spec, point.rows[spec.name], writer))
+        finally:
+            if point.directory is not None:
+                await self.ctx.blocking(partial(shutil.rmtree, point.directory, ignore_errors=True))
+        writer.add(str(point.task), *stores, positions=positions_of(point.positions))
+
+    async def _write_rows(self, point: m.Point, spec: StoreSpec, rows: Rows, writer: SnapshotWriter) -> StoreSnapshot:
+        """Write a store that is in memory: read on the event loop, some rows at a time."""
+        resident = self._setup.residents.get(point.task)
+        if resident is None:
+            raise SnapshotFailed(f"task {point.task} has left this instance in the middle of a snapshot")
+        store = resident.stores.store(spec.name)
+        shape = shape_of(spec)
+        out = writer.store(str(point.task), shape)
+        batches = []
+        try:
+            for _ in rows.steps:
+                await asyncio.sleep(0)
+            while found := list(itertools.islice(rows, _ROWS)):
+                batch = log_batch(store, found)
+                if shape.segment_ms:
+                    batches.append(batch)
+                else:
+                    await self.ctx.blocking(out.write, batch)
+                await asyncio.sleep(0)
+        except StoreClosed as closed:
+            raise SnapshotFailed(f"store {spec.name} of task {point.task} could not be read to its end: {closed}") from closed
+        if batches:
+            await self.ctx.blocking(_write_sorted, out, shape, batches)
+        offset = point.next_offsets[spec.name]
+        return await self.ctx.blocking(partial(out.close, changelog=self._setup.changelog(spec.name), next_offset=offset))
+
+    async def _delete_old(self, manifest: SnapshotManifest) -> None:
+        config = self._config
+        assert config.snapshot_uri is not None
+        delete = partial(
+            delete_old_snapshots,
+            config.snapshot_uri,
+            config.application_id,
+            keep=config.snapshot_keep,
+            now_ms=self._setup.wall_time(),
+            spare=(manifest.name,),
+        )
+        try:
+            gone = await self.ctx.blocking(delete)
+        except Exception as error:  # noqa: BLE001 - the snapshot is there all the same; the next one tries again
+            _log.warning("old snapshots could not be deleted: %s", error)
+        else:
+            _log.info("snapshot %s of %d tasks is there%s", manifest.name, len(manifest.tasks), f"; deleted: {', '.join(gone)}" if gone else "")
+
+    async def _give_up(self, writer: SnapshotWriter) -> None:
+        try:
+            async with asyncio.timeout(self._config.snapshot_timeout_ms / 1000):
+                await self.ctx.blocking(writer.abort)
+        except Exception as error:  # noqa: BLE001 - it has no manifest, and goes after a day
+            _log.warning("what was written of snapshot %s could not be deleted: %s", writer.name, error)
+
+
+def _write_sorted(out: StoreWriter, shape: Shape, batches: list[Batch]) -> None:
+    """Write what is in the order of time in that of snapshots; it was in memory before, and is so once more."""
+    rows = [row for batch in batches for row in zip(shape.places(batch.keys), batch.keys, batch.values, batch.timestamps, strict=True)]
+    rows.sort()
+    _, keys, values, timestamps = (list(column) for column in zip(*rows, strict=True))
+    out.write(Batch(keys, values, timestamps))

@@ -1,0 +1,193 @@
+"""Rows of changelogs, and how a task's database has them: the way out of a checkpoint, and the way into a new database."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+from ks_actors._batch import Batch
+from ks_actors._errors import StateError
+from ks_actors.state._checkpoint import NAME as CHECKPOINT_FILE
+from ks_actors.state._codec import TIME_BYTES, pack_time, unpack_time
+from ks_actors.state._engine import RocksEngine, after
+from ks_actors.state._manifest import Manifest, facts_row, offset_row, read_facts, read_offset
+from ks_actors.state._spans import Spans
+from ks_actors.state._stored import DATABASE
+from ks_actors.state._tracks import FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX, Tracks
+from ks_actors.state._transaction import ROWS
+from ks_actors.topology import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from ks_actors.state._codec import Entry
+    from ks_actors.state._engine import Engine, Row, SharedResources
+    from ks_actors.topology import StoreSpec
+
+TABLES: Final = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE)
+WINDOWS: Final = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW)
+TIMESTAMPED: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
+SLICE: Final = 1_000
+_DRAFT: Final = "rocksdb.ingest"
+
+
+def has_last_rows(spec: StoreSpec) -> bool:
+    """Return whether a store is all in the last records of its changelog by key."""
+    return spec.logging and spec.kind in {*TABLES, *WINDOWS}
+
+
+def segment_ms_of(spec: StoreSpec) -> int:
+    """Return how long a segment of a store on disk is; 0 when it has none."""
+    return max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS) if spec.kind in WINDOWS else 0
+
+
+def log_batch(store: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
+    """Return rows that a reader of a store in memory has found as they are in its changelog."""
+    codec = store._codec
+    values, times = [codec.value(entry[0]) for _, _, entry in rows], [entry[1] for _, _, entry in rows]
+    if not isinstance(store, Tracks | Spans):
+        return Batch([encoded for encoded, _, _ in rows], values, times)
+    if store._segmented:
+        return Batch([place[SEGMENT.size :] for place, _, _ in rows], values, times)
+    return Batch([encoded + SUFFIX.pack(start, sequence) for (start, encoded, sequence), _, _ in rows], values, times)
+
+
+@final
+class CheckpointRows:
+    """A checkpoint of a task's database, to be read once, in any one thread. All of it blocks; raises TaskCorrupted for what cannot be read."""
+
+    def __init__(self, task: str, directory: Path, shared: SharedResources) -> None:
+        self._task: str = task
+        self._engine: Engine = RocksEngine(task, directory, shared)
+        self._manifest: Manifest = Manifest.read(self._engine, task)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.close()
+
+    def next_offset(self, store: str) -> int | None:
+        """Return where the store's changelog goes on; None when it has none, or nothing was ever written."""
+        return read_offset(self._engine, store)
+
+    def facts(self, store: str) -> tuple[int, int]:
+        """Return the latest start that was put into a window store, and its last sequence number; -1 and 0 of any other."""
+        facts = read_facts(self._engine, store)
+        observed, sequence = (-1, 0) if facts is None else FACTS.unpack(facts)
+        return observed, sequence
+
+    def batches(self, spec: StoreSpec) -> Iterator[Batch]:
+        """Return the rows of a store in the order in which they are stored; what has expired is left out."""
+        known = self._manifest.stores.get(spec.name)
+        if known is None:
+            return
+        prefix = bytes((known.id,))
+        windowed, timestamped = spec.kind in WINDOWS, spec.kind in TIMESTAMPED
+        cut = 1 + (SEGMENT.size if windowed else 0)
+        limit = self.facts(spec.name)[0] - spec.retention_ms
+        rows = self._engine.scan(prefix, after(prefix))
+        while found := list(islice(rows, SLICE)):
+            starts = [0] * len(found)
+            if windowed:
+                starts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size)[0] for key, _ in found]
+                found = [row for row, start in zip(found, starts, strict=True) if start > limit]
+                starts = [start for start in starts if start > limit]
+            keys = [key[cut:] for key, _ in found]
+            if timestamped:
+                yield Batch(keys, [data[TIME_BYTES:] for _, data in found], [unpack_time(data)[0] for _, data in found])
+            else:
+                yield Batch(keys, [data for _, data in found], starts)
+
+
+@final
+class Ingest:
+    """Make a task's database of rows, beside the one there may be, and put it in its place when it is whole: never before.
+
+    All methods block. Nobody may have the task's stores open. What an earlier one has left unfinished is deleted.
+    """
+
+    def __init__(self, task: str, directory: Path, shared: SharedResources) -> None:
+        self._directory: Path = directory
+        self._draft: Path = directory / _DRAFT
+        self._task: str = task
+        if self._draft.exists():
+            shutil.rmtree(self._draft)
+        self._engine: Engine | None = RocksEngine(task, self._draft, shared)
+        self._manifest: Manifest = Manifest()
+        self._last: list[Row] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Delete what was not finished."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+            shutil.rmtree(self._draft, ignore_errors=True)
+
+    def store(
+        self,
+        spec: StoreSpec,
+        batches: Iterable[Batch],
+        next_offset: int,
+        *,
+        observed: int = -1,
+        sequence: int = 0,
+        goes_on: Callable[[], None] = lambda: None,
+    ) -> int:
+        """Write the rows of a store, in the order in which they are to be stored; return how many. `goes_on` may raise between the slices.
+
+        Raises whatever `batches` does, and StateFull.
+        """
+        engine = self._opened()
+        windowed, timestamped = spec.kind in WINDOWS, spec.kind in TIMESTAMPED
+        segment_ms = segment_ms_of(spec)
+        prefix = bytes((self._manifest.admit(spec.name, spec.kind.value, segment_ms, self._task, duplicates=spec.retain_duplicates),))
+        count = 0
+        for batch in batches:
+            keys: list[bytes] = [prefix + key for key in batch.keys]
+            values: list[Any] = batch.values
+            if windowed:
+                parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
+                keys = [prefix + SEGMENT.pack(start // segment_ms) + key for (start, _), key in zip(parts, batch.keys, strict=True)]
+                observed = max(observed, *(start for start, _ in parts))
+                sequence = max(sequence, *(number for _, number in parts))
+            if timestamped:
+                values = [pack_time(time) + value for time, value in zip(batch.timestamps, values, strict=True)]
+            rows = list(zip(keys, values, strict=True))
+            for start in range(0, len(rows), ROWS):
+                engine.write(rows[start : start + ROWS])
+                goes_on()
+            count += len(batch)
+        if windowed:
+            self._last.append(facts_row(spec.name, FACTS.pack(observed, sequence)))
+        self._last.append(offset_row(spec.name, next_offset))
+        return count
+
+    def _opened(self) -> Engine:
+        if self._engine is None:
+            raise StateError(f"task {self._task}: this ingest has ended")
+        return self._engine
+
+    def finish(self) -> None:
+        """Bring all to disk, and put it in the place of what there was."""
+        engine = self._opened()
+        engine.write([self._manifest.row(), *self._last])
+        engine.flush(wait=True)
+        self._engine = None
+        engine.close()
+        database = self._directory / DATABASE
+        if database.exists():
+            shutil.rmtree(database)
+        (self._directory / CHECKPOINT_FILE).unlink(missing_ok=True)  # of what was there before
+        self._draft.rename(database)
+
+
+def clear_drafts(directory: Path) -> None:
+    """Delete what an ingest, or the taking of a snapshot, has left in a task's directory when its process was killed. Blocks."""
+    for draft in (directory / _DRAFT, *directory.glob("snapshot-*")):
+        shutil.rmtree(draft, ignore_errors=True)
