@@ -96,6 +96,9 @@ from ks_actors.dsl import (
     Materialized,
     Produced,
     Repartitioned,
+    SessionWindowedCogroupedStream,
+    SessionWindowedStream,
+    SessionWindows,
     SlidingWindows,
     Stream,
     StreamJoined,
@@ -122,7 +125,7 @@ from ks_actors.processors import (
 )
 from ks_actors.runtime import InstanceState, RestoreListener, StandbyUpdateListener, SuspendReason, UncaughtResponse, WorkerMetadata, blocking
 from ks_actors.serdes import Serde
-from ks_actors.state import KeyValueStore, TimestampedKeyValueStore, TimestampedWindowStore, ValueAndTimestamp, WindowStore
+from ks_actors.state import KeyValueStore, SessionStore, TimestampedKeyValueStore, TimestampedWindowStore, ValueAndTimestamp, WindowStore
 from ks_actors.topology import (
     InputRecord,
     RecordContext,
@@ -206,6 +209,10 @@ __all__ = [
     "Retry",
     "Serde",
     "SerializationError",
+    "SessionStore",
+    "SessionWindowedCogroupedStream",
+    "SessionWindowedStream",
+    "SessionWindows",
     "SlidingWindows",
     "SnapshotFailed",
     "SnapshotRefused",

@@ -6,12 +6,13 @@ from ks_actors.dsl._builder import StreamsBuilder
 from ks_actors.dsl._cogroup import CogroupedStream, TimeWindowedCogroupedStream
 from ks_actors.dsl._grouped import GroupedStream, GroupedTable
 from ks_actors.dsl._options import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned
+from ks_actors.dsl._session_windowed import SessionWindowedCogroupedStream, SessionWindowedStream
 from ks_actors.dsl._stream import Stream
 from ks_actors.dsl._stream_stream_joins import StreamJoined
 from ks_actors.dsl._suppressed import BufferConfig, Suppressed
 from ks_actors.dsl._table import GlobalTable, Table
 from ks_actors.dsl._windowed import TimeWindowedStream
-from ks_actors.dsl._windows import EmitStrategy, JoinWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from ks_actors.dsl._windows import EmitStrategy, JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 __all__ = [
     "BranchedStream",
@@ -28,6 +29,9 @@ __all__ = [
     "Materialized",
     "Produced",
     "Repartitioned",
+    "SessionWindowedCogroupedStream",
+    "SessionWindowedStream",
+    "SessionWindows",
     "SlidingWindows",
     "Stream",
     "StreamJoined",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from ks_actors.dsl import _grouped, _table, _windowed
+from ks_actors.dsl import _grouped, _session_windowed, _table, _windowed
 from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import PassLogic, add_logic
 from ks_actors.dsl._materialize import key_value_store, window_store
-from ks_actors.dsl._windows import EmitStrategy
+from ks_actors.dsl._windows import EmitStrategy, SessionWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._logic import Logic
     from ks_actors.dsl._materialize import Stored
     from ks_actors.dsl._options import Materialized
+    from ks_actors.dsl._session_windowed import SessionWindowedCogroupedStream
     from ks_actors.dsl._table import Table
     from ks_actors.dsl._windows import Windows
     from ks_actors.serdes import Serde
@@ -27,7 +28,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 
-_AGGREGATE = "COGROUPKSTREAM-AGGREGATE-"
+AGGREGATE = "COGROUPKSTREAM-AGGREGATE-"
 _MERGE = "COGROUPKSTREAM-MERGE-"
 
 
@@ -53,7 +54,7 @@ class CogroupedStream(Generic[K, A]):
     def aggregate(self, initializer: Callable[[], A], materialized: Materialized[K, A] | None = None, *, name: str | None = None) -> Table[K, A]:
         """Return the table of aggregates; each key begins with what `initializer()` returns. Records without key or value are dropped."""
         arity(initializer, 0)
-        stored = key_value_store(self.graph, materialized, _AGGREGATE, key=self.key, value=None)
+        stored = key_value_store(self.graph, materialized, AGGREGATE, key=self.key, value=None)
 
         def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
             return _grouped.stream_aggregate(stored, initializer, aggregator)
@@ -62,8 +63,14 @@ class CogroupedStream(Generic[K, A]):
         spec = stored.spec
         return _table.Table(self.graph, node, sources, spec.key, spec.value, merged, store_name=spec.name if stored.named else None)
 
-    def windowed_by(self, windows: Windows) -> TimeWindowedCogroupedStream[K, A]:
-        """Group further: by windows of time that the records' timestamps fall into."""
+    @overload
+    def windowed_by(self, windows: Windows) -> TimeWindowedCogroupedStream[K, A]: ...
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedCogroupedStream[K, A]: ...
+    def windowed_by(self, windows: Windows | SessionWindows) -> TimeWindowedCogroupedStream[K, A] | SessionWindowedCogroupedStream[K, A]:
+        """Group further: by windows of time that the records' timestamps fall into, or by sessions."""
+        if isinstance(windows, SessionWindows):
+            return _session_windowed.SessionWindowedCogroupedStream(self, windows)
         return TimeWindowedCogroupedStream(self, windows)
 
     def build(
@@ -75,7 +82,7 @@ class CogroupedStream(Generic[K, A]):
         logics = []
         nodes = []
         for number, (grouped, aggregator) in enumerate(self._aggregators.items()):
-            named = graph.suffixed_or(name, f"-cogroup-agg-{number}", _AGGREGATE)
+            named = graph.suffixed_or(name, f"-cogroup-agg-{number}", AGGREGATE)
             logics.append(logic(aggregator))
             nodes.append(add_logic(graph, named, logics[-1], self._parents[grouped]))
         merge = graph.suffixed_or(name, "-cogroup-merge", _MERGE)
@@ -109,7 +116,7 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
         """
         arity(initializer, 0)
         cogrouped, windows = self._cogrouped, self._windows
-        stored = window_store(cogrouped.graph, materialized, _AGGREGATE, key=cogrouped.key, value=None, windows=windows)
+        stored = window_store(cogrouped.graph, materialized, AGGREGATE, key=cogrouped.key, value=None, windows=windows)
 
         def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
             return _windowed.windowed_aggregate(windows, EmitStrategy.ON_WINDOW_UPDATE, stored, initializer, aggregator)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from ks_actors.dsl import _cogroup, _table, _windowed
+from ks_actors.dsl import _cogroup, _session_windowed, _table, _windowed
 from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import AggregateLogic, add_logic, table_aggregate, table_reduce
 from ks_actors.dsl._materialize import immutable, key_value_store
 from ks_actors.dsl._options import Grouped
+from ks_actors.dsl._windows import SessionWindows
 from ks_actors.processors._aggregates import StreamAggregate, StreamCount
 from ks_actors.processors._change_serde import ChangeSerde
 from ks_actors.processors._views import StoreView
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._logic import Logic
     from ks_actors.dsl._materialize import Stored
     from ks_actors.dsl._options import Materialized
+    from ks_actors.dsl._session_windowed import SessionWindowedStream
     from ks_actors.dsl._table import Table
     from ks_actors.dsl._windowed import TimeWindowedStream
     from ks_actors.dsl._windows import Windows
@@ -113,8 +115,14 @@ class GroupedStream(Generic[K, V]):
         named = self.graph.name_or(name, AGGREGATE)
         return self._table(named, stored, stream_aggregate(stored, initializer, aggregator))
 
-    def windowed_by(self, windows: Windows) -> TimeWindowedStream[K, V]:
-        """Group further: by windows of time that the records' timestamps fall into."""
+    @overload
+    def windowed_by(self, windows: Windows) -> TimeWindowedStream[K, V]: ...
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedStream[K, V]: ...
+    def windowed_by(self, windows: Windows | SessionWindows) -> TimeWindowedStream[K, V] | SessionWindowedStream[K, V]:
+        """Group further: by windows of time that the records' timestamps fall into, or by sessions."""
+        if isinstance(windows, SessionWindows):
+            return _session_windowed.SessionWindowedStream(self, windows)
         return _windowed.TimeWindowedStream(self, windows)
 
     def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedStream[K, A]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from ks_actors._errors import TopologyError
 from ks_actors.dsl._graph import valid_name
 from ks_actors.topology._stores import StoreKind, StoreSpec
@@ -11,7 +13,7 @@ from ks_actors.topology._stores import StoreKind, StoreSpec
 if TYPE_CHECKING:
     from ks_actors.dsl._graph import GraphBuilder
     from ks_actors.dsl._options import Materialized
-    from ks_actors.dsl._windows import Windows
+    from ks_actors.dsl._windows import SessionWindows, Windows
 
 
 class Stored(NamedTuple):
@@ -43,29 +45,36 @@ def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | 
 
 def window_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any, windows: Windows) -> Stored:
     """Describe the window store of a table: it keeps results for as long as windows take records, or as long as `materialized` wants."""
-    keep_ms = windows.keep_ms
-    stored, named = key_value_store(graph, materialized, prefix, key=key, value=value)
-    retention = keep_ms
-    if materialized is not None and materialized.retention_ms is not None:
-        retention = materialized.retention_ms
+    spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
+    retention_ms = _retention(spec.name, materialized, windows.keep_ms, "window and grace")
+    kind = StoreKind.TIMESTAMPED_WINDOW
+    return Stored(msgspec.structs.replace(spec, kind=kind, retention_ms=retention_ms, window_size_ms=windows.size_ms), named)
+
+
+def session_store(
+    graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any, windows: SessionWindows, on_close: bool
+) -> Stored:
+    """Describe the session store of a table: it keeps sessions for as long as they take records, or as long as `materialized` wants.
+
+    Where results come `on_close`, sessions have to be there until they have come out, and those that late records may join have to be, too.
+    """
+    spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
+    retention_ms = _retention(spec.name, materialized, windows.keep_ms, "inactivity gap and grace")
+    if on_close:
+        wanted = None if materialized is None else materialized.retention_ms
+        retention_ms = max(retention_ms, windows.keep_ms + 1 + (windows.inactivity_gap_ms if wanted is None else 0))
+    return Stored(msgspec.structs.replace(spec, kind=StoreKind.SESSION, retention_ms=retention_ms), named)
+
+
+def _retention(name: str, materialized: Materialized[Any, Any] | None, keep_ms: int, what: str) -> int:
+    """Return how long windows are to be kept."""
+    retention = keep_ms if materialized is None or materialized.retention_ms is None else materialized.retention_ms
     if retention < keep_ms:
         raise TopologyError(
-            f"store {stored.name} is to keep windows for {retention} ms, but they are needed for {keep_ms} ms (of window and grace): "
+            f"store {name} is to keep windows for {retention} ms, but they are needed for {keep_ms} ms (of {what}): "
             f"set Materialized(retention_ms=…) to {keep_ms} at least, or leave it out"
         )
-    spec = StoreSpec(
-        name=stored.name,
-        kind=StoreKind.TIMESTAMPED_WINDOW,
-        key=stored.key,
-        value=stored.value,
-        type=stored.type,
-        logging=stored.logging,
-        caching=stored.caching,
-        changelog_configs=stored.changelog_configs,
-        retention_ms=retention,
-        window_size_ms=windows.size_ms,
-    )
-    return Stored(spec, named)
+    return retention
 
 
 def optional_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any) -> StoreSpec | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._partitioner import partition
-from ks_actors.serdes._windowed import _WindowedSerde
+from ks_actors.serdes._windowed import WindowedKeySerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,14 +13,13 @@ if TYPE_CHECKING:
     from ks_actors.serdes import Serde
     from ks_actors.topology._nodes import Partitioner
 
-_START_BYTES = 8
-
 
 class WindowedKeyPartitioner:
     """Partition by the bytes of the inner key; a sink that has serialized a key already can use `part` of it instead of asking for each record."""
 
-    def __init__(self, key: Serde[Any]) -> None:
+    def __init__(self, key: WindowedKeySerde[Any]) -> None:
         self._key = key
+        self._window_bytes = key.window_bytes
         self._serializers: dict[str, Callable[[Any], bytes]] = {}
 
     def __call__(self, topic: str, key: Any, _value: Any, partitions: int, /) -> int | None:
@@ -32,12 +31,11 @@ class WindowedKeyPartitioner:
             serialize = self._serializers[topic] = self._key.serializer(topic, is_key=True)
         return partition(self.part(serialize(key)), partitions)
 
-    @staticmethod
-    def part(key: bytes) -> bytes:
+    def part(self, key: bytes) -> bytes:
         """Return the part of a serialized key that the partition depends on."""
-        return key[:-_START_BYTES]
+        return key[: -self._window_bytes]
 
 
 def default_partitioner(key: Serde[Any] | None) -> Partitioner | None:
     """Return what partitions by the inner key if this is a serde of windowed keys, None (by the hash of the whole key) for others."""
-    return WindowedKeyPartitioner(key) if isinstance(key, _WindowedSerde) else None
+    return WindowedKeyPartitioner(key) if isinstance(key, WindowedKeySerde) else None

@@ -138,6 +138,40 @@ class UnlimitedWindows:
 
 @final
 @dataclass(frozen=True)
+class SessionWindows:
+    """A window for every run of a key's records of which none is more than `inactivity_gap_ms` after the one before; it ends with the last of them.
+
+    A session takes records until stream time has passed its end by more than gap and `grace_ms`. Records that are out of order make one session of
+    two. Made by `of_inactivity_gap_with_no_grace` and `of_inactivity_gap_and_grace`.
+    """
+
+    inactivity_gap_ms: int
+    grace_ms: int
+
+    def __post_init__(self) -> None:
+        if self.inactivity_gap_ms < 0:
+            raise TopologyError(f"inactivity_gap_ms is {self.inactivity_gap_ms}, give 0 or more")
+        if self.grace_ms < 0:
+            raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
+
+    @classmethod
+    def of_inactivity_gap_with_no_grace(cls, inactivity_gap_ms: int) -> SessionWindows:
+        """Return sessions that take no record once stream time has passed their end by more than the gap."""
+        return cls(inactivity_gap_ms, 0)
+
+    @classmethod
+    def of_inactivity_gap_and_grace(cls, inactivity_gap_ms: int, grace_ms: int) -> SessionWindows:
+        """Return sessions that take records until stream time has passed their end by more than the gap and `grace_ms`."""
+        return cls(inactivity_gap_ms, grace_ms)
+
+    @property
+    def keep_ms(self) -> int:
+        """How long a store has to keep a session at least."""
+        return self.inactivity_gap_ms + self.grace_ms
+
+
+@final
+@dataclass(frozen=True)
 class JoinWindows:
     """Which records of two streams meet: one of the right from `before_ms` before to `after_ms` after one of the left, both included.
 

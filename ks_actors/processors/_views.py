@@ -80,6 +80,30 @@ class WindowView:
 
 @final
 @dataclass(frozen=True)
+class SessionView:
+    """What is in a session store, by windowed keys, at the sessions' ends."""
+
+    store: str
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The store."""
+        return (self.store,)
+
+    def bind(self, context: NodeContext) -> Reader:
+        """Make the reader of one node."""
+        get_entry = context.store(self.store).get_entry
+
+        def get(windowed: Any) -> tuple[Any, int] | None:
+            key, (start, end) = windowed
+            entry = get_entry(key, start, end)
+            return None if entry is None else (entry[0], end)
+
+        return Reader(get)
+
+
+@final
+@dataclass(frozen=True)
 class FilterView:
     """What a predicate lets through (or, `negated`, what it does not) of another view."""
 

@@ -75,6 +75,8 @@ class HeldUpdates:
         self.plain: bool = spec.key.faithful
         self.send_old: bool = False
         self._windowed: bool = spec.kind is StoreKind.TIMESTAMPED_WINDOW
+        self._sessions: bool = spec.kind is StoreKind.SESSION  # each is a row of its own: they are held together
+        self._keeps_news: bool = self._windowed or self._sessions
         self._index: Callable[[Any], Any] = spec.key.serializer(spec.name, is_key=True)
         self._mutable: bool = not spec.value.immutable
         self._store = store
@@ -86,7 +88,7 @@ class HeldUpdates:
         self._joined = joined
         # Counts that are put by the kernel: their store notes what has changed since the last commit, and nothing of that has been sent, unless the
         # note is `spent`. Then rows are held here.
-        self._by_store: bool = not self._windowed and getattr(store, "count_up", None) is not None and not exact
+        self._by_store: bool = not self._keeps_news and getattr(store, "count_up", None) is not None and not exact
         self._spent: Any = None
         self._groups: dict[Window | None, HeldRows] = {}
         self._touched: dict[HeldRows, int] = {}
@@ -120,12 +122,14 @@ class HeldUpdates:
         if not self.copies or value is None or type(value) in ATOMS:
             return value
         rows = self._groups.get(window)
-        held = rows is not None and (key if self.plain else self._index(key)) in rows.olds
+        held = rows is not None and (self._row(key) if self._sessions else key if self.plain else self._index(key)) in rows.olds
         return value if held else deepcopy(value)
 
     def hold(self, key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
         """Take an update."""
         rows = self._take(key, change, timestamp)
+        if rows is None:
+            return
         if headers or rows.headers or self._exact:
             row = self._row(key)
             if headers:
@@ -178,11 +182,14 @@ class HeldUpdates:
         self._count = len(changed)
 
     def _row(self, key: Any) -> Any:
+        if self._sessions:
+            return key if self.plain else (self._index(key[0]), key[1])
         if self._windowed:
             key = key[0]
         return key if self.plain else self._index(key)
 
-    def _take(self, key: Any, change: tuple[Any, Any], timestamp: int) -> HeldRows:
+    def _take(self, key: Any, change: tuple[Any, Any], timestamp: int) -> HeldRows | None:
+        """Hold an update; return None when nothing is left to send of its row."""
         new, old = change
         rows = self.rows(key[1] if self._windowed else None)
         row = self._row(key)
@@ -193,8 +200,12 @@ class HeldUpdates:
             if not self.plain:
                 rows.keys[row] = key[0] if self._windowed else key
         if new is None and again:
+            if self._sessions and rows.olds[row] is None and not self._joined:  # a session that has grown into another before it was ever sent
+                for column in (rows.olds, rows.news, rows.keys, rows.headers, rows.places):
+                    column.pop(row, None)
+                return None
             rows.news[row] = Gone(None, timestamp)
-        elif new is None or self._windowed:
+        elif new is None or self._keeps_news:
             rows.news[row] = (new, timestamp)
         elif rows.news:
             rows.news.pop(row, None)
@@ -280,7 +291,7 @@ class HeldUpdates:
     def _entries(self, rows: HeldRows, taken: Iterable[Any]) -> list[tuple[Any, int]]:
         """Return the latest entry of each row."""
         news = rows.news
-        if self._windowed:
+        if self._keeps_news:
             return list(map(news.__getitem__, taken))
         get = self._store.get_entry
         keys = taken if self.plain else map(rows.keys.__getitem__, taken)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec, Subtopology
 
 _REPARTITION = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800", "message.timestamp.type": "CreateTime"}
-_WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW}
+_WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION}
 
 
 async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:

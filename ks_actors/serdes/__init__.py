@@ -9,7 +9,7 @@ from ks_actors.serdes._lists import list_of
 from ks_actors.serdes._scalars import BOOLEAN, BYTES, DOUBLE, FLOAT, INTEGER, LONG, SHORT, STRING, UUID, VOID
 from ks_actors.serdes._serde import Serde
 from ks_actors.serdes._structured import json, msgpack
-from ks_actors.serdes._windowed import windowed
+from ks_actors.serdes._windowed import session_windowed, windowed
 
 __all__ = [
     "BOOLEAN",
@@ -26,5 +26,6 @@ __all__ = [
     "json",
     "list_of",
     "msgpack",
+    "session_windowed",
     "windowed",
 ]

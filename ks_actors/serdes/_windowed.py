@@ -1,4 +1,4 @@
-"""The serde of keys of windowed aggregates."""
+"""The serdes of keys of windowed aggregates."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 START = struct.Struct(">q")
+ENDS = struct.Struct(">qq")
 LAST_INSTANT = (1 << 63) - 1
 
 
@@ -25,9 +26,22 @@ def windowed(inner: Serde[K], window_size_ms: int) -> Serde[Windowed[K]]:
     return _WindowedSerde(inner, window_size_ms)
 
 
+def session_windowed(inner: Serde[K]) -> Serde[Windowed[K]]:
+    """Return the serde of keys with sessions: the key as `inner` writes it, then the session's end and its start in ms (8 bytes each, big-endian)."""
+    return _SessionWindowedSerde(inner)
+
+
+class WindowedKeySerde(Serde[Windowed[K]]):
+    """A serde that writes `window_bytes` behind the key: records are partitioned by the key alone."""
+
+    window_bytes: int
+
+
 @final
-class _WindowedSerde(Serde[Windowed[K]]):
+class _WindowedSerde(WindowedKeySerde[K]):
     # Never faithful: windows of one start and different ends have the same bytes.
+
+    window_bytes: int = START.size
 
     def __init__(self, inner: Serde[K], window_size_ms: int) -> None:
         if window_size_ms <= 0:
@@ -63,3 +77,40 @@ class _WindowedSerde(Serde[Windowed[K]]):
 
     def __repr__(self) -> str:
         return f"<Serde windowed({self._inner!r}, {self._size})>"
+
+
+@final
+class _SessionWindowedSerde(WindowedKeySerde[K]):
+    window_bytes: int = ENDS.size
+
+    def __init__(self, inner: Serde[K]) -> None:
+        self.faithful: bool = inner.faithful
+        self.immutable: bool = inner.immutable
+        self._inner: Serde[K] = inner
+
+    def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Windowed[K]], bytes]:
+        """Return the function for `topic`, around the inner serde's."""
+        key, ends = self._inner.serializer(topic, is_key=is_key), ENDS.pack
+
+        def serialize(value: Windowed[K]) -> bytes:
+            start, end = value[1]
+            return key(value[0]) + ends(end, start)
+
+        return serialize
+
+    def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
+        """Return the function for `topic`, around the inner serde's."""
+        key, unpack = self._inner.deserializer(topic, is_key=is_key), ENDS.unpack
+        new = tuple.__new__
+
+        def deserialize(data: bytes) -> Windowed[K]:
+            try:
+                end, start = unpack(data[-16:])
+            except struct.error:
+                raise SerializationError(f"a key with a session ends with two times of 8 bytes, got {len(data)} in all: {data!r}") from None
+            return new(Windowed, (key(data[:-16]), new(Window, (start, end))))
+
+        return deserialize
+
+    def __repr__(self) -> str:
+        return f"<Serde session_windowed({self._inner!r})>"

@@ -10,6 +10,8 @@ from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._rows import Rows
 from ks_actors.state._rows_on_disk import CheckpointRows, Ingest, clear_drafts, has_last_rows, log_batch, segment_ms_of
+from ks_actors.state._session_reading import SessionReader
+from ks_actors.state._session_store import SessionStore
 from ks_actors.state._stored import stored_offsets
 from ks_actors.state._task_stores import TaskStores, Token
 from ks_actors.state._window_reading import DuplicatesReader, WindowReader
@@ -25,6 +27,8 @@ __all__ = [
     "KeyValueReader",
     "KeyValueStore",
     "Rows",
+    "SessionReader",
+    "SessionStore",
     "SharedResources",
     "StoreIterator",
     "TaskStores",

@@ -12,6 +12,11 @@ def expire(tracks: dict[Any, dict[int, Any]], indexes: list[Any], limit: int) ->
     if _kernel is not None:
         removed: int = _kernel.expire_windows(tracks, indexes, limit)
         return removed
+    return take_out(tracks, indexes, limit)
+
+
+def take_out(tracks: dict[Any, dict[int, Any]], indexes: list[Any], limit: int) -> int:
+    """Do the same to slots of any size."""
     removed = 0
     for index in indexes:
         track = tracks.get(index)

@@ -9,6 +9,8 @@ from ks_actors.state._codec import Codec
 from ks_actors.state._engine import Engine
 from ks_actors.state._key_value import KeyValueBase, KeyValueStore, TimestampedKeyValueStore
 from ks_actors.state._reading import KeyValueReader
+from ks_actors.state._session_reading import SessionReader
+from ks_actors.state._session_store import SessionStore
 from ks_actors.state._span_windows import SpanWindows
 from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import (
@@ -28,8 +30,9 @@ AnyStore: TypeAlias = (
     | SingleTimestampedWindowStore[Any, Any]
     | DuplicatesWindowStore[Any, Any]
     | DuplicatesTimestampedWindowStore[Any, Any]
+    | SessionStore[Any, Any]
 )
-AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader
+AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader | SessionReader
 Make: TypeAlias = Callable[[Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]], AnyStore]
 """Make a store of its codec, engine, prefix of its keys there, what returns the current record's time, spec, and what counts late puts."""
 
@@ -57,6 +60,7 @@ MAKERS: Final[dict[StoreKind, Make]] = {
     StoreKind.TIMESTAMPED_KEY_VALUE: _timestamped_key_value,
     StoreKind.WINDOW: _window,
     StoreKind.TIMESTAMPED_WINDOW: _window,
+    StoreKind.SESSION: SessionStore,
 }
 TIMESTAMPED: Final = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW})
 """Kinds whose values have timestamps, in the engine too."""
@@ -65,6 +69,7 @@ READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
     KeyValueBase: KeyValueReader,
     Windows: WindowReader,
     SpanWindows: DuplicatesReader,
+    SessionStore: SessionReader,
 }
 """By class of store, the first one that fits."""
 

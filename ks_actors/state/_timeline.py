@@ -118,7 +118,7 @@ class Timeline(Generic[W]):
         codec, last = self.store._codec, None
         for chunk in chunks if not reverse else ():
             chunk.reverse()
-        for place, handle, value in heapq.merge(*map(_used_up, chunks), below, key=_first, reverse=reverse):
+        for place, handle, value in heapq.merge(*map(used_up, chunks), below, key=_first, reverse=reverse):
             if place == last:
                 continue
             last = place
@@ -143,7 +143,7 @@ def into_chunks(found: Iterator[Found | None], chunks: list[list[Found]], size: 
     chunks.append(part)
 
 
-def _used_up(part: list[Found]) -> Iterator[Found]:
+def used_up(part: list[Found]) -> Iterator[Found]:
     """Iterate over a list from its end, and take what is read out of it: to free all of a long one at the end would take long."""
     while part:
         yield part.pop()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections import deque
-from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._native import kernel as _kernel
-from ks_actors.state._codec import Codec, pack_time
 from ks_actors.state._expiry import expire
 from ks_actors.state._segment import span_of
 from ks_actors.state._transaction import MISSING, SLICE, Closed, Transactional
@@ -18,7 +16,7 @@ from ks_actors.state._transaction import MISSING, SLICE, Closed, Transactional
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ks_actors._batch import Batch
+    from ks_actors.state._codec import Codec
     from ks_actors.state._engine import Engine, Row
     from ks_actors.topology._stores import StoreSpec
 
@@ -39,7 +37,7 @@ _FEW: Final = 8
 
 
 class Tracks(Transactional[tuple[Any, int]]):
-    """Values by key and slot, which is a window's start.
+    """Values by key and slot, which tells a window among others of its key: as far as this class goes, its start.
 
     What starts at the low-water mark `_low` or later is all in memory; what is older may be on disk only, and is asked for by key. The engine has
     segments, so that what expires goes in one piece.
@@ -72,7 +70,6 @@ class Tracks(Transactional[tuple[Any, int]]):
         self._ring: deque[Any] = deque()  # keys that are looked through for what is older than the low-water mark
         self._due: int = 0  # how many keys wait to be looked through
         self._cleared: int = 0
-        self._kernel_keys: bool = _kernel is not None and codec.plain_keys
 
     def _track(self, index: Any) -> Track:
         track = self._tracks.get(index)
@@ -82,15 +79,24 @@ class Tracks(Transactional[tuple[Any, int]]):
             track = self._tracks[index] = {}
         return track
 
-    def _added(self, index: Any, start: int) -> None:
+    def _slot_at(self, time: int) -> int:
+        """Return the first slot of a time that windows expire by."""
+        return time
+
+    def _segments_of(self, handles: list[tuple[Any, int]]) -> list[int]:
+        """Return the engine's segment of each."""
+        segment_ms = self.segment_ms
+        return [slot // segment_ms for _, slot in handles]
+
+    def _added(self, index: Any, slot: int) -> None:
         self._resident += 1
-        number = start // self._span
+        number = slot // self._span
         if number in self._buckets:
             self._buckets[number].append(index)
         else:
             self._buckets[number] = [index]
         if self._starts is not None:
-            self._started(index, start)
+            self._started(index, slot)
 
     def _started(self, index: Any, start: int) -> None:
         assert self._starts is not None
@@ -143,28 +149,13 @@ class Tracks(Transactional[tuple[Any, int]]):
         except KeyError:
             return list(map(self._frozen_value, handles))
 
-    def _log_keys(self, handles: list[tuple[Any, int]]) -> list[bytes]:
-        if self._kernel_keys:
-            indexes, slots = map(list, zip(*handles, strict=True))
-            with suppress(TypeError):  # of a subclass of str, or bytes
-                return _kernel.window_keys(indexes, slots, None)  # type: ignore[no-any-return]
-        pack, encode = SUFFIX.pack, self._codec.index_bytes
-        return [encode(index) + pack(slot, 0) for index, slot in handles]
-
-    def _log_key(self, handle: tuple[Any, int]) -> bytes:
-        index, slot = handle
-        return self._codec.index_bytes(index) + SUFFIX.pack(slot, 0)
-
-    def _engine_key(self, handle: tuple[Any, int]) -> bytes:
-        return self.prefix + SEGMENT.pack(handle[1] // self.segment_ms) + self._log_key(handle)
-
     def _settled(self, handle: tuple[Any, int]) -> None:
         if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen and not self._looked_at():
             self._take_out(*handle)  # else it goes when it expires
 
     def below(self, handle: tuple[Any, int]) -> bytes | None:
         """Return the bytes of the entry that lies below memory, without remembering them."""
-        if self.engine is None or handle[1] >= self._low or handle[0] in self._loaded:
+        if self.engine is None or handle[1] >= self._slot_at(self._low) or handle[0] in self._loaded:
             return None
         raw = self.engine.get(self._engine_key(handle))
         return None if raw is None else self._codec.from_engine(raw)
@@ -219,31 +210,6 @@ class Tracks(Transactional[tuple[Any, int]]):
         """Whether somebody should look at what was kept, or has expired."""
         return self._due >= OVERDUE or super().overdue
 
-    def restore(self, batch: Batch) -> None:
-        """Take in records of the changelog, as committed; the last one of a window counts."""
-        index_key, in_memory = self._codec.index_key, self.engine is None
-        parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
-        observed = max((start for start, _ in parts), default=-1)
-        if observed > self._observed:
-            self._observed = observed
-            self._limit = observed - self._retention
-        self._committed = max(self._committed, self._observed)
-        for key, (start, sequence), value, time in zip(batch.keys, parts, batch.values, batch.timestamps, strict=True):
-            self._sequence = max(self._sequence, sequence)
-            if start <= self._limit:
-                continue
-            index = index_key(key[: -SUFFIX.size])
-            if in_memory and value is None:
-                self._take_out(index, start)
-                continue
-            track = self._track(index)
-            if start not in track:
-                self._added(index, start)
-            track[start] = None if value is None else pack_time(time) + value
-            if not in_memory:
-                self._group().add((index, start))
-        self._expire()
-
     # Memory and disk.
 
     def sweep(self, visits: int) -> None:
@@ -287,7 +253,7 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def _trim(self, index: Any, track: Track, limit: int) -> None:
         evict = self._low if self.engine is not None else 0
-        bound = max(limit + 1, evict)
+        bound, alive = self._slot_at(max(limit + 1, evict)), self._slot_at(limit + 1)
         if len(track) <= _FEW:
             old = sorted(slot for slot in track if slot < bound)
         else:
@@ -306,7 +272,7 @@ class Tracks(Transactional[tuple[Any, int]]):
             if handle in clean:
                 self._take_out(*handle)
                 self._loaded.discard(index)
-            elif handle[1] <= limit and handle not in self._dirty and handle not in self._frozen:
+            elif handle[1] < alive and handle not in self._dirty and handle not in self._frozen:
                 self._take_out(*handle)
                 self._loaded.discard(index)
                 expired.append(handle)
@@ -317,15 +283,15 @@ class Tracks(Transactional[tuple[Any, int]]):
         handles = self._visible(handles)
         if not handles:
             return
-        convert, segment_ms, bases = self._codec.to_engine, self.segment_ms, dict[int, bytes]()
+        convert, bases = self._codec.to_engine, dict[int, bytes]()
         rows: list[Row] = []
         gone = []
-        for handle, value, key in zip(handles, self._committed_values(handles), self._log_keys(handles), strict=True):
+        columns = (handles, self._committed_values(handles), self._log_keys(handles), self._segments_of(handles))
+        for handle, value, key, segment in zip(*columns, strict=True):
             if value is MISSING:  # a newer record was restored meanwhile, or it has expired
                 continue
             if value is None:
                 gone.append(handle)
-            segment = handle[1] // segment_ms
             base = bases.get(segment)
             if base is None:
                 base = bases[segment] = self.prefix + SEGMENT.pack(segment)
@@ -337,8 +303,8 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def _visible(self, handles: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
         """Return those that have not expired: nobody will ever ask the disk for the others."""
-        limit = self._committed - self._retention
-        return [handle for handle in handles if handle[1] > limit]
+        alive = self._slot_at(self._committed - self._retention + 1)
+        return [handle for handle in handles if handle[1] >= alive]
 
     def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
         if not self._frozen and not self._dirty:

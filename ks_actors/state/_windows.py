@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
-from ks_actors.state._tracks import SEGMENT, SUFFIX, Tracks
+from ks_actors.state._codec import pack_time
+from ks_actors.state._timed_tracks import TimedTracks
+from ks_actors.state._tracks import SEGMENT, SUFFIX
 from ks_actors.state._transaction import MISSING
-from ks_actors.state._weight import TEXTS, average, weigh
+from ks_actors.state._weight import TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ks_actors._batch import Batch
     from ks_actors.state._codec import Codec, Entry
     from ks_actors.state._engine import Engine
     from ks_actors.topology._stores import StoreSpec
@@ -21,7 +25,7 @@ K = TypeVar("K")
 _FEW = 8
 
 
-class Windows(Tracks, Generic[K]):
+class Windows(TimedTracks, Generic[K]):
     """Entries by key and window start (ms). `get_entry`, `put_entry` and `fetch_entries` are for operators.
 
     Expiry is that of Kafka Streams: nothing is seen that starts at or before the latest start put minus the retention. A put that old is dropped and
@@ -31,14 +35,9 @@ class Windows(Tracks, Generic[K]):
     def __init__(
         self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
     ) -> None:
-        super().__init__(codec, engine, prefix, record_time, spec)
+        super().__init__(codec, engine, prefix, record_time, spec, expired)
         self.window_size_ms: int = spec.window_size_ms
-        self._expired: Callable[[int], None] = expired
-        self._ticks: int = 0
-        self._faithful: bool = codec.faithful
-        self._simple: bool = not codec.mutable
-        self._sized: bool = not codec.fixed
-        self._sized_keys: bool = codec.sized_keys
+        self._kernel_keys: bool = _kernel is not None and codec.plain_keys
 
     # One window.
 
@@ -69,19 +68,6 @@ class Windows(Tracks, Generic[K]):
             self._added(index, start)
         return self._entry_of(index, start, value)
 
-    def _entry_of(self, index: Any, slot: int, value: Any) -> Entry | None:
-        """Return the entry behind a value of a track, a new object when it is mutable and not of this transaction."""
-        if type(value) is tuple:
-            if not self._mutable or (index, slot) in self._dirty:
-                return value
-            value = self._tracks[index][slot] = self._raw((index, slot), value)
-        elif value is None:
-            return None
-        entry = self._codec.entry(value)
-        if not self._mutable:
-            self._tracks[index][slot] = entry
-        return entry
-
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
         """Set what is there of one window; None deletes it."""
         if start > self._observed:
@@ -110,18 +96,6 @@ class Windows(Tracks, Generic[K]):
             self._deleted[handle] = self._time()
         elif self._sized:
             self._count(entry[0])
-
-    def _count(self, value: Any) -> None:
-        if type(value) in TEXTS:
-            self._size += len(value)
-            return
-        if not self._ticks & 127:  # the first one too
-            self._typical = average(self._typical, weigh(value))
-        self._ticks += 1
-
-    def _late(self, start: int) -> None:
-        if not self._segmented or start // self.segment_ms < max(0, self._limit) // self.segment_ms:
-            self._expired(1)
 
     @property
     def counts(self) -> bool:
@@ -204,6 +178,48 @@ class Windows(Tracks, Generic[K]):
                         track[start] = self._codec.from_engine(data)
                         self._added(index, start)
         self._loaded.add(index)
+
+    # What a transaction needs, and the changelog.
+
+    def _log_keys(self, handles: list[tuple[Any, int]]) -> list[bytes]:
+        if self._kernel_keys:
+            indexes, slots = map(list, zip(*handles, strict=True))
+            with suppress(TypeError):  # of a subclass of str, or bytes
+                return _kernel.window_keys(indexes, slots, None)  # type: ignore[no-any-return]
+        pack, encode = SUFFIX.pack, self._codec.index_bytes
+        return [encode(index) + pack(slot, 0) for index, slot in handles]
+
+    def _log_key(self, handle: tuple[Any, int]) -> bytes:
+        index, slot = handle
+        return self._codec.index_bytes(index) + SUFFIX.pack(slot, 0)
+
+    def _engine_key(self, handle: tuple[Any, int]) -> bytes:
+        return self.prefix + SEGMENT.pack(handle[1] // self.segment_ms) + self._log_key(handle)
+
+    def restore(self, batch: Batch) -> None:
+        """Take in records of the changelog, as committed; the last one of a window counts."""
+        index_key, in_memory = self._codec.index_key, self.engine is None
+        parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
+        observed = max((start for start, _ in parts), default=-1)
+        if observed > self._observed:
+            self._observed = observed
+            self._limit = observed - self._retention
+        self._committed = max(self._committed, self._observed)
+        for key, (start, sequence), value, time in zip(batch.keys, parts, batch.values, batch.timestamps, strict=True):
+            self._sequence = max(self._sequence, sequence)
+            if start <= self._limit:
+                continue
+            index = index_key(key[: -SUFFIX.size])
+            if in_memory and value is None:
+                self._take_out(index, start)
+                continue
+            track = self._track(index)
+            if start not in track:
+                self._added(index, start)
+            track[start] = None if value is None else pack_time(time) + value
+            if not in_memory:
+                self._group().add((index, start))
+        self._expire()
 
     # All keys.
 

@@ -1,4 +1,4 @@
-"""Stores to add to a topology by hand: `stores.key_value(…)`, `stores.window(…)`."""
+"""Stores to add to a topology by hand: `stores.key_value(…)`, `stores.window(…)`, `stores.session(…)`."""
 
 from __future__ import annotations
 
@@ -69,4 +69,29 @@ def window(
         retention_ms=retention_ms,
         window_size_ms=window_size_ms,
         retain_duplicates=retain_duplicates,
+    )
+
+
+def session(
+    name: str,
+    key: Serde[Any] | None = None,
+    value: Serde[Any] | None = None,
+    *,
+    retention_ms: int,
+    type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
+    logging: bool = True,
+    changelog_configs: Mapping[str, str] | None = None,
+) -> StoreSpec:
+    """Describe a store of an aggregate per key and session, kept until a session is put that ends `retention_ms` or more after it."""
+    if retention_ms < 0:
+        raise TopologyError(f"session store {name} cannot keep sessions for {retention_ms} ms: retention_ms has to be 0 or more")
+    return StoreSpec(
+        name=valid_name(name),
+        kind=StoreKind.SESSION,
+        key=key,
+        value=value,
+        type=type,
+        logging=logging,
+        changelog_configs=dict(changelog_configs or {}),
+        retention_ms=retention_ms,
     )

@@ -14,12 +14,13 @@ StoreType = Literal["rocksdb", "in_memory"]
 
 
 class StoreKind(Enum):
-    """What a store can be asked for. Versioned and session stores join them later."""
+    """What a store can be asked for."""
 
     KEY_VALUE = "key_value"
     TIMESTAMPED_KEY_VALUE = "timestamped_key_value"
     WINDOW = "window"
     TIMESTAMPED_WINDOW = "timestamped_window"
+    SESSION = "session"
 
 
 class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +28,7 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` None is the app's default. `logging` keeps a changelog topic with
     `changelog_configs` on top of what the kind demands. `caching` lets the updates of its table be held back. Times are ms; a
-    window store drops what is older than `retention_ms` behind the latest record put into it.
+    window or session store drops what is older than `retention_ms` behind the latest record put into it.
     """
 
     name: str

@@ -14,6 +14,7 @@ from ks_actors.dsl import (
     JoinWindows,
     Materialized,
     Produced,
+    SessionWindows,
     SlidingWindows,
     StreamJoined,
     StreamsBuilder,
@@ -141,6 +142,18 @@ def _last_of_windows(builder: StreamsBuilder) -> None:
     _suppressed(counts, Suppressed.until_window_closes(BufferConfig.unbounded()), _windowed_key)
 
 
+def _sessions(builder: StreamsBuilder) -> None:
+    windowed = builder.stream("in", CONSUMED).group_by_key(GROUPED).windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(300_000))
+    rows = windowed.aggregate(int, lambda _, __, count: count + 1, lambda _, one, other: one + other, Materialized("counts", TEXT, NUMBER))
+    rows.to_stream(_windowed_key).to("out", Produced(TEXT, NUMBER))
+
+
+def _last_of_sessions(builder: StreamsBuilder) -> None:
+    windowed = builder.stream("input", CONSUMED).group_by_key(GROUPED).windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(5))
+    counts = windowed.count(Materialized("counts", TEXT, NUMBER))
+    _suppressed(counts, Suppressed.until_window_closes(BufferConfig.unbounded()), _windowed_key)
+
+
 def _last_in_time(builder: StreamsBuilder) -> None:
     rows = builder.table("input", CONSUMED, Materialized("rows", TEXT, TEXT))
     counts = rows.group_by(lambda key, value: (value, key), GROUPED).count(Materialized("counts", TEXT, NUMBER))
@@ -200,6 +213,8 @@ REBUILT: dict[str, Rebuilt] = {
     "04b_stream_table_left_join": Rebuilt(_stream_table("left_join"), ("outputTopic",), NUMBER),
     "05_table_table_inner_join": Rebuilt(_table_table("join"), ("outputTopic",), NUMBER),
     "05b_table_table_left_join": Rebuilt(_table_table("left_join"), ("outputTopic",), NUMBER),
+    "07_session_window_merge": Rebuilt(_sessions, ("out",), TEXT, NUMBER),
+    "07b_session_window_close_and_late": Rebuilt(_last_of_sessions, ("output-raw", "output-suppressed"), TEXT, NUMBER),
     "08_sliding_window_small": Rebuilt(_windows(SlidingWindows.of_time_difference_and_grace(10, 5), "0", "topic"), ("out",)),
     "09_hopping_window_aggregate": Rebuilt(_windows(TimeWindows.of_size_and_grace(10, 100).advance_by(5), "0"), ("out",)),
     "09b_window_grace_late_drop": Rebuilt(_windows(TimeWindows.of_size_and_grace(10, 90).advance_by(10), "", "topic"), ("out",)),
@@ -214,15 +229,12 @@ REBUILT: dict[str, Rebuilt] = {
 }
 
 _FOREIGN_KEYS = "there are no foreign-key joins yet"
-_SESSIONS = "there are no session windows yet"
 _VERSIONED = "there are no versioned stores yet"
 
 OUT_OF_REACH: dict[str, str] = {
     "06_fk_inner_join_left_changes": _FOREIGN_KEYS,
     "06b_fk_inner_join_right_changes": _FOREIGN_KEYS,
     "06b_fk_left_join_right_changes": _FOREIGN_KEYS,
-    "07_session_window_merge": _SESSIONS,
-    "07b_session_window_close_and_late": _SESSIONS,
     "12_versioned_stream_table_join": _VERSIONED,
     "12e_versioned_table_table_inner_join": _VERSIONED,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, SlidingWindows, StreamsBuilder, TimeWindows
+from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
 from ks_actors.serdes import LONG, STRING, Serde
 
 if TYPE_CHECKING:
@@ -81,6 +81,10 @@ def aggregated(_: str, value: str | None, a: str) -> str | None:
     return reduced(a, value)
 
 
+def merged(_: str, a: str, b: str) -> str:
+    return f"{a}&{b}"
+
+
 def added(_: str, value: str, a: str) -> str:
     return f"{a}+{value}"
 
@@ -119,8 +123,10 @@ def time_windows(p: Params) -> TimeWindows:
     return windows.advance_by(p["advance"]) if "advance" in p else windows
 
 
-def windows(p: Params) -> TimeWindows | SlidingWindows:
-    """Return sliding windows where the case has a difference of times, else windows of a size."""
+def windows(p: Params) -> Any:
+    """Return sessions where the case has a gap, sliding windows where it has a difference of times, else windows of a size."""
+    if "gap" in p:
+        return SessionWindows.of_inactivity_gap_and_grace(p["gap"], p["grace"])
     return SlidingWindows.of_time_difference_and_grace(p["diff"], p["grace"]) if "diff" in p else time_windows(p)
 
 
@@ -147,3 +153,10 @@ def aggregate_windows(windowed: Any, p: Params) -> Any:
     if op == "reduce":
         return windowed.reduce(reduced, stored_windows("agg", p))
     return windowed.aggregate(zero, aggregated, stored_windows("agg", p))
+
+
+def aggregate_sessions(windowed: Any, p: Params) -> Any:
+    """Do the same to sessions."""
+    if p.get("op", "aggregate") == "aggregate":
+        return windowed.aggregate(zero, aggregated, merged, stored_windows("agg", p))
+    return aggregate_windows(windowed, p)

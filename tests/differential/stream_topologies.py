@@ -14,9 +14,11 @@ from .parts import (
     TEXT,
     Params,
     added,
+    aggregate_sessions,
     aggregate_windows,
     aggregated,
     first,
+    merged,
     rebuilds,
     reduced,
     register,
@@ -151,6 +153,12 @@ register("sliding", _windowed, "out")
 
 
 @rebuilds("out")
+def session(builder: StreamsBuilder, p: Params) -> None:
+    windowed = builder.stream("in", CONSUMED).group_by_key(GROUPED).windowed_by(windows(p)).emit_strategy(_emission(p))
+    write_windowed(aggregate_sessions(windowed, p), "out")
+
+
+@rebuilds("out")
 def unlimited_count(builder: StreamsBuilder, p: Params) -> None:
     windowed = builder.stream("in", CONSUMED).group_by_key(GROUPED).windowed_by(UnlimitedWindows.of().start_on(p["start"]))
     write_windowed(windowed.count(stored_windows("agg", p, NUMBER)), "out")
@@ -191,4 +199,6 @@ def cogroup(builder: StreamsBuilder, _: Params) -> None:
 
 @rebuilds("out")
 def cogroup_windowed(builder: StreamsBuilder, p: Params) -> None:
-    write_windowed(_cogrouped(builder).windowed_by(windows(p)).aggregate(zero, stored_windows("cg", p)), "out")
+    windowed = _cogrouped(builder).windowed_by(windows(p))
+    merger = (merged,) if "gap" in p else ()
+    write_windowed(windowed.aggregate(zero, *merger, stored_windows("cg", p)), "out")

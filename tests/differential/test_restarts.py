@@ -22,6 +22,7 @@ FORGETFUL = {
     "process_values",
     "punctuate_stream",
     "punctuate_wall",
+    "session",
     "sliding",
     "ss_chain",
     "ss_join_window",

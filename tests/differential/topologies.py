@@ -8,14 +8,11 @@ from .parts import REBUILT
 
 __all__ = ["OUT_OF_REACH", "REBUILT", "join_topologies", "processor_topologies", "reason_out_of_reach", "stream_topologies", "table_topologies"]
 
-_SESSIONS = "there are no session windows yet"
 _FOREIGN_KEYS = "there are no foreign-key joins yet"
 _VERSIONED = "there are no versioned stores yet"
 
 OUT_OF_REACH: dict[str, str] = {
     "ss_self [optimization=all]": "topologies are not optimized yet",
-    "session": _SESSIONS,
-    "cogroup_windowed [window=session]": _SESSIONS,
     "fk_inner": _FOREIGN_KEYS,
     "fk_left": _FOREIGN_KEYS,
     "fk_left_groupby": _FOREIGN_KEYS,

@@ -33,6 +33,10 @@ def window(
     )
 
 
+def session(name: str = "s", *, key: Any = STRING, value: Any = STRING, retention_ms: int = 100, **options: Any) -> StoreSpec:
+    return StoreSpec(name=name, kind=StoreKind.SESSION, key=key, value=value, retention_ms=retention_ms, **options)
+
+
 class Task:
     """One task, its stores and its changelogs."""
 

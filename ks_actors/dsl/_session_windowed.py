@@ -1,0 +1,190 @@
+"""Streams grouped by key and session, to be aggregated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ks_actors.dsl import _cogroup, _grouped, _table
+from ks_actors.dsl._arity import arity
+from ks_actors.dsl._logic import AggregateLogic
+from ks_actors.dsl._materialize import immutable, session_store
+from ks_actors.dsl._windows import EmitStrategy
+from ks_actors.processors._final_sessions import FinalSessionAggregate
+from ks_actors.processors._sessions import SessionAggregate, SessionAggregation
+from ks_actors.processors._views import SessionView
+from ks_actors.serdes import LONG, session_windowed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._windowed import Windowed
+    from ks_actors.dsl._cogroup import CogroupedStream
+    from ks_actors.dsl._grouped import GroupedStream
+    from ks_actors.dsl._logic import Logic
+    from ks_actors.dsl._materialize import Stored
+    from ks_actors.dsl._options import Materialized
+    from ks_actors.dsl._table import Table
+    from ks_actors.dsl._windows import SessionWindows
+    from ks_actors.processors._operator import Operator
+    from ks_actors.serdes import Serde
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+
+class SessionWindowedStream(Generic[K, V]):
+    """A stream whose records are grouped by key and session. Made by `GroupedStream.windowed_by`.
+
+    Whenever a session grows, or two become one, the old ones are deleted (their result is None) and the new one is sent, at its end. Records without
+    key, and late ones (stream time has passed the end of their session by more than gap and grace period), are dropped; those without value are not.
+    `Materialized(retention_ms=…)` keeps results longer than gap and grace demand.
+    """
+
+    def __init__(self, grouped: GroupedStream[K, V], windows: SessionWindows, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE) -> None:
+        self._grouped: GroupedStream[K, V] = grouped
+        self._windows: SessionWindows = windows
+        self._emit: EmitStrategy = emit
+
+    def emit_strategy(self, emit: EmitStrategy) -> SessionWindowedStream[K, V]:
+        """Send results at every change, which is the default, or once when their session closes.
+
+        In the second case nothing is lost to a short retention, unlike with Kafka Streams, where `retention_ms` has to be raised for that.
+        """
+        return SessionWindowedStream(self._grouped, self._windows, emit)
+
+    def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[Windowed[K], int]:
+        """Return the table of how many records each session has."""
+        if materialized is not None and materialized.name is None:
+            self._grouped.graph.new_store_name(_grouped.AGGREGATE)  # Kafka Streams has a number go to waste here
+        return self._aggregate(_grouped.AGGREGATE, materialized, name, LONG, None, None, None)
+
+    def reduce(
+        self, reducer: Callable[[V, V], V | None], materialized: Materialized[K, V] | None = None, *, name: str | None = None
+    ) -> Table[Windowed[K], V]:
+        """Return the table of `reducer(aggregate, value)` over the values of each session; the first value is the first aggregate.
+
+        Sessions become one by `reducer(aggregate, other aggregate)`, the earliest first. A result of None deletes the row.
+        """
+        arity(reducer, 2)
+        return self._aggregate(_grouped.REDUCE, materialized, name, self._grouped.value, None, reducer, None)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A | None],
+        merger: Callable[[K, A, A], A],
+        materialized: Materialized[K, A] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[Windowed[K], A]:
+        """Return the table of `aggregator(key, value, aggregate)` over the values of each session.
+
+        For each record `initializer()` is merged with all sessions that it joins, by `merger(key, aggregate, other aggregate)`, the earliest first;
+        then its value goes in. A result of None deletes the row.
+        """
+        arity(initializer, 0)
+        arity(aggregator, 3)
+        arity(merger, 3)
+        return self._aggregate(_grouped.AGGREGATE, materialized, name, None, initializer, aggregator, merger)
+
+    def _aggregate(
+        self,
+        prefix: str,
+        materialized: Materialized[Any, Any] | None,
+        name: str | None,
+        value: Serde[Any] | None,
+        initializer: Callable[[], Any] | None,
+        aggregator: Callable[..., Any] | None,
+        merger: Callable[[Any, Any, Any], Any] | None,
+    ) -> Table[Windowed[K], Any]:
+        grouped, windows = self._grouped, self._windows
+        on_close = self._emit is EmitStrategy.ON_WINDOW_CLOSE
+        stored = session_store(grouped.graph, materialized, prefix, key=grouped.key, value=value, windows=windows, on_close=on_close)
+        named = grouped.graph.name_or(name, prefix)
+        logic = session_aggregate(windows, self._emit, stored, initializer, aggregator, merger)
+        node, sources = grouped.build(named, stored, logic)
+        spec = stored.spec
+        return _table.Table(
+            grouped.graph,
+            node,
+            sources,
+            session_key(spec.key),
+            spec.value,
+            logic,
+            store_name=spec.name if stored.named else None,
+            grace_ms=windows.keep_ms,
+        )
+
+
+class SessionWindowedCogroupedStream(Generic[K, A]):
+    """Cogrouped streams, aggregated per session. Made by `CogroupedStream.windowed_by`."""
+
+    def __init__(self, cogrouped: CogroupedStream[K, A], windows: SessionWindows) -> None:
+        self._cogrouped: CogroupedStream[K, A] = cogrouped
+        self._windows: SessionWindows = windows
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        merger: Callable[[K, A, A], A],
+        materialized: Materialized[K, A] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[Windowed[K], A]:
+        """Return the table of aggregates of each key and session, which begin with what `initializer()` returns.
+
+        Sessions become one by `merger(key, aggregate, other aggregate)`, see `SessionWindowedStream.aggregate`.
+        """
+        arity(initializer, 0)
+        arity(merger, 3)
+        cogrouped, windows = self._cogrouped, self._windows
+        stored = session_store(cogrouped.graph, materialized, _cogroup.AGGREGATE, key=cogrouped.key, value=None, windows=windows, on_close=False)
+
+        def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
+            return session_aggregate(windows, EmitStrategy.ON_WINDOW_UPDATE, stored, initializer, aggregator, merger)
+
+        node, sources, merged = cogrouped.build(stored, name, logic)
+        spec = stored.spec
+        return _table.Table(
+            cogrouped.graph,
+            node,
+            sources,
+            session_key(spec.key),
+            spec.value,
+            merged,
+            store_name=spec.name if stored.named else None,
+            grace_ms=windows.keep_ms,
+        )
+
+
+def session_key(key: Serde[Any] | None) -> Serde[Any] | None:
+    """Return the serde of keys with sessions."""
+    return None if key is None else session_windowed(key)
+
+
+def session_aggregate(
+    windows: SessionWindows,
+    emit: EmitStrategy,
+    stored: Stored,
+    initializer: Callable[[], Any] | None,
+    aggregator: Callable[..., Any] | None,
+    merger: Callable[[Any, Any, Any], Any] | None,
+) -> AggregateLogic:
+    """Return the logic of an aggregation per session; without an aggregator it counts."""
+    spec = stored.spec
+
+    def make(send_old: bool) -> Operator:
+        aggregation = SessionAggregation(
+            store=spec.name,
+            gap_ms=windows.inactivity_gap_ms,
+            grace_ms=windows.grace_ms,
+            aggregator=aggregator,
+            initializer=initializer,
+            merger=merger,
+            send_old=send_old,
+            immutable=immutable(spec.value),
+        )
+        return FinalSessionAggregate(aggregation) if emit is EmitStrategy.ON_WINDOW_CLOSE else SessionAggregate(aggregation)
+
+    return AggregateLogic(spec, make, SessionView(spec.name))
