@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-state oracle chaos clean
+.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-state oracle chaos kills clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,6 +53,9 @@ oracle: $(VENV)/.ready ## compare with the real Kafka Streams on random cases: S
 chaos: $(VENV)/.ready ## kill, freeze and restart members on a real Kafka, for minutes: SEED=1 GUARANTEE=exactly_once_v2 MODE=storm [ARGS="--records 50000"]
 	$(BIN)/python -m tests.chaos --seed $(or $(SEED),1) --guarantee $(or $(GUARANTEE),exactly_once_v2) --mode $(or $(MODE),storm) --strict \
 		--work-dir .chaos/$(or $(MODE),storm)-$(or $(GUARANTEE),exactly_once_v2)-$(or $(SEED),1) $(ARGS)
+
+kills: $(VENV)/.ready ## kill an app in the middle of commits, and look at what is left on its disk each time: KILLS=200 SEED=1
+	$(BIN)/python -m tests.chaos.kills --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove all that was made
 	rm -rf .venv .venv-* .chaos .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis site dist

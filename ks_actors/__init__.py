@@ -80,6 +80,7 @@ from ks_actors._timestamps import (
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
+from ks_actors._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, VersionedRecord
 from ks_actors._windowed import Window, Windowed
 from ks_actors.dsl import (
     BranchedStream,
@@ -125,7 +126,15 @@ from ks_actors.processors import (
 )
 from ks_actors.runtime import InstanceState, RestoreListener, StandbyUpdateListener, SuspendReason, UncaughtResponse, WorkerMetadata, blocking
 from ks_actors.serdes import Serde
-from ks_actors.state import KeyValueStore, SessionStore, TimestampedKeyValueStore, TimestampedWindowStore, ValueAndTimestamp, WindowStore
+from ks_actors.state import (
+    KeyValueStore,
+    SessionStore,
+    TimestampedKeyValueStore,
+    TimestampedWindowStore,
+    ValueAndTimestamp,
+    VersionedKeyValueStore,
+    WindowStore,
+)
 from ks_actors.topology import (
     InputRecord,
     RecordContext,
@@ -138,6 +147,8 @@ from ks_actors.topology import (
 )
 
 __all__ = [
+    "PUT_RETURN_CODE_NOT_PUT",
+    "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
     "App",
     "AsyncOptions",
     "BackfillRefused",
@@ -257,6 +268,8 @@ __all__ = [
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
     "ValueTransformer",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
     "WallclockTimestampExtractor",
     "Window",
     "WindowStore",

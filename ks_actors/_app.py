@@ -8,7 +8,7 @@ import signal as signals
 import time
 from contextlib import AsyncExitStack, suppress
 from math import inf
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors import ActorsError, Spec, System
 from ks_actors._config_kafka import open_configured
@@ -19,25 +19,30 @@ from ks_actors.query import StoreQueries
 from ks_actors.query._execute import answer, lags
 from ks_actors.query._local import LocalStores
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._behind import offsets_behind
 from ks_actors.runtime._crew import Crew, WorkerMetadata
 from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
 from ks_actors.runtime._metrics import Metrics
 from ks_actors.runtime._parts import Parts
 from ks_actors.runtime._progress import Progress
-from ks_actors.runtime._setup import Setup
+from ks_actors.runtime._seeding import Seeder
+from ks_actors.runtime._setup import Setup, nodes_of
 from ks_actors.runtime._states import InstanceState
 from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from pathlib import Path
     from types import TracebackType
 
     from actors import Ref
     from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
-    from ks_actors.log import Log, TopicPartition
+    from ks_actors.batch import Backfill, BackfillProgress, Choice
+    from ks_actors.log import Log
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
+    from ks_actors.runtime._seeding import IfSeeded
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.topology import Topology
 
@@ -51,8 +56,7 @@ class App:
     """Run a topology: `async with App(topology, config) as app:` starts it, and closes it at the end, committed.
 
     Makes no event loop, installs no signal handler and holds no global state (but `main` does, for programs that are nothing else). `log` takes the
-    place
-    of the config's; a log that is given is neither started nor closed. `system` is an actor system to live in, one of its own by default.
+    place of the config's; a log that is given is neither started nor closed. `system` is an actor system to live in, one of its own by default.
 
     `topics` are created before the start, with so many partitions, where they do not exist: what the topology reads, in a log that nobody else fills.
     `on_state` is called with the new and the old state; `restore_listener` hears how stores are restored, `standby_listener` how those of standbys
@@ -133,6 +137,29 @@ class App:
             await ref.ask(m.Start).within(inf)
             self._stack = stack.pop_all()
 
+    async def seed(self, uri: str, *, if_seeded: IfSeeded = "refuse") -> SnapshotManifest | None:
+        """Hand a snapshot over to the application before its first start; it then goes on where the snapshot ends. Return what that says of itself.
+
+        `uri` is a snapshot, or a place with snapshots, of which the newest of this application is taken. Rows, the group's offsets and deletions of
+        what the changelogs had before are one transaction: all of it happens, or nothing, and doing it again gives the same. `if_seeded` is for a
+        group that has committed something: it is refused, skipped (None is returned), or all is overwritten.
+
+        Raises NotRunning once the app was started, SnapshotRefused for a snapshot that is broken, foreign, or has not all that the topology needs, or
+        when the group has members or offsets; SnapshotFailed when it takes longer than `snapshot_timeout_ms`; StateLocked; LogError.
+        """
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: hand state over before that")
+        async with AsyncExitStack() as stack:
+            log = self._given_log
+            if log is None:
+                log = open_configured(self.config)
+                await log.start()
+                stack.push_async_callback(log.close)
+            await self._create_topics(log)
+            setup = Setup(self._topology, self.config, wall_time=lambda: time.time_ns() // 1_000_000, partitions=lambda _: None, nodes=self._nodes)
+            specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in self._topology.subtopologies()}
+            return await Seeder(setup, log, specs).seed(uri, if_seeded)
+
     async def _create_topics(self, log: Log) -> None:
         if self._topics:
             existing = await log.describe_topics(self._topics)
@@ -152,9 +179,7 @@ class App:
         return Spec(lambda: instance, mailbox=INSTANCE_MAILBOX, stop_within=self.config.task_timeout_ms / 1000)
 
     def _nodes(self, task: TaskId) -> Iterable[str]:
-        if task.subtopology < 0:
-            return [name for store in self._topology.global_topics.values() for name in (store.source, store.processor)]
-        return next(subtopology.nodes for subtopology in self._topology.subtopologies() if subtopology.id == task.subtopology)
+        return nodes_of(self._topology, task)
 
     def _note_state(self, new: InstanceState, old: InstanceState) -> None:
         if new in _ENDS:
@@ -259,24 +284,25 @@ class App:
             await asyncio.sleep(_LOOK_AGAIN)
 
     async def _behind(self) -> int:
-        setup, log = self._setup, self._log
-        if setup is None or log is None or self._instance is None:
+        if self._log is None or self._instance is None:
             raise NotRunning("the app has not been started")
-        positions, unfinished = self._positions()
-        partitions: list[TopicPartition] = list(positions)
-        isolation = IsolationLevel.READ_COMMITTED if self.config.processing_guarantee.value != "at_least_once" else IsolationLevel.READ_UNCOMMITTED
-        ends = await log.end_offsets(partitions, isolation)
-        missing = sum(max(0, ends[partition] - position) for partition, position in positions.items())
-        return missing or unfinished or int(self.state is not InstanceState.RUNNING)
+        return await offsets_behind(self._metrics, self._log, self.config) or int(self.state is not InstanceState.RUNNING)
 
-    def _positions(self) -> tuple[dict[TopicPartition, int], int]:
-        positions: dict[TopicPartition, int] = {}
-        unfinished = int(self._metrics.committing)
-        for task in self._metrics.tasks.values():
-            unfinished += task.commit_needed or task.in_flight > 0
-            for partition, queue in task.group.queues.items():
-                positions[partition] = queue.position
-        return positions, unfinished
+    async def backfill(
+        self,
+        *,
+        until: int | Mapping[str, Mapping[int, int]] | None = None,
+        allow: Collection[Choice] = (),
+        progress: Callable[[BackfillProgress], None] | None = None,
+        directory: Path | None = None,
+    ) -> Backfill:
+        """Run the topology over history, into `snapshot_uri`: see `ks_actors.batch.backfill`. Raises NotRunning for an app that was started."""
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: a backfill is for one that is not")
+        from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - most apps have no use for it
+
+        to: Any = {"snapshot_uri": self.config.snapshot_uri, "log": self._given_log, "directory": directory}
+        return await over_history(self._topology, self.config, until=until, allow=allow, progress=progress, **to)
 
     # --- its stores -------------------------------------------------------------------------------------------------------------
 

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from ks_actors.batch._backfill import Backfill, BackfillProgress, backfill
 from ks_actors.batch._bridge import BatchBridge
 from ks_actors.batch._messages import CancelJob, JobProgress, RunJob
+from ks_actors.batch._plan import Choice
 from ks_actors.batch._reading import LogAddress
 from ks_actors.batch._session import register
 from ks_actors.batch._settings import SparkSettings
+from ks_actors.batch._task_run import TaskDone
 
-__all__ = ["BatchBridge", "CancelJob", "JobProgress", "LogAddress", "RunJob", "SparkSettings", "register"]
+__all__ = [
+    "Backfill",
+    "BackfillProgress",
+    "BatchBridge",
+    "CancelJob",
+    "Choice",
+    "JobProgress",
+    "LogAddress",
+    "RunJob",
+    "SparkSettings",
+    "TaskDone",
+    "backfill",
+    "register",
+]

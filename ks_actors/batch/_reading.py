@@ -10,17 +10,18 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from ks_actors._errors import ConfigError, LogCorrupted, LogError, LogTimeout, OffsetOutOfRange, UnknownTopicOrPartition
+from ks_actors._errors import ConfigError, LogError, LogTimeout, OffsetOutOfRange, UnknownTopicOrPartition
 from ks_actors.log._open import kafka_log
 from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator, Mapping
+    from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
+    from typing import Protocol
 
     from ks_actors._batch import Batch
     from ks_actors._config import StreamsConfig
-    from ks_actors.log import Log
+    from ks_actors.log import Fetched, Fetcher, Log
 
 T = TypeVar("T")
 _AT_ONCE = 20_000
@@ -28,6 +29,15 @@ _WAIT_MS = 1_000
 _SILENCE_SECONDS = 60.0
 _OPENINGS = 3
 _KAFKA = "kafka://"
+
+if TYPE_CHECKING:
+
+    class Run(Protocol):
+        """Run a coroutine to its end on the log's event loop."""
+
+        def __call__(self, work: Coroutine[Any, Any, T], /) -> T:
+            """Return what it returns."""
+            ...
 
 
 class LogAddress(msgspec.Struct, frozen=True):
@@ -143,7 +153,7 @@ class LogReader:
         """Return the ranges of all partitions of the topics."""
         return self._run(plan_ranges(self._opened, topics, bounds))
 
-    def read(self, what: LogRange) -> Iterator[Batch]:
+    def read(self, what: LogRange) -> Generator[Batch, None, None]:
         """Yield the records of a range, as far as there are any, in batches in order of offsets.
 
         A log that cleans itself meanwhile is opened anew, up to three times. Raises OffsetOutOfRange for what is gone, LogTimeout.
@@ -151,38 +161,61 @@ class LogReader:
         at, left = what.start, _OPENINGS
         while at < what.end:
             try:
-                for batch, behind in self._read_from(what, at):
+                for batch, behind in _read_from(self._opened, self._run, what, at):
                     at = behind
                     if len(batch):
                         yield batch
-                return
             except OffsetOutOfRange:
                 raise
-            except (LogCorrupted, LogError):
+            except LogError:
                 left -= 1
                 if not left or self._address.url.startswith(_KAFKA):
                     raise
                 self.reopen()
 
-    def _read_from(self, what: LogRange, at: int) -> Iterator[tuple[Batch, int]]:
-        fetcher = self._opened.fetcher(client_id="ks-actors-batch", isolation=IsolationLevel.READ_COMMITTED)
-        where = TopicPartition(what.topic, what.partition)
-        try:
-            self._loop.call_soon_threadsafe(fetcher.assign, {where: at})
-            silent = 0.0
-            while at < what.end:
-                fetched = self._run(_fetch(fetcher, what.end - at))
-                for one in fetched:
-                    at = one.next_offset
-                    yield _until(one.batch, what.end), min(at, what.end)
-                silent = 0.0 if fetched else silent + _WAIT_MS / 1000
-                if silent >= _SILENCE_SECONDS:
-                    raise LogTimeout(f"{where} gave nothing at offset {at} for {silent:g} s, and is to be read to {what.end}")
-        finally:
-            self._run(fetcher.close())
+
+@final
+class SharedLog:
+    """A log that lives on another thread's event loop, to be read from here: `read` blocks, and is not for the loop's own thread."""
+
+    def __init__(self, log: Log, loop: asyncio.AbstractEventLoop) -> None:
+        self._log = log
+        self._loop = loop
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def read(self, what: LogRange) -> Generator[Batch, None, None]:
+        """Yield the records of a range, in batches in order of offsets. Raises OffsetOutOfRange for what is gone, LogTimeout."""
+        for batch, _ in _read_from(self._log, self._run, what, what.start):
+            if len(batch):
+                yield batch
 
 
-async def _fetch(fetcher: Any, most: int) -> Any:
+def _read_from(log: Log, run: Run, what: LogRange, at: int) -> Generator[tuple[Batch, int], None, None]:
+    where = TopicPartition(what.topic, what.partition)
+    fetcher = run(_fetcher(log, where, at))
+    try:
+        silent = 0.0
+        while at < what.end:
+            fetched = run(_fetch(fetcher, what.end - at))
+            for one in fetched:
+                at = min(one.next_offset, what.end)
+                yield _until(one.batch, what.end), at
+            silent = 0.0 if fetched else silent + _WAIT_MS / 1000
+            if silent >= _SILENCE_SECONDS:
+                raise LogTimeout(f"{where} gave nothing at offset {at} for {silent:g} s, and is to be read to {what.end}")
+    finally:
+        run(fetcher.close())
+
+
+async def _fetcher(log: Log, where: TopicPartition, at: int) -> Fetcher:
+    fetcher = log.fetcher(client_id="ks-actors-batch", isolation=IsolationLevel.READ_COMMITTED)
+    fetcher.assign({where: at})
+    return fetcher
+
+
+async def _fetch(fetcher: Fetcher, most: int) -> Sequence[Fetched]:
     return await fetcher.fetch(max_wait_ms=_WAIT_MS, max_records=max(1, min(_AT_ONCE, most)))
 
 

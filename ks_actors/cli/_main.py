@@ -6,6 +6,7 @@ from importlib import metadata
 
 import click
 
+from ks_actors.cli._backfill import backfill
 from ks_actors.cli._run import run
 
 
@@ -15,4 +16,5 @@ def ks_actors() -> None:
     """Stream processing with Kafka Streams' semantics."""
 
 
+ks_actors.add_command(backfill)
 ks_actors.add_command(run)

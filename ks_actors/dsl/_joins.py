@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
 from ks_actors.dsl._arity import arity
 from ks_actors.dsl._options import Joined
+from ks_actors.processors._buffered_join import BufferedStreamTableJoin, WaitingKeySerde
+from ks_actors.processors._held_serde import HeldSerde
 from ks_actors.processors._stream_table_join import StreamTableJoin
+from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl._table import GlobalTable, Table
+    from ks_actors.processors._operator import Operator
 
 _JOIN = "KSTREAM-JOIN-"
 _LEFT_JOIN = "KSTREAM-LEFTJOIN-"
@@ -33,10 +38,28 @@ def stream_table_join(
     graph.copartition(sources)
     name = graph.name_or(options.name, _LEFT_JOIN if left else _JOIN)
     view = table.view()
-    operator = StreamTableJoin(view=view, joiner=joiner, keyed=keyed, left=left)
-    node = graph.add_processor(name, operator, stream.node, connected=view.stores)
+    if options.grace_ms is None:
+        operator: Operator = StreamTableJoin(view=view, joiner=joiner, keyed=keyed, left=left)
+        node = graph.add_processor(name, operator, stream.node, connected=view.stores)
+    else:
+        _check_grace(name, table, options.grace_ms)
+        buffer = _buffer(name, options.key or stream.key, options.value or stream.value)
+        operator = BufferedStreamTableJoin(view=view, joiner=joiner, store=buffer.name, grace_ms=options.grace_ms, keyed=keyed, left=left)
+        node = graph.add_processor(name, operator, stream.node, stores=(buffer,), connected=view.stores)
     node.relaxed_null_keys = left
     return _stream.Stream(graph, node, sources, key=options.key or stream.key)
+
+
+def _check_grace(name: str, table: Table[Any, Any], grace_ms: int) -> None:
+    history_ms = table.history_ms
+    if history_ms is None:
+        raise TopologyError(f"join {name} has a grace period, but its table has no history: give it Materialized(history_retention_ms=…)")
+    if not 0 <= grace_ms <= history_ms:
+        raise TopologyError(f"join {name} cannot wait for {grace_ms} ms: its table keeps history for {history_ms} ms; give 0 to as many as that")
+
+
+def _buffer(name: str, key: Any, value: Any) -> StoreSpec:
+    return StoreSpec(name=f"{name}-Buffer", kind=StoreKind.KEY_VALUE, key=WaitingKeySerde(key), value=HeldSerde(value), type="rocksdb")
 
 
 def stream_global_table_join(

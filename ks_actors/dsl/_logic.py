@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ks_actors.dsl._materialize import history_ms
 from ks_actors.processors._table_aggregates import TableAggregate, TableReduce
 from ks_actors.processors._table_joins import TableJoinMerge, TableJoinSide
 from ks_actors.processors._tables import TableFilter, TableMapValues, TablePassThrough, TableSource
@@ -36,6 +37,11 @@ class Logic(Protocol):
 
     def view(self) -> View:
         """Return how others read the table; a source is stored from then on."""
+        ...
+
+    @property
+    def history_ms(self) -> int | None:
+        """For how long (ms) the table can be looked at as it was, None if it cannot."""
         ...
 
     def send_old(self, *, force: bool) -> bool:
@@ -73,6 +79,11 @@ class SourceLogic:
         self.stored = True
         return StoreView(self.spec.name)
 
+    @property
+    def history_ms(self) -> int | None:
+        """That of the store."""
+        return history_ms(self.spec)
+
     def send_old(self, *, force: bool) -> bool:
         """Store the table, which is where old values come from."""
         if not (force or self.stored):
@@ -101,6 +112,11 @@ class AggregateLogic:
     def view(self) -> View:
         """Return the store's view."""
         return self._view
+
+    @property
+    def history_ms(self) -> int | None:
+        """That of the store."""
+        return history_ms(self.spec)
 
     def send_old(self, *, force: bool) -> bool:  # noqa: ARG002 - there is a store anyway
         """Send old values."""
@@ -144,11 +160,21 @@ class _DerivedLogic(ABC):
         """Return the store's view, or one that computes from the parent's."""
         return self._compute(self.parent.view()) if self.spec is None else StoreView(self.spec.name)
 
+    @property
+    def history_ms(self) -> int | None:
+        """That of the store, or of what the table is computed from."""
+        return self.parent.history_ms if self.spec is None else history_ms(self.spec)
+
     def send_old(self, *, force: bool) -> bool:
         """Send old values: they come from the store here, or from upstream."""
         if self.spec is not None or self.parent.send_old(force=force):
             self._send_old = True
         return self._send_old
+
+    @property
+    def _of_versions(self) -> bool:
+        """Whether what comes from upstream may be of the past."""
+        return self.parent.history_ms is not None
 
     @abstractmethod
     def _compute(self, parent: View) -> View:
@@ -167,7 +193,7 @@ class FilterLogic(_DerivedLogic):
     def operator(self) -> Operator:
         """Make the operator."""
         store = None if self.spec is None else self.spec.name
-        return TableFilter(predicate=self._predicate, negated=self._negated, store=store, send_old=self._send_old)
+        return TableFilter(predicate=self._predicate, negated=self._negated, store=store, send_old=self._send_old, versioned=self._of_versions)
 
     def _compute(self, parent: View) -> View:
         return FilterView(parent, self._predicate, self._negated)
@@ -183,7 +209,8 @@ class MapLogic(_DerivedLogic):
 
     def operator(self) -> Operator:
         """Make the operator."""
-        return TableMapValues(mapper=self._mapper, keyed=self._keyed, store=None if self.spec is None else self.spec.name, send_old=self._send_old)
+        store = None if self.spec is None else self.spec.name
+        return TableMapValues(mapper=self._mapper, keyed=self._keyed, store=store, send_old=self._send_old, versioned=self._of_versions)
 
     def _compute(self, parent: View) -> View:
         return MapView(parent, self._mapper, self._keyed)
@@ -211,6 +238,7 @@ class JoinSideLogic:
             mine_optional=self._mine_optional,
             theirs_optional=self._theirs_optional,
             send_old=self._send_old,
+            versioned=self._tables[0].history_ms is not None,
         )
 
     def stores(self) -> Sequence[StoreSpec]:
@@ -220,6 +248,11 @@ class JoinSideLogic:
     def view(self) -> View:
         """Return the join of both views."""
         return JoinView(self._mine, self._theirs, self._joiner, left_optional=self._mine_optional, right_optional=self._theirs_optional)
+
+    @property
+    def history_ms(self) -> int | None:
+        """There is none: a join sees both tables as they are."""
+        return None
 
     def send_old(self, *, force: bool) -> bool:  # noqa: ARG002 - a join always forces it
         """Send old values."""
@@ -249,6 +282,11 @@ class JoinLogic:
         """Return the store's view, or the join of both views."""
         return self._sides[0].view() if self.spec is None else StoreView(self.spec.name)
 
+    @property
+    def history_ms(self) -> int | None:
+        """That of the store."""
+        return None if self.spec is None else history_ms(self.spec)
+
     def send_old(self, *, force: bool) -> bool:  # noqa: ARG002 - a join always forces it
         """Send old values."""
         for side in self._sides:
@@ -275,6 +313,11 @@ class PassLogic:
     def view(self) -> View:
         """Return the view of the store that all share."""
         return self._view
+
+    @property
+    def history_ms(self) -> int | None:
+        """That of the store that all share."""
+        return self._parents[0].history_ms
 
     def send_old(self, *, force: bool) -> bool:
         """Send old values."""

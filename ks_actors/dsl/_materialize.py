@@ -9,6 +9,7 @@ import msgspec
 from ks_actors._errors import TopologyError
 from ks_actors.dsl._graph import valid_name
 from ks_actors.dsl._windows import TimeWindows
+from ks_actors.topology._store_specs import versioned_key_value
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -29,6 +30,17 @@ def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | 
     name, named = _name(graph, materialized, prefix)
     if materialized is None:
         return Stored(StoreSpec(name=name, kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=key, value=value, caching=True), named)
+    if materialized.history_retention_ms is not None:
+        spec = versioned_key_value(
+            name,
+            materialized.key or key,
+            materialized.value or value,
+            history_retention_ms=materialized.history_retention_ms,
+            type=materialized.store_type or "rocksdb",
+            logging=materialized.logging,
+            changelog_configs=materialized.changelog_configs,
+        )
+        return Stored(spec, named)
     return Stored(
         StoreSpec(
             name=name,
@@ -44,8 +56,20 @@ def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | 
     )
 
 
+def without_history(materialized: Materialized[Any, Any] | None, what: str) -> None:
+    """Raise TopologyError when a versioned store is wanted for what has none."""
+    if materialized is not None and materialized.history_retention_ms is not None:
+        raise TopologyError(f"{what} cannot be versioned: leave out Materialized(history_retention_ms=…)")
+
+
+def history_ms(spec: StoreSpec) -> int | None:
+    """Return for how long (ms) a store keeps what was replaced, None if it is not versioned."""
+    return spec.history_retention_ms if spec.kind is StoreKind.VERSIONED else None
+
+
 def window_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any, windows: Windows) -> Stored:
     """Describe the window store of a table: it keeps results for as long as windows take records, or as long as `materialized` wants."""
+    without_history(materialized, "a table of windows")
     spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
     retention_ms = _retention(spec.name, materialized, windows.keep_ms, "window and grace")
     kind = StoreKind.TIMESTAMPED_WINDOW
@@ -61,6 +85,8 @@ def session_store(
 
     Where results come `on_close`, sessions have to be there until they have come out, and those that late records may join have to be, too.
     """
+    without_history(materialized, "a table of windows")
+    without_history(materialized, "a table of sessions")
     spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
     retention_ms = _retention(spec.name, materialized, windows.keep_ms, "inactivity gap and grace")
     if on_close:
@@ -84,7 +110,7 @@ def optional_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | N
     """Describe the store of an operation that has one only if it is named (the counter goes on for options without a name, as in Kafka Streams)."""
     if materialized is None:
         return None
-    if materialized.name is None:
+    if materialized.name is None and materialized.history_retention_ms is None:
         if prefix:
             graph.new_store_name(prefix)
         return None

@@ -53,12 +53,17 @@ class Grouped(Generic[K, V]):
 
 @dataclass(frozen=True)
 class Joined(Generic[K, V, W]):
-    """How a stream is joined with a table: serdes of key, stream's and table's value; `name` is the join's and its repartition topic's."""
+    """How a stream is joined with a table: serdes of key, stream's and table's value; `name` is the join's and its repartition topic's.
+
+    With `grace_ms` records wait until stream time is that far past theirs, so that the table can hear of their time first; its store has to be
+    versioned, and keep history for that long at least (KIP-923).
+    """
 
     key: Serde[K] | None = None
     value: Serde[V] | None = None
     other_value: Serde[W] | None = None
     name: str | None = None
+    grace_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,10 @@ class Materialized(Generic[K, V]):
     `store_type` None is the app's default. `retention_ms` is for windowed stores: None keeps them as long as window and grace demand.
     `logging` keeps a changelog topic, with `changelog_configs` on top of what the store demands. `caching` lets updates be held back, so that of
     several to a row only the last one goes on, where the app has `statestore_cache_max_bytes` for that; without it each goes on at once.
+
+    With `history_retention_ms` the store is a versioned one (KIP-889, KIP-914), in RocksDB unless `store_type` says otherwise, and never cached: a
+    stream is joined with the table as it was at each record's time; updates with an older timestamp than the latest one go into the past, and
+    operations on tables downstream take no notice of them.
     """
 
     name: str | None = None
@@ -89,3 +98,4 @@ class Materialized(Generic[K, V]):
     logging: bool = True
     changelog_configs: Mapping[str, str] = field(default_factory=dict)
     caching: bool = True
+    history_retention_ms: int | None = None

@@ -114,6 +114,11 @@ class SuppressLogic:
         """Return the parent's view, but for what waits."""
         return SuppressView(self._parent.view(), self._spec.name)
 
+    @property
+    def history_ms(self) -> int | None:
+        """There is none: what waits is not of the past."""
+        return None
+
     def send_old(self, *, force: bool) -> bool:
         """Send old values, which the parent has been told to send."""
         return self._parent.send_old(force=force)
@@ -122,6 +127,8 @@ class SuppressLogic:
 def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
     """Hold back the changes of a table."""
     graph, buffer = table.graph, suppressed.buffer
+    if table.has_versioned_store:
+        raise TopologyError(f"table {table.node.name} has a versioned store: its changes cannot be held back, suppress a table without history")
     name = graph.new_processor_name(_SUPPRESS) if suppressed.name is None else valid_name(suppressed.name)
     wait_ms = suppressed.wait_ms
     if wait_ms is None:

@@ -9,7 +9,7 @@ import msgspec
 from ks_actors.dsl import _grouped, _stream, _suppressed, _table_joins
 from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
-from ks_actors.dsl._materialize import key_value_store, optional_store
+from ks_actors.dsl._materialize import history_ms, key_value_store, optional_store, without_history
 from ks_actors.processors._table_aggregates import TableSelect
 from ks_actors.processors._tables import TableSource, ToStream
 from ks_actors.processors._views import StoreView
@@ -48,7 +48,8 @@ class Table(Generic[K, V]):
     """The latest value of every key, and how it changes. Made by `StreamsBuilder.table`, by aggregations and joins, and by `Stream.to_table`.
 
     A table is kept in a store where that is needed: by the user who names one (`Materialized`), or by what comes downstream. A value of None deletes
-    the row. Where a row is updated with an older timestamp, it is updated all the same.
+    the row. Where a row is updated with an older timestamp, it is updated all the same, unless the table has a history
+    (`Materialized.history_retention_ms`): then that is an update of the past.
     """
 
     def __init__(
@@ -77,6 +78,16 @@ class Table(Generic[K, V]):
     def queryable_store_name(self) -> str | None:
         """The name of the store that can be asked from outside, None if the user named none."""
         return self._store_name
+
+    @property
+    def history_ms(self) -> int | None:
+        """For how long (ms) rows can be looked up as they were, None if they cannot: then the table, and what it is made of, is not versioned."""
+        return self._logic.history_ms
+
+    @property
+    def has_versioned_store(self) -> bool:
+        """Whether the table's own store is a versioned one."""
+        return self._logic.history_ms is not None and self._store_name is not None
 
     def view(self) -> View:
         """Return how others read the table; it is stored from then on where it has to be."""
@@ -150,7 +161,7 @@ class Table(Generic[K, V]):
         """
         options = _grouped.grouped_or_default(grouped)
         named = self.graph.name_or(options.name, _SELECT)
-        node = self.graph.add_processor(named, TableSelect(selector=selector), self.node)
+        node = self.graph.add_processor(named, TableSelect(selector=selector, versioned=self.history_ms is not None), self.node)
         self.send_old(force=True)
         return _grouped.GroupedTable(self.graph, node, options.key, options.value, options.name)
 
@@ -231,7 +242,7 @@ def source_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], mate
     spec, named = key_value_store(graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value)
     source = graph.suffixed_or(consumed.name, "-source", _STREAM_SOURCE)
     name = graph.name_or(consumed.name, _SOURCE)
-    logic = SourceLogic(spec, stored=named)
+    logic = SourceLogic(spec, stored=named or history_ms(spec) is not None)
 
     def write(topology: Topology, _: tuple[str, ...]) -> None:
         topology.add_source(
@@ -250,6 +261,7 @@ def source_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], mate
 
 def global_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None) -> GlobalTable[K, V]:
     """Read a topic as a global table."""
+    without_history(materialized, "a global table")
     spec, named = key_value_store(graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value)
     spec = msgspec.structs.replace(spec, caching=False)  # what nothing comes behind need not be held back
     source = graph.suffixed_or(consumed.name, "-source", _STREAM_SOURCE)
@@ -280,6 +292,6 @@ def stream_to_table(stream: Stream[K, V], materialized: Materialized[K, V] | Non
     if stream.repartition_required:
         parent = graph.attach(graph.new_repartition(named, spec.key, spec.value), stream.node)
         sources = frozenset({parent.name})
-    logic = SourceLogic(spec, stored=stored)
+    logic = SourceLogic(spec, stored=stored or history_ms(spec) is not None)
     node = add_logic(graph, named, logic, parent)
     return Table(graph, node, sources, spec.key, spec.value, logic, store_name=spec.name if stored else None)

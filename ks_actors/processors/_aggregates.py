@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors._cached import cached_aggregate, cached_count, held_counts
 from ks_actors.processors._columns import failed
+from ks_actors.processors._history import with_history
 from ks_actors.processors._holes import ATOMS, forward_rest
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from ks_actors._batch import Batch, Headers
     from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
-    from ks_actors.state._table import CountUp
+    from ks_actors.state._counting import CountUp
 
 
 _FEW = 32
@@ -33,6 +34,9 @@ class StreamCount(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
+        history = with_history(context, self.store)
+        if history is not None:
+            return Bound(self._record_form(history))
         cache = context.cache(self.store, send_old=self.send_old)
         if cache is None:
             return Bound(self._record_form(context), self._batch_form(context, context.forward_batch, send_old=self.send_old))
@@ -140,6 +144,9 @@ class StreamAggregate(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
+        history = with_history(context, self.store)
+        if history is not None:
+            return Bound(self._record_form(history))
         cache = context.cache(self.store, send_old=self.send_old)
         if cache is not None:
             return cached_aggregate(context, self.store, cache, self.aggregator, self.initializer)

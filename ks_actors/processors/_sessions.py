@@ -226,7 +226,7 @@ def _cached_form(context: NodeContext, aggregation: SessionAggregation, cache: C
         if start != end or start != timestamp:
             for first, last, _ in found:
                 remove(key, first, last)
-                hold(Windowed(key, Window(first, last)), (None, olds[first, last]), last, headers)
+                hold(Windowed(key, Window(first, last)), (None, olds.pop((first, last))), last, headers)
         aggregate = add(key, value, aggregate)
         put(key, start, end, None if aggregate is None else (aggregate, timestamp))
         hold(Windowed(key, Window(start, end)), (aggregate, olds.get((start, end))), end, headers)

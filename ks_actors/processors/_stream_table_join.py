@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ks_actors._batch import Batch, Headers
     from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
-    from ks_actors.processors._views import Get, View
+    from ks_actors.processors._views import AsOf, Get, View
 
 
 @final
@@ -24,7 +24,8 @@ class StreamTableJoin(Inline):
     """Replace values by `joiner(value, table value)`, or `joiner(key, value, table value)` if it is `keyed`; only the stream's records cause output.
 
     The row is looked up under the record's key, or under `select(key, value)`. Records without value, or without a key to look up, are dropped and
-    records without a row left out; of a `left` join only the ones without value are, the others are joined with None.
+    records without a row left out; of a `left` join only the ones without value are, the others are joined with None. A table with a versioned store
+    is looked at as it was at the record's time.
     """
 
     view: View
@@ -35,10 +36,10 @@ class StreamTableJoin(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        get, close = self.view.bind(context)
-        return Bound(self._record_form(context, get), self._batch_form(context, get), close)
+        get, close, as_of = self.view.bind(context)
+        return Bound(self._record_form(context, get, as_of), self._batch_form(context, get, as_of), close)
 
-    def _record_form(self, context: NodeContext, get: Get) -> Process:
+    def _record_form(self, context: NodeContext, get: Get, as_of: AsOf | None) -> Process:
         forward = context.forward
         joiner = self.joiner
         keyed = self.keyed
@@ -50,7 +51,7 @@ class StreamTableJoin(Inline):
             if value is None or (row_key is None and not left):
                 context.dropped()
                 return
-            entry = None if row_key is None else get(row_key)
+            entry = None if row_key is None else get(row_key) if as_of is None else as_of(row_key, timestamp)
             if entry is None and not left:
                 return
             row = None if entry is None else entry[0]
@@ -58,7 +59,7 @@ class StreamTableJoin(Inline):
 
         return process
 
-    def _batch_form(self, context: NodeContext, get: Get) -> ProcessBatch:
+    def _batch_form(self, context: NodeContext, get: Get, as_of: AsOf | None) -> ProcessBatch:
         forward_batch = context.forward_batch
         joiner = self.joiner
         keyed = self.keyed
@@ -69,14 +70,14 @@ class StreamTableJoin(Inline):
             holes: list[int] = []
             values: list[Any] = []
             dropped = 0
-            for key, value in zip(batch.keys, batch.values, strict=True):
+            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
                 try:
                     row_key = key if select is None else select(key, value)
                     if value is None or (row_key is None and not left):
                         dropped += 1
                         holes.append(len(values) + len(holes))
                         continue
-                    entry = None if row_key is None else get(row_key)
+                    entry = None if row_key is None else get(row_key) if as_of is None else as_of(row_key, timestamp)
                     if entry is not None:
                         row = entry[0]
                     elif left:

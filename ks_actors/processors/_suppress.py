@@ -152,7 +152,7 @@ class SuppressView:
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
-        below, close = self.parent.bind(context)
+        below, close, _ = self.parent.bind(context)
         held_back = context.store(self.store).get
 
         def get(key: Any) -> tuple[Any, int] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import ProcessingFailed
+from ks_actors.processors._history import Superseded, with_history
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
 
@@ -23,14 +24,17 @@ class TableSelect(Inline):
     """Send changes to the groups that `selector(key, value)` chooses as a pair `(group, value)`.
 
     None, or a None in the pair, is no group. An old and a new value of one group travel as one change `(new, old)`, else the old one goes first.
+    Changes of the past of a `versioned` table are left out.
     """
 
     selector: Callable[[Any, Any], tuple[Any, Any] | None]
+    versioned: bool = False
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         forward = context.forward
         selector = self.selector
+        versioned = self.versioned
 
         def select(key: Any, value: Any) -> tuple[Any, Any] | None:
             pair = None if value is None else selector(key, value)
@@ -38,6 +42,8 @@ class TableSelect(Inline):
 
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
             _demand_key(context, key)
+            if versioned and type(change) is Superseded:
+                return
             new = select(key, change[0])
             old = select(key, change[1])
             if new is not None and old is not None and old[0] == new[0]:
@@ -68,6 +74,7 @@ class TableAggregate(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
+        context = with_history(context, self.store) or context
         store = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
@@ -118,6 +125,7 @@ class TableReduce(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
+        context = with_history(context, self.store) or context
         store = context.store(self.store)
         get = store.get_entry
         put = store.put_entry

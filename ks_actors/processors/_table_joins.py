@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+from ks_actors.processors._history import Superseded, with_history
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
 
@@ -23,7 +24,8 @@ class TableJoinSide(Inline):
     """Join changes of one side with the row that `other`, the view of the other side, has for the key; the later timestamp is the result's.
 
     `joiner(mine, theirs)` gets this side's value first. `mine_optional` says that a row of the other side has a result without one of this side,
-    `theirs_optional` that a row of this side has one without the other's. Changes without key are dropped.
+    `theirs_optional` that a row of this side has one without the other's. Changes without key are dropped, and those of the past of a `versioned`
+    table.
     """
 
     other: View
@@ -31,18 +33,20 @@ class TableJoinSide(Inline):
     mine_optional: bool
     theirs_optional: bool
     send_old: bool = False
+    versioned: bool = False
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        get, close = self.other.bind(context)
+        get, close, _ = self.other.bind(context)
         forward = context.forward
         joiner = self.joiner
         mine_optional = self.mine_optional
         theirs_optional = self.theirs_optional
         send_old = self.send_old
+        versioned = self.versioned
 
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
-            if key is None:
+            if key is None or (versioned and type(change) is Superseded):
                 context.dropped()
                 return
             new, old = change
@@ -72,6 +76,7 @@ class TableJoinMerge(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
+        context = with_history(context, self.store) or context
         store = None if self.store is None else context.store(self.store)
         cache = None if self.store is None else context.cache(self.store, send_old=self.send_old)
         if cache is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from ks_actors._batch import Batch
 from ks_actors.processors._cached import cached_rows
 from ks_actors.processors._columns import failed
+from ks_actors.processors._history import Superseded, with_history
 from ks_actors.processors._holes import forward_rest
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
@@ -35,6 +36,9 @@ class TableSource(Inline):
         """Make the functions of one task."""
         if self.store is None:
             return Bound(_unstored_form(context), _unstored_batch_form(context))
+        history = with_history(context, self.store)
+        if history is not None:
+            return Bound(self._record_form(history, history.store(self.store)))
         store = context.store(self.store)
         cache = context.cache(self.store, send_old=self.send_old)
         if cache is not None:
@@ -117,22 +121,28 @@ def _unstored_batch_form(context: NodeContext) -> ProcessBatch:
 class TableFilter(Inline):
     """Let through values that `predicate(key, value)` is true of (or, `negated`, false); what it does not let through is deleted downstream.
 
-    With old values at hand, a change from nothing to nothing is not forwarded.
+    With old values at hand, a change from nothing to nothing is not forwarded, unless the table is `versioned`.
     """
 
     predicate: Callable[[Any, Any], object]
     negated: bool = False
     store: str | None = None
     send_old: bool = False
+    versioned: bool = False
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        store, cache = _stored(context, self.store, send_old=self.send_old)
-        return _bound(context, self._compute(store, send_old=self.send_old or cache is not None), cache)
+        history = with_history(context, self.store)
+        store, cache = _stored(history or context, self.store, send_old=self.send_old)
+        compute = self._compute(store, send_old=self.send_old or cache is not None)
+        if history is not None:
+            return Bound(_change_form(compute, history.forward))
+        return _bound(context, _marked(compute) if self.versioned and store is None else compute, cache)
 
     def _compute(self, store: Any, *, send_old: bool) -> _Compute:
         predicate = self.predicate
         negated = self.negated
+        versioned = self.versioned
 
         def passed(key: Any, value: Any) -> Any:
             return value if value is not None and bool(predicate(key, value)) is not negated else None
@@ -142,7 +152,7 @@ class TableFilter(Inline):
             old = None
             if send_old:
                 old = passed(key, change[1]) if store is None else _value(store.get_entry(key))
-                if old is None and new is None:
+                if old is None and new is None and not versioned:
                     return None
             if store is not None:
                 store.put_entry(key, None if new is None else (new, timestamp))
@@ -160,11 +170,16 @@ class TableMapValues(Inline):
     keyed: bool = False
     store: str | None = None
     send_old: bool = False
+    versioned: bool = False
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        store, cache = _stored(context, self.store, send_old=self.send_old)
-        return _bound(context, self._compute(store, send_old=self.send_old or cache is not None), cache)
+        history = with_history(context, self.store)
+        store, cache = _stored(history or context, self.store, send_old=self.send_old)
+        compute = self._compute(store, send_old=self.send_old or cache is not None)
+        if history is not None:
+            return Bound(_change_form(compute, history.forward))
+        return _bound(context, _marked(compute) if self.versioned and store is None else compute, cache)
 
     def _compute(self, store: Any, *, send_old: bool) -> _Compute:
         mapper = self.mapper
@@ -214,6 +229,16 @@ class TablePassThrough(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         return Bound(context.forward, context.forward_batch)
+
+
+def _marked(compute: _Compute) -> _Compute:
+    """Return `compute` with what is made of a change of the past marked as one."""
+
+    def marked(key: Any, change: tuple[Any, Any], timestamp: int) -> tuple[Any, Any] | None:
+        computed = compute(key, change, timestamp)
+        return Superseded(computed) if type(change) is Superseded and computed is not None else computed
+
+    return marked
 
 
 def _value(entry: tuple[Any, int] | None) -> Any:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors._api import Context
+from ks_actors.processors._history import Superseded, with_history
 from ks_actors.processors._operator import Bound
-from ks_actors.processors._views import Reader
+from ks_actors.processors._views import derived
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ks_actors._batch import Headers
     from ks_actors._task_id import TaskId
     from ks_actors.processors._operator import NodeContext, PunctuationType, RecordMetadata
-    from ks_actors.processors._views import View
+    from ks_actors.processors._views import Reader, View
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -63,6 +64,7 @@ class TableTransformValues:
         transformer = self.supplier()
         transformer.init(TransformContext(context))
         transform = transformer.transform
+        context = with_history(context, self.store) or context
         store = None if self.store is None else context.store(self.store)
         cache = None if self.store is None else context.cache(self.store, send_old=self.send_old)
         forward = context.forward if cache is None else cache.hold
@@ -78,7 +80,7 @@ class TableTransformValues:
                 store.put_entry(key, None if new is None else (new, timestamp))
             elif send_old:
                 old = transform(key, change[1])
-            forward(key, (new, old), timestamp, headers)
+            forward(key, Superseded((new, old)) if type(change) is Superseded and store is None else (new, old), timestamp, headers)
 
         return Bound(process, None, transformer.close)
 
@@ -99,13 +101,12 @@ class TransformView:
 
     def bind(self, context: NodeContext) -> Reader:
         """Make and initialize the transformer of one reading node."""
-        below, close_below = self.parent.bind(context)
+        below, close_below, below_as_of = self.parent.bind(context)
         transformer = self.supplier()
         own = TransformContext(context)
         transformer.init(own)
 
-        def get(key: Any) -> tuple[Any, int] | None:
-            entry = below(key)
+        def computed(key: Any, entry: tuple[Any, int] | None) -> tuple[Any, int] | None:
             own.reading = True
             try:
                 value = transformer.transform(key, None if entry is None else entry[0])
@@ -117,7 +118,7 @@ class TransformView:
             close_below()
             transformer.close()
 
-        return Reader(get, close)
+        return derived(computed, below, below_as_of, close)
 
 
 @final

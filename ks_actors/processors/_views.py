@@ -13,15 +13,20 @@ Get: TypeAlias = Callable[[Any], "tuple[Any, int] | None"]
 """Return value and timestamp (ms) of a key; the value is never None."""
 
 
+AsOf: TypeAlias = Callable[[Any, int], "tuple[Any, int] | None"]
+"""Return value and timestamp of a key as they were at a time (ms)."""
+
+
 def _nothing() -> None:
     """Close nothing."""
 
 
 class Reader(NamedTuple):
-    """A view at work in one node of one task."""
+    """A view at work in one node of one task; `as_of` reads the past, where the table has a versioned store."""
 
     get: Get
     close: Callable[[], None] = _nothing
+    as_of: AsOf | None = None
 
 
 class View(Protocol):
@@ -37,10 +42,28 @@ class View(Protocol):
         ...
 
 
+def derived(
+    compute: Callable[[Any, tuple[Any, int] | None], tuple[Any, int] | None], below: Get, below_as_of: AsOf | None, close: Callable[[], None]
+) -> Reader:
+    """Return the reader of a view that computes each row from one of another view."""
+
+    def get(key: Any) -> tuple[Any, int] | None:
+        return compute(key, below(key))
+
+    if below_as_of is None:
+        return Reader(get, close)
+    past = below_as_of
+
+    def as_of(key: Any, time: int) -> tuple[Any, int] | None:
+        return compute(key, past(key, time))
+
+    return Reader(get, close, as_of)
+
+
 @final
 @dataclass(frozen=True)
 class StoreView:
-    """What is in a timestamped key-value store."""
+    """What is in a timestamped key-value store, or a versioned one."""
 
     store: str
 
@@ -51,7 +74,16 @@ class StoreView:
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
-        return Reader(context.store(self.store).get_entry)
+        store = context.store(self.store)
+        if not hasattr(store, "put_version"):
+            return Reader(store.get_entry)
+        past = store.as_of
+
+        def as_of(key: Any, time: int) -> tuple[Any, int] | None:
+            found = past(key, time)
+            return None if found is None else found[0]
+
+        return Reader(store.latest, as_of=as_of)
 
 
 @final
@@ -118,15 +150,14 @@ class FilterView:
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
-        below, close = self.parent.bind(context)
+        below, close, below_as_of = self.parent.bind(context)
         predicate = self.predicate
         negated = self.negated
 
-        def get(key: Any) -> tuple[Any, int] | None:
-            entry = below(key)
+        def passed(key: Any, entry: tuple[Any, int] | None) -> tuple[Any, int] | None:
             return entry if entry is not None and bool(predicate(key, entry[0])) is not negated else None
 
-        return Reader(get, close)
+        return derived(passed, below, below_as_of, close)
 
 
 @final
@@ -145,19 +176,18 @@ class MapView:
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
-        below, close = self.parent.bind(context)
+        below, close, below_as_of = self.parent.bind(context)
         mapper = self.mapper
         keyed = self.keyed
 
-        def get(key: Any) -> tuple[Any, int] | None:
-            entry = below(key)
+        def mapped_entry(key: Any, entry: tuple[Any, int] | None) -> tuple[Any, int] | None:
             if entry is None:
                 return None
             value, timestamp = entry
             mapped = mapper(key, value) if keyed else mapper(value)
             return None if mapped is None else (mapped, timestamp)
 
-        return Reader(get, close)
+        return derived(mapped_entry, below, below_as_of, close)
 
 
 @final
@@ -178,8 +208,8 @@ class JoinView:
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
-        get_left, close_left = self.left.bind(context)
-        get_right, close_right = self.right.bind(context)
+        get_left, close_left, _ = self.left.bind(context)
+        get_right, close_right, _ = self.right.bind(context)
         joiner = self.joiner
         left_optional = self.left_optional
         right_optional = self.right_optional

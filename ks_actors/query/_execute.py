@@ -11,16 +11,32 @@ from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.query._position import Position
 from ks_actors.query._requests import (
     KeyQuery,
+    MultiVersionedKeyQuery,
     PrefixQuery,
     RangeQuery,
+    SessionKeyQuery,
+    SessionRangeQuery,
     TimestampedKeyQuery,
     TimestampedRangeQuery,
+    VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
 )
 from ks_actors.query._results import FailureReason, LagInfo, QueryResult, StateQueryResult
 from ks_actors.query._scan import Scan, slices
-from ks_actors.query._store import KEY_VALUE, WINDOWS, plain, prefix_scan, range_scan, window_key_scan, window_scan, with_time
+from ks_actors.query._sessions import session_key_scan, session_scan
+from ks_actors.query._store import (
+    KEY_VALUE,
+    SESSIONS,
+    VERSIONED,
+    WINDOWS,
+    plain,
+    prefix_scan,
+    range_scan,
+    window_key_scan,
+    window_scan,
+    with_time,
+)
 from ks_actors.runtime._residents import Role
 from ks_actors.state import TIMESTAMPED
 
@@ -161,9 +177,29 @@ def _how_windows(query: object, *, committed: bool, entry: Callable[[Any], Any])
     return None
 
 
+def _how_sessions(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How | None:
+    match query:
+        case SessionKeyQuery(key, earliest_end, latest_start):
+            return session_key_scan(key, earliest_end, latest_start, committed=committed, reverse=False, entry=entry)
+        case SessionRangeQuery(low, high, earliest_end, latest_start):
+            return session_scan(low, high, earliest_end, latest_start, committed=committed, reverse=False, entry=entry)
+    return None
+
+
+def _how_versioned(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How | None:  # noqa: ARG001 - as of the other kinds
+    match query:
+        case VersionedKeyQuery(key, as_of):
+            return lambda reader: reader.get(key, as_of, committed=committed)
+        case MultiVersionedKeyQuery(key, time_from, time_to, descending):
+            return lambda reader: reader.versions(key, time_from, time_to, committed=committed, reverse=descending)
+    return None
+
+
 ANSWERS: Final[dict[StoreKind, Callable[..., How | None]]] = {
     **dict.fromkeys(KEY_VALUE, _how_key_value),
     **dict.fromkeys(WINDOWS, _how_windows),
+    **dict.fromkeys(SESSIONS, _how_sessions),
+    **dict.fromkeys(VERSIONED, _how_versioned),
 }
 """By kind of store, what returns how it answers a query."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
+from ks_actors._versioned import VersionedRecord
+from ks_actors._windowed import Windowed
 from ks_actors.query._position import PositionBound
 from ks_actors.state import ValueAndTimestamp
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
+LATEST: Final = (1 << 63) - 1
 
 
 class Query(Generic[R_co]):
@@ -76,6 +79,42 @@ class WindowRangeQuery(_Question, Query[list[tuple[tuple[Any, int], Any]]], froz
 
     time_from: int
     time_to: int
+
+
+class VersionedKeyQuery(_Question, Query[VersionedRecord[Any]], frozen=True):
+    """The version of a key that was valid at the time `as_of` (ms), or the latest one; None when there was none, or it is too long ago (KIP-960)."""
+
+    key: Any
+    as_of: int | None = None
+
+
+class MultiVersionedKeyQuery(_Question, Query[list[VersionedRecord[Any]]], frozen=True):
+    """The versions of a key that were valid at some time from `time_from` to `time_to` (ms, both included, None: no bound), by time (KIP-968).
+
+    Those that ended longer ago than history is kept are not among them.
+    """
+
+    key: Any
+    time_from: int | None = None
+    time_to: int | None = None
+    descending: bool = False
+
+
+class SessionKeyQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], frozen=True):
+    """The sessions of a key that end at `earliest_end` (ms) or later and start at `latest_start` or earlier, by time."""
+
+    key: Any
+    earliest_end: int = 0
+    latest_start: int = LATEST
+
+
+class SessionRangeQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], frozen=True):
+    """The sessions of the keys from `low` to `high`, both included (None: no bound), that overlap with a span of time, see SessionKeyQuery."""
+
+    low: Any = None
+    high: Any = None
+    earliest_end: int = 0
+    latest_start: int = LATEST
 
 
 class StateQueryRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True):

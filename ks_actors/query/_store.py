@@ -8,16 +8,21 @@ from ks_actors._errors import QueryFailed
 from ks_actors._partitioner import partition as partition_of
 from ks_actors.query._results import FailureReason
 from ks_actors.query._scan import Scan, StoreScan, slices
-from ks_actors.state import TIMESTAMPED, KeyValueReader, ValueAndTimestamp, WindowReader
+from ks_actors.query._sessions import session_key_scan, session_scan
+from ks_actors.state import TIMESTAMPED, KeyValueReader, SessionReader, ValueAndTimestamp, VersionedReader, WindowReader
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from ks_actors._versioned import VersionedRecord
+    from ks_actors._windowed import Windowed
     from ks_actors.log import IsolationLevel
     from ks_actors.query._local import LocalStores, Part
 
 KEY_VALUE: Final = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
+VERSIONED: Final = frozenset({StoreKind.VERSIONED})
+SESSIONS: Final = frozenset({StoreKind.SESSION})
 WINDOWS: Final = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW})
 LATEST: Final = (1 << 63) - 1
 
@@ -25,6 +30,11 @@ LATEST: Final = (1 << 63) - 1
 def plain(entry: tuple[Any, int]) -> Any:
     """Return the value of an entry."""
     return entry[0]
+
+
+def as_it_is(record: Any) -> Any:
+    """Return what a reader has made already."""
+    return record
 
 
 def with_time(entry: tuple[Any, int]) -> ValueAndTimestamp[Any]:
@@ -37,7 +47,9 @@ class StoreQueries:
     """Read a store of this instance, from any task of the app's event loop, also while it is processed and committed: see `App.store`.
 
     Key-value stores have `get`, `range`, `reverse_range`, `prefix_scan`, `all`, `reverse_all` and `approximate_num_entries`; window stores have
-    `fetch`, `backward_fetch`, `fetch_all`, `backward_fetch_all`, `all` and `reverse_all`. What is handed out is the caller's own.
+    `fetch`, `backward_fetch`, `fetch_all`, `backward_fetch_all`, `all` and `reverse_all`; session stores have `fetch_session`, `fetch`,
+    `find_sessions`, `find_sessions_range` and these backward, `all` and `reverse_all`; versioned stores have `get`, with `as_of`, and `versions`.
+    What is handed out is the caller's own.
 
     All raise NotRunning before the app is started and after it is closed, and QueryFailed, whose `reason` says what is the matter: NOT_PRESENT,
     NOT_ACTIVE, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE for another kind of store, STORE_EXCEPTION. Scans raise when they are read.
@@ -60,7 +72,7 @@ class StoreQueries:
         self._committed: bool = local.committed(isolation)
         self._stale = stale
         self._timeout_ms = timeout_ms
-        self._entry: Callable[[tuple[Any, int]], Any] = with_time if timestamped else plain
+        self._entry: Callable[[Any], Any] = as_it_is if self._spec.kind in VERSIONED else with_time if timestamped else plain
         if timestamped and self._spec.kind not in TIMESTAMPED:
             raise self._unknown("with timestamps: it has none")
 
@@ -80,19 +92,43 @@ class StoreQueries:
 
     # One value.
 
-    async def get(self, key: Any) -> Any:
-        """Return the value of `key`, or None.
+    async def get(self, key: Any, as_of: int | None = None) -> Any:
+        """Return the value of `key`, or None; of a versioned store its VersionedRecord, the latest one or that of the time `as_of` (ms).
 
         The key is looked for where Kafka's partitioner puts it, then in the other partitions that are here. When it is in none of these, and the
         partition where it should be is on another instance, that is an error: NOT_PRESENT.
         """
-        self._must_be(KEY_VALUE, "a key")
         committed = self._committed
+        if self._spec.kind in VERSIONED:
+
+            def read_version(reader: VersionedReader) -> Any:
+                return reader.get(key, as_of, committed=committed)
+
+            return await self._first(key, read_version)
+        self._must_be(KEY_VALUE, "a key")
+        if as_of is not None:
+            raise self._unknown("for the past: it has none")
 
         def read(reader: KeyValueReader) -> Any:
             return reader.get(key, committed=committed)
 
         return await self._first(key, read)
+
+    async def versions(
+        self, key: Any, time_from: int | None = None, time_to: int | None = None, *, descending: bool = False
+    ) -> list[VersionedRecord[Any]]:
+        """Return the versions of `key` that were valid at some time from `time_from` to `time_to` (ms, both included, None: no bound), by time.
+
+        They are looked for as `get` does; those that are older than the history that is kept are not among them.
+        """
+        self._must_be(VERSIONED, "versions")
+        committed = self._committed
+
+        def read(reader: VersionedReader) -> list[VersionedRecord[Any]] | None:
+            return reader.versions(key, time_from, time_to, committed=committed, reverse=descending) or None
+
+        found: list[VersionedRecord[Any]] | None = await self._first(key, read)
+        return found or []
 
     async def _first(self, key: Any, read: Callable[[Any], Any]) -> Any:
         """Return what the first partition has that has anything, that of the key before the others."""
@@ -149,10 +185,14 @@ class StoreQueries:
 
     def all(self) -> StoreScan[Any]:
         """Scan all there is: keys and values in the order of the keys' bytes, or as `fetch_all` does."""
+        if self._spec.kind in SESSIONS:
+            return self.find_sessions_range(None, None)
         return self.range(None, None) if self._spec.kind in KEY_VALUE else self.fetch_all(0, LATEST)
 
     def reverse_all(self) -> StoreScan[Any]:
         """Scan all there is, the other way round."""
+        if self._spec.kind in SESSIONS:
+            return self.backward_find_sessions_range(None, None)
         return self.reverse_range(None, None) if self._spec.kind in KEY_VALUE else self.backward_fetch_all(0, LATEST)
 
     async def approximate_num_entries(self) -> int:
@@ -164,14 +204,19 @@ class StoreQueries:
     # Windows.
 
     @overload
+    def fetch(self, key: Any) -> StoreScan[tuple[Windowed[Any], Any]]: ...
+    @overload
     async def fetch(self, key: Any, time_from: int) -> Any: ...
     @overload
     def fetch(self, key: Any, time_from: int, time_to: int) -> StoreScan[tuple[int, Any]]: ...
-    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
+    def fetch(self, key: Any, time_from: int | None = None, time_to: int | None = None) -> Any:
         """Return (`await`) the value of the key's window that starts at `time_from` (ms), or None; it is looked for as `get` does.
 
-        With `time_to`, scan start and value of the windows that start from `time_from` to `time_to`, both included, in time order.
+        With `time_to`, scan start and value of the windows that start from `time_from` to `time_to`, both included, in time order. Of a session
+        store, without times, scan the sessions of the key.
         """
+        if time_from is None:
+            return self.find_sessions(key, 0, LATEST)
         self._must_be(WINDOWS, "a window")
         committed = self._committed
         if time_to is not None:
@@ -182,13 +227,21 @@ class StoreQueries:
 
         return self._first(key, read)
 
-    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> StoreScan[tuple[int, Any]]:
-        """Scan start and value of the windows that start from `time_from` to `time_to`, both included, the latest first."""
+    @overload
+    def backward_fetch(self, key: Any) -> StoreScan[tuple[Windowed[Any], Any]]: ...
+    @overload
+    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> StoreScan[tuple[int, Any]]: ...
+    def backward_fetch(self, key: Any, time_from: int = 0, time_to: int | None = None) -> StoreScan[Any]:
+        """Scan start and value of the windows that start from `time_from` to `time_to`, both included, the latest first; or sessions, see `fetch`."""
+        if time_to is None:
+            return self.backward_find_sessions(key, time_from, LATEST)
         self._must_be(WINDOWS, "a window")
         return self._fetch(key, time_from, time_to, reverse=True)
 
     def _fetch(self, key: Any, time_from: int, time_to: int, *, reverse: bool) -> StoreScan[tuple[int, Any]]:
-        scan = window_key_scan(key, time_from, time_to, committed=self._committed, reverse=reverse, entry=self._entry)
+        return self._scan_key(key, window_key_scan(key, time_from, time_to, committed=self._committed, reverse=reverse, entry=self._entry))
+
+    def _scan_key(self, key: Any, scan: Scan) -> StoreScan[Any]:
 
         async def run() -> AsyncGenerator[list[Any], None]:
             parts, missing = self._parts_for(key)
@@ -212,6 +265,45 @@ class StoreQueries:
     def _fetch_all(self, time_from: int, time_to: int, *, reverse: bool) -> StoreScan[tuple[tuple[Any, int], Any]]:
         self._must_be(WINDOWS, "windows")
         return self._scan(window_scan(time_from, time_to, committed=self._committed, reverse=reverse, entry=self._entry))
+
+    # Sessions.
+
+    async def fetch_session(self, key: Any, start: int, end: int) -> Any:
+        """Return the aggregate of the key's session from `start` to `end` (ms, both included), or None; it is looked for as `get` does."""
+        self._must_be(SESSIONS, "a session")
+        committed = self._committed
+
+        def read(reader: SessionReader) -> Any:
+            return reader.get(key, start, end, committed=committed)
+
+        return await self._first(key, read)
+
+    def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> StoreScan[tuple[Windowed[Any], Any]]:
+        """Scan the key's sessions that end at `earliest_end` (ms) or later and start at `latest_start` or earlier, the earliest first."""
+        return self._find_sessions(key, earliest_end, latest_start, reverse=False)
+
+    def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> StoreScan[tuple[Windowed[Any], Any]]:
+        """Scan like `find_sessions`, the latest first."""
+        return self._find_sessions(key, earliest_end, latest_start, reverse=True)
+
+    def _find_sessions(self, key: Any, earliest_end: int, latest_start: int, *, reverse: bool) -> StoreScan[tuple[Windowed[Any], Any]]:
+        self._must_be(SESSIONS, "sessions")
+        scan = session_key_scan(key, earliest_end, latest_start, committed=self._committed, reverse=reverse, entry=self._entry)
+        return self._scan_key(key, scan)
+
+    def find_sessions_range(self, low: Any, high: Any, earliest_end: int = 0, latest_start: int = LATEST) -> StoreScan[tuple[Windowed[Any], Any]]:
+        """Scan the sessions that overlap (see `find_sessions`) of the keys from `low` to `high`, both included, as the store's own scan does."""
+        return self._find_range(low, high, earliest_end, latest_start, reverse=False)
+
+    def backward_find_sessions_range(
+        self, low: Any, high: Any, earliest_end: int = 0, latest_start: int = LATEST
+    ) -> StoreScan[tuple[Windowed[Any], Any]]:
+        """Scan like `find_sessions_range`, the other way round."""
+        return self._find_range(low, high, earliest_end, latest_start, reverse=True)
+
+    def _find_range(self, low: Any, high: Any, earliest_end: int, latest_start: int, *, reverse: bool) -> StoreScan[tuple[Windowed[Any], Any]]:
+        self._must_be(SESSIONS, "sessions")
+        return self._scan(session_scan(low, high, earliest_end, latest_start, committed=self._committed, reverse=reverse, entry=self._entry))
 
     def _scan(self, scan: Scan) -> StoreScan[Any]:
         local, name = self._local, self.name

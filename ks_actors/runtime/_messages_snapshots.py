@@ -22,13 +22,14 @@ class Point(msgspec.Struct, frozen=True):
     """The state of a task as it was committed at one moment.
 
     `directory` has the database as it was then, if there is one; `rows` read the stores that are in memory. `next_offsets` are where changelogs go
-    on, `positions` where input does.
+    on, `positions` where input does, `metadata` what was committed with these.
     """
 
     task: TaskId
     directory: Path | None
     next_offsets: Mapping[str, int]
     positions: Mapping[TopicPartition, int]
+    metadata: Mapping[TopicPartition, str]
     rows: Mapping[str, Rows]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._residents import Role
-from ks_actors.state import KeyValueReader, reader_of
+from ks_actors.state import KeyValueReader, is_read_in_memory, reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -98,18 +98,19 @@ class Points:
         # From here until all is noted nobody else has a turn.
         rows = {name: _begun(reader) for name, reader in readers.items()}
         next_offsets = {name: stores.next_offset(name) or 0 for name in stores.logged}
-        positions = dict(resident.positions)
+        positions, metadata = dict(resident.positions), dict(resident.metadata)
         directory: Path | None = None
         if stores.on_disk:
             directory = order.directory
             await self._blocking(partial(stores.checkpoint, directory))
-        return m.Point(order.task, directory, next_offsets, positions, rows)
+        return m.Point(order.task, directory, next_offsets, positions, metadata, rows)
 
     def _readers(self, stores: TaskStores, resident: Resident) -> dict[str, object]:
         task = resident.processing
         if task is None or task.blocking:
             return {}
-        found = {name: reader_of(stores.store(name)) for name in stores.logged if stores.store(name).engine is None}
+        names = [spec.name for spec in stores._specs if is_read_in_memory(spec) and stores.store(spec.name).engine is None]
+        found = {name: reader_of(stores.store(name)) for name in names}
         return {name: reader for name, reader in found.items() if reader is not None}
 
 

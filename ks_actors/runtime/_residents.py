@@ -24,9 +24,12 @@ class Role(Enum):
 
 
 class Resident:
-    """The stores of one task, while they are open. `positions` are the next offsets of the task's partitions as of the last commit."""
+    """The stores of one task, while they are open.
 
-    __slots__ = ("positions", "processing", "role", "stores", "task")
+    `positions` are the next offsets of the task's partitions as of the last commit, `metadata` what was committed with them, once something was.
+    """
+
+    __slots__ = ("metadata", "positions", "processing", "role", "stores", "task")
 
     def __init__(self, task: TaskId, stores: TaskStores, role: Role, processing: Task | None, positions: Mapping[TopicPartition, int]) -> None:
         self.task: TaskId = task
@@ -34,6 +37,7 @@ class Resident:
         self.role: Role = role
         self.processing: Task | None = processing
         self.positions: Mapping[TopicPartition, int] = positions
+        self.metadata: Mapping[TopicPartition, str] = {}
 
     def next_offsets(self, *, committed: bool) -> Mapping[TopicPartition, int]:
         """Return up to where input is in the stores, as far as that is certain."""
@@ -52,6 +56,8 @@ class Residents:
 
     def __init__(self) -> None:
         self._residents: dict[TaskId, Resident] = {}
+        # Positions of tasks without stores, as of the last commit.
+        self.stateless: dict[TaskId, Mapping[TopicPartition, int]] = {}
 
     def restoring(self, task: TaskId, stores: TaskStores) -> None:
         """Note that the stores of a task are open, and being restored."""
@@ -64,18 +70,24 @@ class Residents:
     def active(self, task: Task, positions: Mapping[TopicPartition, int]) -> Resident | None:
         """Note that a task is processed, from these offsets on."""
         if task.stores is None:
+            self.stateless[task.id] = positions
             return None
         resident = self._residents[task.id] = Resident(task.id, task.stores, Role.ACTIVE, task, positions)
         return resident
 
     def committed(self, task: TaskId, frozen: Frozen) -> None:
-        """Note that what was frozen of a task is committed; its stores have it this very moment."""
+        """Note that what was frozen of a task is committed; its stores, if it has any, have it this very moment."""
         resident = self._residents.get(task)
+        positions = {partition: frozen.positions[partition].offset for partition in frozen.tasks[task].group.queues}
         if resident is not None:
-            resident.positions = {partition: frozen.positions[partition].offset for partition in frozen.tasks[task].group.queues}
+            resident.positions = positions
+            resident.metadata = {partition: frozen.positions[partition].metadata for partition in positions}
+        elif task in self.stateless:
+            self.stateless[task] = positions
 
     def leave(self, task: TaskId) -> None:
         """Note that a task is no longer here; queries that are reading its stores are told so."""
+        self.stateless.pop(task, None)
         resident = self._residents.pop(task, None)
         if resident is not None:
             resident.stores.end_reading(f"task {task} has left this instance")

@@ -142,3 +142,10 @@ class Setup:
     def copartition_groups(self) -> list[frozenset[str]]:
         """Return the groups of topics that need the same number of partitions, by their names in the log."""
         return [frozenset(map(self.topic, group)) for subtopology in self.topology.subtopologies() for group in subtopology.copartition_groups]
+
+
+def nodes_of(topology: Topology, task: TaskId) -> Iterable[str]:
+    """Return the nodes of a task; a negative subtopology stands for global stores."""
+    if task.subtopology < 0:
+        return [name for store in topology.global_topics.values() for name in (store.source, store.processor)]
+    return next(subtopology.nodes for subtopology in topology.subtopologies() if subtopology.id == task.subtopology)

@@ -70,9 +70,9 @@ def write_checkpoint_rows(
     return written
 
 
-def positions_of(positions: Mapping[TopicPartition, int]) -> list[SourcePosition]:
+def positions_of(positions: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]) -> list[SourcePosition]:
     """Return positions as a manifest has them."""
-    return [SourcePosition(topic, partition, offset) for (topic, partition), offset in sorted(positions.items())]
+    return [SourcePosition(*partition, offset, metadata.get(partition, "")) for partition, offset in sorted(positions.items())]
 
 
 def checkpoint_directory(state_directory: Path) -> Path:

@@ -214,10 +214,11 @@ class SnapshotSource:
         with Ingest(task, self._directory / task, self._shared) as ingest:
             for spec in specs:
                 stored: StoreSnapshot = snapshot.manifest.tasks[task].stores[spec.name]
-                batches = snapshot.batches(task, spec.name)
-                rows[spec.name] = ingest.store(
-                    spec, batches, stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence, goes_on=goes_on
-                )
+                store = ingest.store(spec)
+                for batch in snapshot.batches(task, spec.name):
+                    store.write(batch, goes_on)
+                store.end(stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence)
+                rows[spec.name] = store.rows
             ingest.finish()
         return rows
 

@@ -139,6 +139,8 @@ class Snapshots(Actor[SnapshotsMessage]):
                 point = await self._state.ask(m.TakePoint, resident.task, directory).within(self._config.snapshot_timeout_ms / 1000)
                 if point is not None:
                     await self._write_task(point, writer, stop)
+        for task, positions in self._setup.residents.stateless.items():
+            writer.add(str(task), positions=positions_of(positions, {}))
         return await self.ctx.blocking(writer.commit)
 
     async def _write_task(self, point: m.Point, writer: SnapshotWriter, stop: Callable[[], bool]) -> None:
@@ -153,7 +155,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         finally:
             if point.directory is not None:
                 await self.ctx.blocking(partial(shutil.rmtree, point.directory, ignore_errors=True))
-        writer.add(str(point.task), *stores, positions=positions_of(point.positions))
+        writer.add(str(point.task), *stores, positions=positions_of(point.positions, point.metadata))
 
     async def _write_rows(self, point: m.Point, spec: StoreSpec, rows: Rows, writer: SnapshotWriter) -> StoreSnapshot:
         """Write a store that is in memory: read on the event loop, some rows at a time."""

@@ -64,6 +64,8 @@ class StateCommit:
                 began = await self._turn(began)
 
     def _keep(self, message: m.Keep) -> None:
+        for task in message.frozen.tasks.keys() & self._residents.stateless.keys():
+            self._residents.committed(task, message.frozen)
         for task, token in message.frozen.tokens.items():
             stores = self._stores.get(task)
             if stores is None:

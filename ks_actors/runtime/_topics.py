@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec, Subtopology
 
 _REPARTITION = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800", "message.timestamp.type": "CreateTime"}
+_DAY_MS = 86_400_000  # as in Kafka Streams, whatever windowstore_changelog_additional_retention_ms says
+LONGEST_MS = (1 << 63) - 1
 _WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION}
 
 
@@ -24,6 +26,16 @@ async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
 
     Raises MissingSourceTopics, which names all that are missing, NotAuthorized, and TopologyError for internal topics that are there but not as they
     have to be.
+    """
+    counts, wanted, existing = await plan_topics(log, setup)
+    await _create(log, [topic for topic in wanted if topic.name not in existing])
+    return counts
+
+
+async def plan_topics(log: Log, setup: Setup) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
+    """Return how many partitions every topic has or is to have, the internal topics that there have to be, and all that exist. Changes nothing.
+
+    Raises what `prepare_topics` raises.
     """
     existing = await log.describe_topics()
     subtopologies = setup.topology.subtopologies()
@@ -37,8 +49,7 @@ async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
     wanted += _changelogs(setup, subtopologies, counts)
     counts.update({topic.name: topic.partitions for topic in wanted})
     _check_internal(wanted, existing)
-    await _create(log, [topic for topic in wanted if topic.name not in existing])
-    return counts
+    return counts, wanted, existing
 
 
 async def _create(log: Log, topics: Sequence[NewTopic]) -> None:
@@ -131,6 +142,9 @@ def _changelog_configs(setup: Setup, spec: StoreSpec) -> dict[str, str]:
     if spec.kind in _WINDOWED:
         configs["cleanup.policy"] = "delete" if spec.retain_duplicates else "compact,delete"
         configs["retention.ms"] = str(spec.retention_ms + setup.config.windowstore_changelog_additional_retention_ms)
+    if spec.kind is StoreKind.VERSIONED:
+        # The older versions of a key are wanted: they are not compacted away as long as they can be asked for.
+        configs["min.compaction.lag.ms"] = str(min(spec.history_retention_ms + _DAY_MS, LONGEST_MS))
     return {**configs, **spec.changelog_configs}
 
 

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
-Kind: TypeAlias = Literal["key_value", "timestamped_key_value", "window", "timestamped_window"]
-WINDOWED: Final = ("window", "timestamped_window")
-SUFFIX: Final = struct.Struct(">qi")
+Kind: TypeAlias = Literal["key_value", "timestamped_key_value", "window", "timestamped_window", "session"]
+SUFFIXES: Final = {"window": struct.Struct(">qi"), "timestamped_window": struct.Struct(">qi"), "session": struct.Struct(">qq")}
+"""What keys end with where there are windows: start and sequence number; of sessions end and start."""
+
 _segment: Final = struct.Struct(">q")
 
 
@@ -25,7 +26,8 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a store is, as far as its rows depend on it. Times are ms.
 
     Rows are the last records of a changelog by key: in a window store the key is followed by the window's start (int64, big-endian) and a sequence
-    number (int32), which is 0 unless the store keeps `duplicates`. They are in the order of `place`.
+    number (int32), which is 0 unless the store keeps `duplicates`; in a session store by the session's end and start (int64 each). They are in the
+    order of `places`.
     """
 
     name: str
@@ -35,17 +37,19 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     duplicates: bool = False
 
     def places(self, keys: list[bytes]) -> list[bytes]:
-        """Return what rows are in the order of: their keys, in a window store with the number of the segment before them.
+        """Return what rows are in the order of: their keys, in a window or session store with the number of the segment before them.
 
-        That is its start, in ms, divided by `segment_ms`, as int64, big-endian. Raises ValueError for what is no key of a window store.
+        That is the window's start, or the session's end, in ms, divided by `segment_ms`, as int64, big-endian. Raises ValueError for what is no key
+        of such a store.
         """
-        if self.kind not in WINDOWED:
+        suffix = SUFFIXES.get(self.kind)
+        if suffix is None:
             return keys
-        pack, segment, unpack, cut = _segment.pack, max(1, self.segment_ms), SUFFIX.unpack_from, SUFFIX.size
+        pack, segment, unpack, cut = _segment.pack, max(1, self.segment_ms), suffix.unpack_from, suffix.size
         try:
             return [pack(unpack(key, len(key) - cut)[0] // segment) + key for key in keys]
         except struct.error as error:
-            raise ValueError(f"store {self.name}: a key of a window store ends with a start and a sequence number, {cut} bytes") from error
+            raise ValueError(f"store {self.name}: a key of a {self.kind} store ends with two numbers, {cut} bytes") from error
 
 
 class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,11 +9,21 @@ from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, 
 from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._rows import Rows
-from ks_actors.state._rows_on_disk import CheckpointRows, Ingest, clear_drafts, has_last_rows, log_batch, segment_ms_of
+from ks_actors.state._rows_on_disk import (
+    CheckpointRows,
+    Ingest,
+    StoreIngest,
+    clear_drafts,
+    has_last_rows,
+    is_read_in_memory,
+    log_batch,
+    segment_ms_of,
+)
 from ks_actors.state._session_reading import SessionReader
 from ks_actors.state._session_store import SessionStore
 from ks_actors.state._stored import stored_offsets
 from ks_actors.state._task_stores import TaskStores, Token
+from ks_actors.state._versioned_store import VersionedKeyValueStore, VersionedReader
 from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
 
@@ -30,16 +40,20 @@ __all__ = [
     "SessionReader",
     "SessionStore",
     "SharedResources",
+    "StoreIngest",
     "StoreIterator",
     "TaskStores",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",
     "Token",
     "ValueAndTimestamp",
+    "VersionedKeyValueStore",
+    "VersionedReader",
     "WindowReader",
     "WindowStore",
     "clear_drafts",
     "has_last_rows",
+    "is_read_in_memory",
     "log_batch",
     "read_checkpoint",
     "reader_of",

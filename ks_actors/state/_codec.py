@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from ks_actors import serdes
 from ks_actors._errors import SerializationError
+from ks_actors.serdes._columns import for_column, has_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +18,8 @@ Entry: TypeAlias = tuple[Any, int]
 """A value and its timestamp (ms)."""
 
 pack_time: Final = struct.Struct(">q").pack
+has_form(pack_time, "encode_longs")
+pack_times: Final[Callable[[list[int]], list[bytes]]] = for_column(pack_time)
 unpack_time: Final = struct.Struct(">q").unpack_from
 NO_TIME: Final = pack_time(0)
 TIME_BYTES: Final = len(NO_TIME)
@@ -37,6 +40,7 @@ class Codec:
 
     def __init__(self, spec: StoreSpec, topic: str, *, timestamped: bool) -> None:
         self.name: str = spec.name
+        self.topic: str = topic
         self.timestamped: bool = timestamped
         self.faithful: bool = spec.key.faithful
         self.mutable: bool = not spec.value.immutable
@@ -47,6 +51,9 @@ class Codec:
         self.key: Callable[[Any], bytes] = spec.key.serializer(topic, is_key=True)
         self.read_key: Callable[[bytes], Any] = spec.key.deserializer(topic, is_key=True)
         self.value: Callable[[Any], bytes] = spec.value.serializer(topic)
+        self.keys: Callable[[list[Any]], list[bytes]] = for_column(self.key)
+        self.values: Callable[[list[Any]], list[bytes]] = for_column(self.value)
+        self.by_column: bool = True  # whether rows of the engine are made of whole columns: of what stands for keys, and of values and times
         self.read_value: Callable[[bytes], Any] = spec.value.deserializer(topic)
 
     def raw(self, entry: Entry) -> bytes:

@@ -12,6 +12,8 @@ from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._session_reading import SessionReader
 from ks_actors.state._session_store import SessionStore
 from ks_actors.state._span_windows import SpanWindows
+from ks_actors.state._version_codec import VersionCodec
+from ks_actors.state._versioned_store import VersionedKeyValueStore, VersionedReader
 from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import (
     DuplicatesTimestampedWindowStore,
@@ -35,8 +37,9 @@ AnyStore: TypeAlias = (
     | DuplicatesWindowStore[Any, Any]
     | DuplicatesTimestampedWindowStore[Any, Any]
     | SessionStore[Any, Any]
+    | VersionedKeyValueStore[Any, Any]
 )
-AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader | SessionReader
+AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader | SessionReader | VersionedReader
 Make: TypeAlias = Callable[[Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]], AnyStore]
 """Make a store of its codec, engine, prefix of its keys there, what returns the current record's time, spec, and what counts late puts."""
 
@@ -59,12 +62,19 @@ def _window(
     return window_class(spec, timestamped=codec.timestamped)(codec, engine, prefix, record_time, spec, expired)
 
 
+def _versioned(
+    codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+) -> AnyStore:
+    return VersionedKeyValueStore(VersionCodec(spec, codec.topic), engine, prefix, record_time, spec, expired)
+
+
 MAKERS: Final[dict[StoreKind, Make]] = {
     StoreKind.KEY_VALUE: _key_value,
     StoreKind.TIMESTAMPED_KEY_VALUE: _timestamped_key_value,
     StoreKind.WINDOW: _window,
     StoreKind.TIMESTAMPED_WINDOW: _window,
     StoreKind.SESSION: SessionStore,
+    StoreKind.VERSIONED: _versioned,
 }
 TIMESTAMPED: Final = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW})
 """Kinds whose values have timestamps, in the engine too."""
@@ -74,6 +84,7 @@ READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
     Windows: WindowReader,
     SpanWindows: DuplicatesReader,
     SessionStore: SessionReader,
+    VersionedKeyValueStore: VersionedReader,
 }
 """By class of store, the first one that fits."""
 

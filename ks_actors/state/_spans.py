@@ -261,6 +261,10 @@ class Spans:
         """Whether somebody should `settle` some."""
         return self._gone_rows >= BACKLOG
 
+    def wants_tidying(self, *, idle: bool) -> bool:
+        """Return whether there is enough to be done in memory for somebody to do it; while `idle`, whether there is anything."""
+        return bool(self.unsettled()) if idle else self.overdue
+
     def settle(self, count: int) -> bool:
         """Let go of about `count` rows that have expired; return whether that was all."""
         self.release(count)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from itertools import compress, repeat
-from operator import is_, itemgetter
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from functools import partial
+from itertools import repeat
+from operator import add, itemgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
-from ks_actors.state._codec import Codec, Entry, pack_time
+from ks_actors.state._codec import Codec, Entry, pack_times
+from ks_actors.state._counting import CountUp, count_up
 from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._order import Order
@@ -21,21 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from ks_actors._batch import Batch
-    from ks_actors.state._engine import Engine
+    from ks_actors.state._engine import Engine, Row
 
+_value, _timestamp = itemgetter(0), itemgetter(1)
 K = TypeVar("K")
 Found = tuple[bytes, Any, Any]
 """A key's bytes, the key or MISSING when it is still to be read, and its entry, or the bytes of that."""
-
-
-class CountUp(Protocol):
-    """Count many records, as long as they are plain ones; see `_kernel.pyi`."""
-
-    def __call__(
-        self, keys: list[Any], values: list[Any], timestamps: list[int], start: int, changes: list[Any], times: list[int], *, with_old: bool
-    ) -> int:
-        """Return the index of the first record that was not counted."""
-        ...
 
 
 class Table(Transactional[Any], Generic[K]):
@@ -67,7 +60,7 @@ class Table(Transactional[Any], Generic[K]):
             self.get_entry = get
             self.put_entry = put
             if codec.fixed and not codec.mutable and _kernel is not None:
-                self.count_up = self._count_up
+                self.count_up = partial(count_up, self)
         else:
             encode = codec.key
             self.get_entry = lambda key: get(encode(key))
@@ -88,7 +81,7 @@ class Table(Transactional[Any], Generic[K]):
                 if engine is None:
                     del self._restored[encoded]
                 return None if raw is None else self._remember(key, raw)
-        if engine is None:
+        if engine is None or self.bare:
             return None
         raw = engine.get(self.prefix + (encoded or self._codec.index_bytes(key)))
         return None if raw is None else self._remember(key, self._codec.from_engine(raw))
@@ -106,6 +99,13 @@ class Table(Transactional[Any], Generic[K]):
         value = self._view[key] = raw if self._mutable else self._codec.entry(raw)
         self._enter(key)
         return value
+
+    def enter_all(self, keys: list[Any]) -> None:
+        """Take note of keys that have come into the view."""
+        if self._order is not None:
+            self._order.pending.extend(keys)
+        if self._entered is not None:
+            self._entered.extend(keys)
 
     def _enter(self, key: Any) -> None:
         if self._order is not None:
@@ -141,16 +141,6 @@ class Table(Transactional[Any], Generic[K]):
         view[key] = entry
         if entry is None:
             self._deleted[key] = self._time()
-
-    def _count_up(
-        self, keys: list[Any], values: list[Any], timestamps: list[int], start: int, changes: list[Any], times: list[int], *, with_old: bool
-    ) -> int:
-        """Do to keys that are in the view what one `get_entry` and one `put_entry` each would do; return where that came to an end."""
-        stop: int
-        stop, size = _kernel.count_up(self._view, self._dirty, keys, values, timestamps, start, changes, times, with_old)
-        if self._sized_keys:
-            self._size += size
-        return stop
 
     @property
     def uncommitted(self) -> dict[Any, Any]:
@@ -202,14 +192,16 @@ class Table(Transactional[Any], Generic[K]):
             dirty.update(zip(first, values, strict=True))
             if self._sized_keys:
                 self._size += sum(map(len, first))
-            for key in compress(first, map(is_, values, repeat(MISSING))):
-                self._enter(key)
+            self.enter_all([key for key, value in zip(first, values, strict=True) if value is MISSING])
         view.update(entries)
 
     # What a transaction needs.
 
     def _now(self, handle: Any) -> Any:
         return self._view.get(handle, MISSING)
+
+    def _now_all(self, handles: list[Any]) -> list[Any]:
+        return list(map(self._view.get, handles, repeat(MISSING)))
 
     def _put_back(self, handle: Any, value: Any) -> None:
         if value is not MISSING:
@@ -223,7 +215,7 @@ class Table(Transactional[Any], Generic[K]):
         return [dirty[handle] if handle in dirty else view[handle] for handle in handles] if dirty else list(map(view.__getitem__, handles))
 
     def _log_keys(self, handles: list[Any]) -> list[bytes]:
-        return list(map(self._codec.key, handles)) if self._codec.faithful else handles
+        return self._codec.keys(handles) if self._codec.faithful else handles
 
     def _forget(self, pairs: Iterator[tuple[Any, Any]]) -> None:
         if self._restored:
@@ -235,6 +227,18 @@ class Table(Transactional[Any], Generic[K]):
 
     def _engine_key(self, handle: Any) -> bytes:
         return self.prefix + self._codec.index_bytes(handle)
+
+    def _rows(self, handles: list[Any], values: list[Any]) -> list[Row]:
+        codec = self._codec
+        if self._mutable or not codec.by_column or set(map(type, values)) != {tuple}:
+            return super()._rows(handles, values)
+        try:
+            data: Iterable[bytes] = codec.values(list(map(_value, values)))
+            if codec.timestamped:
+                data = map(add, pack_times(list(map(_timestamp, values))), data)
+            return list(zip(map(self.prefix.__add__, codec.keys(handles) if codec.faithful else handles), data, strict=True))
+        except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
+            return super()._rows(handles, values)
 
     def _settled(self, handle: Any) -> None:
         if self.engine is None and self._restored:
@@ -249,7 +253,7 @@ class Table(Transactional[Any], Generic[K]):
         """Take in records of the changelog, as committed; the last one of a key counts."""
         keys = batch.keys
         restored = self._restored
-        times = map(pack_time, batch.timestamps)
+        times = pack_times(batch.timestamps)
         restored.update(zip(keys, [None if value is None else time + value for time, value in zip(times, batch.values, strict=True)], strict=True))
         if self.engine is None and None in batch.values:
             for key in keys:

@@ -13,7 +13,7 @@ from ks_actors.state._engine import RocksEngine, SharedResources, after
 from ks_actors.state._kinds import MAKERS, TIMESTAMPED
 from ks_actors.state._manifest import Manifest, facts_row, offset_row, read_facts, read_offset
 from ks_actors.state._tracks import FACTS
-from ks_actors.state._transaction import RECORD_BYTES, SLICE
+from ks_actors.state._transaction import RECORD_BYTES, SLICE, Transactional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -114,6 +114,8 @@ class TaskStores:
             store.resident_records = resident_records
             if spec.name in known:
                 self._recall(store, engine)
+            elif isinstance(store, Transactional):
+                store.bare = True
         if engine is not None and manifest is not None and set(manifest.stores) != known:
             engine.write([manifest.row()])
 
@@ -304,7 +306,7 @@ class TaskStores:
             )
             if self._write:
                 return True
-        memory_only = any(store.unsettled() if idle else store.overdue for store in stores)
+        memory_only = any(store.wants_tidying(idle=idle) for store in stores)
         self._write = not memory_only
         return memory_only
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from itertools import islice
-from operator import itemgetter
+from itertools import compress, islice, repeat
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
@@ -86,6 +86,7 @@ class Transactional(ABC, Generic[Handle]):
         self.logged: bool = logged
         self.engine: Engine | None = engine
         self.prefix: bytes = prefix
+        self.bare: bool = False  # nothing of it was ever written to the engine, which need not be asked
         self.segment_ms: int = 0  # none
         self.unwritten_bytes: int = 0
         self._codec: Codec = codec
@@ -109,6 +110,10 @@ class Transactional(ABC, Generic[Handle]):
     @abstractmethod
     def _now(self, handle: Handle) -> Any:
         """Return the view's value: an entry, its bytes, None, or MISSING."""
+
+    def _now_all(self, handles: list[Handle]) -> list[Any]:
+        """Return the view's values."""
+        return list(map(self._now, handles))
 
     @abstractmethod
     def _put_back(self, handle: Handle, value: Any) -> None:
@@ -224,9 +229,8 @@ class Transactional(ABC, Generic[Handle]):
             if self._mutable or set(map(type, values)) != {tuple}:
                 yield self._slow_slice(part, keys, values)
                 continue
-            write = self._codec.value
             try:
-                contents = list(map(write, map(_first, values)))
+                contents: list[bytes | None] = [*self._codec.values(list(map(_first, values)))]
             except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
                 yield self._slow_slice(part, keys, values)
             else:
@@ -248,7 +252,8 @@ class Transactional(ABC, Generic[Handle]):
     # The way to the engine.
 
     def frozen_rows(self) -> list[Row]:
-        """Return all that is frozen as rows of the engine."""
+        """Return all that is frozen as rows of the engine, to be written."""
+        self.bare = False
         return [self._row(handle, self._frozen_value(handle)) for handle in self._frozen]
 
     def _row(self, handle: Handle, value: Any) -> Row:
@@ -263,6 +268,10 @@ class Transactional(ABC, Generic[Handle]):
     def overdue(self) -> bool:
         """Whether so many changes were kept and not looked at that somebody should."""
         return self.unsettled() >= BACKLOG
+
+    def wants_tidying(self, *, idle: bool) -> bool:
+        """Return whether there is enough to be done in memory for somebody to do it; while `idle`, whether there is anything."""
+        return bool(self.unsettled()) if idle else self.overdue
 
     def settle(self, count: int) -> bool:
         """Look at about `count` changes that were kept: they are to be written, or done with; return whether that was all."""
@@ -291,6 +300,10 @@ class Transactional(ABC, Generic[Handle]):
                 kept.popleft()
         return not kept
 
+    def _note_unwritten(self, size: int) -> None:
+        """Count what is committed, and not in the engine, without having been put here."""
+        self.unwritten_bytes += size
+
     def _forget(self, pairs: Iterator[tuple[Handle, Any]]) -> None:
         """Take note that nothing of what was kept is left to write."""
         deque(pairs, maxlen=0)
@@ -317,6 +330,7 @@ class Transactional(ABC, Generic[Handle]):
 
     def begin_write(self) -> None:
         """Take what is settled as what is to be written; what a write before this one has left stays in front."""
+        self.bare = False
         self._writing.extend(self._unwritten)
         self._unwritten = []
         self.unwritten_bytes = 0
@@ -340,17 +354,29 @@ class Transactional(ABC, Generic[Handle]):
             yield
 
     def _write(self, engine: Engine, handles: list[Handle]) -> None:
-        rows = []
-        for handle in handles:
-            value = self._committed_value(handle)
-            if value is not MISSING:  # else a newer record was restored meanwhile, or it has expired
-                rows.append(self._row(handle, value))
+        values = self._committed_values(handles)
+        if MISSING in values:  # a newer record was restored meanwhile, or it has expired
+            here = [value is not MISSING for value in values]
+            handles, values = list(compress(handles, here)), list(compress(values, here))
+        rows = self._rows(handles, values)
         rows.sort()
         if self.readers:
             self._preserve(handles)
         engine.write(rows)
-        for handle in handles:
-            self._settled(handle)
+        if None in values:
+            for handle in compress(handles, map(is_, values, repeat(None))):
+                self._settled(handle)
+
+    def _committed_values(self, handles: list[Handle]) -> list[Any]:
+        """Return what is committed of each, or MISSING."""
+        frozen, dirty, now = self._frozen, self._dirty, self._now
+        if frozen.keys().isdisjoint(handles) and dirty.keys().isdisjoint(handles):
+            return self._now_all(handles)
+        return [frozen[handle] if handle in frozen else dirty[handle] if handle in dirty else now(handle) for handle in handles]
+
+    def _rows(self, handles: list[Handle], values: list[Any]) -> list[Row]:
+        """Return the engine's rows of these, None for a value deletes."""
+        return list(map(self._row, handles, values))
 
     @abstractmethod
     def tidy(self) -> Iterator[None]:

@@ -90,6 +90,7 @@ class _Driver:
     get_timestamped_key_value_store = get_state_store
     get_window_store = get_state_store
     get_timestamped_window_store = get_state_store
+    get_session_store = get_state_store
 
     def take(self, topic: str) -> tuple[bytes | None, bytes | None, int, Headers] | None:
         """Return the oldest record written to a topic that was not taken yet, serialized: key, value, timestamp, headers."""

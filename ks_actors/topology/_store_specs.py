@@ -1,4 +1,4 @@
-"""Stores to add to a topology by hand: `stores.key_value(…)`, `stores.window(…)`, `stores.session(…)`."""
+"""Stores to add to a topology by hand: `stores.key_value(…)`, `stores.window(…)`, `stores.session(…)`, `stores.versioned_key_value(…)`."""
 
 from __future__ import annotations
 
@@ -69,6 +69,34 @@ def window(
         retention_ms=retention_ms,
         window_size_ms=window_size_ms,
         retain_duplicates=retain_duplicates,
+    )
+
+
+def versioned_key_value(
+    name: str,
+    key: Serde[Any] | None = None,
+    value: Serde[Any] | None = None,
+    *,
+    history_retention_ms: int,
+    type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
+    logging: bool = True,
+    changelog_configs: Mapping[str, str] | None = None,
+) -> StoreSpec:
+    """Describe a store of a value per key and time: what a key was worth can be asked for until `history_retention_ms` after it was replaced.
+
+    What is put more than that behind the latest put is dropped (KIP-889). The changelog keeps all versions for that long, and a day more.
+    """
+    if history_retention_ms < 0:
+        raise TopologyError(f"versioned store {name} cannot keep history for {history_retention_ms} ms: give 0 or more")
+    return StoreSpec(
+        name=valid_name(name),
+        kind=StoreKind.VERSIONED,
+        key=key,
+        value=value,
+        type=type,
+        logging=logging,
+        changelog_configs=dict(changelog_configs or {}),
+        history_retention_ms=history_retention_ms,
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors import serdes
 from ks_actors._batch import Batch
-from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, SlidingWindows, StreamsBuilder, TimeWindows, UnlimitedWindows
+from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows, UnlimitedWindows
 from ks_actors.log._types import TopicPartition
 from ks_actors.testing import TopologyTestDriver
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ks_actors._batch import Headers
-    from ks_actors.dsl import GroupedStream, Table
+    from ks_actors.dsl import GroupedStream, SessionWindowedStream, Table
     from ks_actors.topology import Topology
 
 JSON = serdes.json()
@@ -49,8 +49,8 @@ def _texts(**more: Any) -> Materialized[Any, Any]:
     return Materialized(key=serdes.STRING, value=serdes.STRING, **more)
 
 
-def _lists() -> Materialized[Any, Any]:
-    return Materialized(key=serdes.STRING, value=JSON)
+def _lists(**more: Any) -> Materialized[Any, Any]:
+    return Materialized(key=serdes.STRING, value=JSON, **more)
 
 
 def _windowed(table: Table[Any, Any], size: int = 10) -> Made:
@@ -74,6 +74,10 @@ def _cogrouped(builder: StreamsBuilder) -> Made:
 def _joined_tables(builder: StreamsBuilder) -> Made:
     left, right = (builder.table(topic, WORDS, _texts(name=f"{topic}-table")) for topic in ("in", "other"))
     return left.outer_join(right, lambda one, two: f"{one}+{two}", _texts(name="joined")), serdes.STRING
+
+
+def _sessions(grouped: GroupedStream[Any, str]) -> SessionWindowedStream[Any, str]:
+    return grouped.windowed_by(SessionWindows.of_inactivity_gap_and_grace(4, 25))
 
 
 def _regrouped(builder: StreamsBuilder) -> Any:
@@ -113,6 +117,15 @@ TABLES: dict[str, Callable[[StreamsBuilder], Made]] = {
         _grouped(builder).windowed_by(SlidingWindows.of_time_difference_and_grace(10, 20)).aggregate(list, grown, _lists())
     ),
     "unlimited count": lambda builder: _windowed(_grouped(builder).windowed_by(UnlimitedWindows.of().start_on(5)).count(), 1),
+    "session count": lambda builder: (_sessions(_grouped(builder)).count(Materialized(retention_ms=1000)), serdes.session_windowed(serdes.STRING)),
+    "session count, keys of JSON": lambda builder: (
+        _sessions(_of_json_keys(builder)).count(Materialized(retention_ms=1000)),
+        serdes.session_windowed(JSON),
+    ),
+    "session aggregate, in place": lambda builder: (
+        _sessions(_grouped(builder)).aggregate(list, grown, lambda _, one, other: one + other, _lists(retention_ms=1000)),
+        serdes.session_windowed(serdes.STRING),
+    ),
     "cogroup": _cogrouped,
     "join": _joined_tables,
     "count of a table": lambda builder: (_regrouped(builder).count(), serdes.STRING),

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ks_actors import FailedRecord, HandlerResponse
+from ks_actors import FailedRecord, HandlerResponse, Window, Windowed
 from ks_actors.dsl import BufferConfig, Consumed, Materialized, Produced, StreamsBuilder, Suppressed, TimeWindows
 from ks_actors.processors import Processor, Record, RecordMetadata
 from ks_actors.runtime._cache import CacheBudget
-from ks_actors.serdes import LONG, STRING, Serde, json, windowed
+from ks_actors.serdes import LONG, STRING, Serde, json, session_windowed, windowed
 from ks_actors.testing import TopologyTestDriver
 
 from .helpers import TABLES, WORDS, Piped, driver
@@ -102,7 +102,22 @@ def test_from_nothing_to_nothing_nothing_is_sent() -> None:
         assert piped.out == [(b"b", b'"x"', 3, ()), (b"b", None, 5, ())]
 
 
-@pytest.mark.parametrize("kind", ["count", "table", "aggregate", "tumbling count", "hopping reduce", "count, keys of JSON"])
+def test_a_session_that_grows_holds_one_row() -> None:
+    """What it was before has never been sent: nothing is left of that, and nothing is sent. What was sent is deleted, at its end."""
+    with driver("session count", 1 << 20) as made:
+        piped = Piped(made)
+        piped.feed("in", [("a", "x", time) for time in range(100)])
+        assert piped.task.held == 1
+        piped.flush()
+        key = session_windowed(STRING).serializer("out", is_key=True)
+        assert piped.out == [(key(Windowed("a", Window(0, 99))), b"100", 99, ())]
+        piped.feed("in", [("a", "x", 101), ("a", "x", 103)])
+        assert piped.task.held == 2
+        piped.flush()
+        assert [(row.value, row.timestamp) for row in piped.out[1:]] == [(None, 99), (b"102", 103)]
+
+
+@pytest.mark.parametrize("kind", ["count", "table", "aggregate", "tumbling count", "hopping reduce", "count, keys of JSON", "session count"])
 def test_memory_has_its_limit(kind: str) -> None:
     """What is held is at most what the limit allows, and a batch; when there is no room the oldest goes."""
     with driver(kind, 4_000) as made:

@@ -81,19 +81,22 @@ def _streams_in_order(builder: StreamsBuilder) -> None:
     both.to("outputTopic", Produced(key, TEXT))
 
 
-def _stream_table(method: str) -> Build:
+FIVE_MINUTES = 300_000
+
+
+def _stream_table(method: str, history_ms: int | None = None) -> Build:
     def build(builder: StreamsBuilder) -> None:
         left = builder.stream("inputTopicLeft", BY_NUMBER)
-        right = builder.table("inputTopicRight", BY_NUMBER, Materialized("table", NUMBER, TEXT))
+        right = builder.table("inputTopicRight", BY_NUMBER, Materialized("table", NUMBER, TEXT, history_retention_ms=history_ms))
         getattr(left, method)(right, _dashed, Joined(NUMBER, TEXT, TEXT)).to("outputTopic", TO_NUMBER)
 
     return build
 
 
-def _table_table(method: str) -> Build:
+def _table_table(method: str, history_ms: int | None = None) -> Build:
     def build(builder: StreamsBuilder) -> None:
-        left = builder.table("inputTopicLeft", BY_NUMBER, Materialized("left", NUMBER, TEXT))
-        right = builder.table("inputTopicRight", BY_NUMBER, Materialized("right", NUMBER, TEXT))
+        left = builder.table("inputTopicLeft", BY_NUMBER, Materialized("left", NUMBER, TEXT, history_retention_ms=history_ms))
+        right = builder.table("inputTopicRight", BY_NUMBER, Materialized("right", NUMBER, TEXT, history_retention_ms=history_ms))
         rows = getattr(left, method)(right, _dashed, Materialized("store", NUMBER, TEXT, logging=False))
         rows.to_stream().to("outputTopic", TO_NUMBER)
 
@@ -222,6 +225,8 @@ REBUILT: dict[str, Rebuilt] = {
     "09d_window_emit_final_long_retention": Rebuilt(_windows(FIVE_MS_GRACE, "0", final=True, retention_ms=3_600_000), ("out",)),
     "10_suppress_until_window_closes": Rebuilt(_last_of_windows, ("output-raw", "output-suppressed"), TEXT, NUMBER),
     "11_suppress_until_time_limit": Rebuilt(_last_in_time, ("output-raw", "output-suppressed"), TEXT, NUMBER),
+    "12_versioned_stream_table_join": Rebuilt(_stream_table("join", FIVE_MINUTES), ("outputTopic",), NUMBER),
+    "12e_versioned_table_table_inner_join": Rebuilt(_table_table("join", FIVE_MINUTES), ("outputTopic",), NUMBER),
     "13_table_groupby_aggregate_repartition": Rebuilt(_regrouped, ("out",)),
     "14_ktable_filter_tombstones": Rebuilt(_filtered, ("out-mat", "out-virt")),
     "15_stream_global_table_join": Rebuilt(_stream_global_table, ("out-inner", "out-left")),
@@ -229,13 +234,10 @@ REBUILT: dict[str, Rebuilt] = {
 }
 
 _FOREIGN_KEYS = "there are no foreign-key joins yet"
-_VERSIONED = "there are no versioned stores yet"
 
 OUT_OF_REACH: dict[str, str] = {
     "06_fk_inner_join_left_changes": _FOREIGN_KEYS,
     "06b_fk_inner_join_right_changes": _FOREIGN_KEYS,
     "06b_fk_left_join_right_changes": _FOREIGN_KEYS,
-    "12_versioned_stream_table_join": _VERSIONED,
-    "12e_versioned_table_table_inner_join": _VERSIONED,
 }
 """Cases that cannot be built, and why."""

@@ -90,6 +90,19 @@ def _cogroup_windowed(r: random.Random) -> Params:
     return {"window": "time" if window == "hopping" else window, **p}
 
 
+def _session_table(r: random.Random) -> Params:
+    p = _session(r)
+    del p["op"], p["emit"]
+    p["retention"] = r.choice([None, HOUR_MS])
+    return p
+
+
+def _suppress_session(r: random.Random) -> Params:
+    p = _session_table(r)
+    p["op"] = r.choice(["count", "reduce", "aggregate"])
+    return p
+
+
 def _window_table(r: random.Random) -> Params:
     p = r.choice([_tumbling, _hopping])(r)
     del p["op"], p["emit"]
@@ -236,6 +249,7 @@ SPECS: dict[str, Spec] = {
     "unlimited_count": Spec(_start),
     "window_filter_table": Spec(_window_table),
     "window_regroup": Spec(_window_table, max_steps=40),
+    "session_regroup": Spec(_session_table, max_steps=40),
     "cogroup": Spec(topics=("a", "b"), values=AGGREGATED),
     "cogroup_windowed": Spec(_cogroup_windowed, topics=("a", "b"), values=AGGREGATED, max_steps=40),
     "ss_inner": _streams(),
@@ -268,6 +282,7 @@ SPECS: dict[str, Spec] = {
     "fk_left": _FOREIGN_KEYS,
     "fk_left_groupby": _FOREIGN_KEYS._replace(params=_store_only),
     "suppress_window": Spec(_suppress_window, values=AGGREGATED),
+    "suppress_session": Spec(_suppress_session, values=AGGREGATED),
     "suppress_limit": _table(_suppress_limit, values=("a", "b", "c", "a1", "b1")),
     "suppress_limit_groupby": _table(_limit_only, values=("a", "b", "c", "a1", "b1")),
     "versioned_st_inner": Spec(_history_and_grace, topics=LEFT_RIGHT, null_values=0.15),

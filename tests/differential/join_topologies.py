@@ -15,6 +15,7 @@ from .parts import (
     Build,
     Params,
     added,
+    aggregate_sessions,
     aggregate_windows,
     aggregated,
     first,
@@ -27,6 +28,7 @@ from .parts import (
     table,
     text_or_null,
     time_windows,
+    windows,
     write,
     write_windowed,
     zero,
@@ -90,6 +92,13 @@ def ss_chain(builder: StreamsBuilder, p: Params) -> None:
 @rebuilds("out-raw", "out-suppressed")
 def suppress_window(builder: StreamsBuilder, p: Params) -> None:
     rows = aggregate_windows(builder.stream("in", CONSUMED).group_by_key(GROUPED).windowed_by(time_windows(p)), p)
+    write_windowed(rows.suppress(Suppressed.until_window_closes(BufferConfig.unbounded())), "out-suppressed")
+    write_windowed(rows, "out-raw")
+
+
+@rebuilds("out-raw", "out-suppressed")
+def suppress_session(builder: StreamsBuilder, p: Params) -> None:
+    rows = aggregate_sessions(builder.stream("in", CONSUMED).group_by_key(GROUPED).windowed_by(windows(p)), p)
     write_windowed(rows.suppress(Suppressed.until_window_closes(BufferConfig.unbounded())), "out-suppressed")
     write_windowed(rows, "out-raw")
 

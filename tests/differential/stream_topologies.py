@@ -179,6 +179,14 @@ def window_regroup(builder: StreamsBuilder, p: Params) -> None:
     write(by_start.aggregate(zero, added, subtracted, stored("agg2")), "out")
 
 
+@rebuilds("out")
+def session_regroup(builder: StreamsBuilder, p: Params) -> None:
+    windowed = builder.stream("in", CONSUMED).group_by_key(GROUPED).windowed_by(windows(p))
+    counts = windowed.count(stored_windows("agg", p, NUMBER)).map_values(text_or_null)
+    by_start = counts.group_by(lambda w, count: (str(w.window.start), w.key + count), GROUPED)
+    write(by_start.aggregate(zero, added, subtracted, stored("agg2")), "out")
+
+
 def _from_a(_: str, v: str | None, a: str) -> str | None:
     return a + "A~" if v is None else None if v == "z" else f"{a}A{v}"
 

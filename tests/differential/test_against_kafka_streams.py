@@ -13,8 +13,15 @@ from .topologies import REBUILT, reason_out_of_reach
 if TYPE_CHECKING:
     from .cases import Case
 
-OUTLIVED = {"cogroup_windowed-1-0001", "cogroup_windowed-1-0014", "cogroup_windowed-1-0016"}
+OUTLIVED = {
+    *(f"cogroup_windowed-1-00{number}" for number in ("01", "14", "16")),
+    *(f"session_regroup-1-00{number}" for number in ("00", "03", "10", "17", "18", "19")),
+    *(f"suppress_session-1-00{number}" for number in ("04", "07", "13")),
+}
 """Cases in which a window that its store has given up lives on in the cache of Kafka Streams, or one comes late for its store from there."""
+
+FORGOTTEN = {"versioned_tt_inner-1-0074", "versioned_tt_outer-1-0059"}
+"""Cases in which Kafka Streams forgets a delete, as it had the timestamp of the value that it deletes: then something older is the latest again."""
 
 
 @pytest.mark.parametrize("name", REBUILT)
@@ -24,7 +31,7 @@ def test_a_topology_gives_what_kafka_streams_gives(name: str) -> None:
     assert cases
     for case in cases:
         mismatch = compare(case)
-        assert mismatch is None, str(mismatch)
+        assert (mismatch is None) is (case["id"] not in FORGOTTEN), str(mismatch)
 
 
 @pytest.mark.parametrize("name", [path.name.removesuffix(".jsonl.xz") for path in sorted(CACHED.iterdir())])
@@ -37,10 +44,14 @@ def test_a_cache_gives_what_that_of_kafka_streams_gives(name: str) -> None:
         assert mismatch is None, str(mismatch)
 
 
-@pytest.mark.parametrize("name", ["tumbling", "hopping"])
+JOINED_LATE = {"session-1-0058"}
+"""Cases in which a late record joins two sessions, of which one has come out so long ago that only a long retention still has it."""
+
+
+@pytest.mark.parametrize("name", ["tumbling", "hopping", "session"])
 def test_final_results_need_no_long_retention(name: str) -> None:
     """A difference on purpose: without a retention that is set we give what Kafka Streams gives with a long one, and loses with its default."""
-    cases = [case for case in read_cases(SEED_1, name) if case["params"]["emit"] == "close"]
+    cases = [case for case in read_cases(SEED_1, name) if case["params"]["emit"] == "close" and case["id"] not in JOINED_LATE]
     assert cases
     for case in cases:
         params = {parameter: value for parameter, value in case["params"].items() if parameter != "retention"}

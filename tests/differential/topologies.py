@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from . import join_topologies, processor_topologies, stream_topologies, table_topologies
+from . import join_topologies, processor_topologies, stream_topologies, table_topologies, versioned_topologies
 from .generate import Params, graph_of
 from .parts import REBUILT
 
-__all__ = ["OUT_OF_REACH", "REBUILT", "join_topologies", "processor_topologies", "reason_out_of_reach", "stream_topologies", "table_topologies"]
+__all__ = [
+    "OUT_OF_REACH",
+    "REBUILT",
+    "join_topologies",
+    "processor_topologies",
+    "reason_out_of_reach",
+    "stream_topologies",
+    "table_topologies",
+    "versioned_topologies",
+]
 
 _FOREIGN_KEYS = "there are no foreign-key joins yet"
-_VERSIONED = "there are no versioned stores yet"
 
 OUT_OF_REACH: dict[str, str] = {
     "ss_self [optimization=all]": "topologies are not optimized yet",
     "fk_inner": _FOREIGN_KEYS,
     "fk_left": _FOREIGN_KEYS,
     "fk_left_groupby": _FOREIGN_KEYS,
-    "versioned_st_inner": _VERSIONED,
-    "versioned_st_left": _VERSIONED,
-    "versioned_tt_inner": _VERSIONED,
-    "versioned_tt_left": _VERSIONED,
-    "versioned_tt_outer": _VERSIONED,
-    "versioned_filter": _VERSIONED,
-    "versioned_groupby": _VERSIONED,
 }
 """Topologies, or single graphs of them, that cannot be built, and why."""
 

@@ -290,3 +290,17 @@ async def test_aborted_records_may_be_deleted_before_they_are_aborted(embedded: 
     assert await embedded.end_offsets([partition], COMMITTED) == {partition: 1}
     await producer.abort()
     assert await read_all(embedded, partition) == []
+
+
+async def test_what_is_young_is_not_compacted(embedded: EmbeddedLog, clock: Clock) -> None:
+    """Nor what comes behind it: `min.compaction.lag.ms` counts from the newest timestamp of what is written together."""
+    (partition,) = await new_topic(embedded, cleanup_policy="compact", min_compaction_lag_ms="1000")
+    producer = await embedded.producer(client_id="p")
+    began = clock()
+    for time, value in ((began - 1500, b"1"), (began - 1200, b"2"), (began - 500, b"3"), (began - 1500, b"4")):
+        await producer.send([Outgoing(partition, Batch([b"a"], [value], [time]))])
+    await embedded.compact()
+    assert await read_all(embedded, partition) == [(1, b"a", b"2"), (2, b"a", b"3"), (3, b"a", b"4")]
+    clock.now += 600
+    await embedded.compact()
+    assert await read_all(embedded, partition) == [(3, b"a", b"4")]

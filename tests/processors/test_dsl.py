@@ -14,6 +14,7 @@ from ks_actors.dsl import (
     Joined,
     Materialized,
     Produced,
+    SessionWindows,
     SlidingWindows,
     StreamsBuilder,
     Table,
@@ -26,6 +27,7 @@ from ks_actors.processors._change_serde import ChangeSerde
 from ks_actors.processors._tables import TableFilter, TableMapValues, TableSource
 from ks_actors.serdes import LONG, STRING
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode, StoreKind, Topology
+from ks_actors.topology import stores as state_stores
 
 if TYPE_CHECKING:
     from ks_actors.dsl._windowed import TimeWindowedStream
@@ -230,6 +232,34 @@ def test_a_window_store_keeps_results_as_long_as_window_and_grace_or_longer() ->
         (StoreKind.TIMESTAMPED_WINDOW, 15, 10),
         (StoreKind.TIMESTAMPED_WINDOW, 100, 10),
     ]
+
+
+def test_a_session_store_keeps_sessions_as_long_as_gap_and_grace_or_longer() -> None:
+    """Results that come when a session closes need it beyond that; a retention that is set counts, but for the last moment."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", TEXT).group_by_key().windowed_by(SessionWindows.of_inactivity_gap_and_grace(10, 5))
+    counts = stream.count(Materialized("default"))
+    assert counts.grace_ms == 15
+    assert (counts.value, repr(counts.key)) == (LONG, f"<Serde session_windowed({STRING!r})>")
+    stream.reduce(lambda one, _: one, Materialized("longer", retention_ms=100))
+    with pytest.raises(TopologyError, match="of inactivity gap and grace"):
+        stream.count(Materialized("shorter", retention_ms=14))
+    final = stream.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+    final.count(Materialized("final"))
+    final.aggregate(int, lambda _, __, count: count, lambda _, one, __: one, Materialized("long-final", retention_ms=15))
+    found = {name: (spec.kind, spec.retention_ms) for name, spec in builder.build().stores.items()}
+    retentions = {"default": 15, "longer": 100, "final": 26, "long-final": 16}
+    assert found == {name: (StoreKind.SESSION, retention) for name, retention in retentions.items()}
+
+
+@pytest.mark.parametrize(("gap", "grace"), [(-1, 0), (0, -1)])
+def test_sessions_that_cannot_be_are_refused(gap: int, grace: int) -> None:
+    """A gap may be none, but not less."""
+    with pytest.raises(TopologyError, match="give 0 or more"):
+        SessionWindows.of_inactivity_gap_and_grace(gap, grace)
+    assert SessionWindows.of_inactivity_gap_with_no_grace(0).keep_ms == 0
+    with pytest.raises(TopologyError, match="retention_ms has to be 0 or more"):
+        state_stores.session("s", retention_ms=-1)
 
 
 def test_an_unlimited_window_is_kept_for_ever() -> None:

@@ -143,7 +143,7 @@ def test_a_suppressed_table_reads_as_it_was_when_it_was_last_seen() -> None:
     rig.change("a", "2", "1", 7)
     rig.change("b", "5", None, 6)
     view = SuppressView(StoreView("p"), "s")
-    get, close = view.bind(Node({"s": rig.store, "p": parent}))
+    get, close, _ = view.bind(Node({"s": rig.store, "p": parent}))
     assert [get(key) for key in "abcd"] == [("0", -1), None, ("c", 1), None]
     close()
     assert view.stores == ("s", "p")

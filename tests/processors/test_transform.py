@@ -84,7 +84,7 @@ def test_a_view_of_a_transformed_table_has_a_transformer_of_its_own() -> None:
     node = Node({"s": store})
     node.metadata = RecordMetadata("t", 0, 1)
     view = TransformView(StoreView("s"), Numbered, ("own", "s"))
-    get, close = view.bind(node)
+    get, close, _ = view.bind(node)
     assert [get(key) for key in ("a", "b", "c")] == [("av1", 9), None, ("cNone3", -1)]
     close()
     assert view.stores == ("s", "own")

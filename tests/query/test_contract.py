@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import QueryFailed, ValueAndTimestamp
+from ks_actors import QueryFailed, ValueAndTimestamp, VersionedRecord, Window, Windowed
 from ks_actors.query import FailureReason
 from ks_actors.testing import run_app
 from tests.query.helpers import COMMITTED, ENGINES, LEVELS, SECOND, everything, put
@@ -57,6 +57,19 @@ def windows(isolation: IsolationLevel) -> dict[tuple[str, int], str]:
     if isolation is not COMMITTED:
         del found["b", 2 * SECOND]
         found |= {("a", SECOND): "a2", ("d", 3 * SECOND): "d2"}
+    return found
+
+
+def history(isolation: IsolationLevel) -> dict[str, list[tuple[int, list[str] | None]]]:
+    """Return the values that each key is to have had, by the time from which on it had it; what is put later has the earlier times here."""
+    found: dict[str, list[tuple[int, list[str] | None]]] = {
+        "a": [(SECOND + 5, ["a1"])],
+        "b": [(2 * SECOND + 5, ["b1"])],
+        "bb": [(3 * SECOND + 5, ["bb1"])],
+        "c": [(4 * SECOND + 5, ["c1"])],
+    }
+    if isolation is not COMMITTED:
+        found |= {"a": [(SECOND + 5, ["a2"])], "b": [(2 * SECOND + 5, None)], "d": [(3 * SECOND + 5, ["d2"])]}
     return found
 
 
@@ -137,6 +150,74 @@ def test_a_window_store_is_scanned(engine: StoreType, isolation: IsolationLevel)
     run(engine, isolation, test)
 
 
+def test_a_versioned_store_is_read_as_of_a_time(engine: StoreType, isolation: IsolationLevel) -> None:
+    """`get` returns the latest version, or that of `as_of`; `versions` all of a span. What is handed out is the caller's own."""
+
+    async def test(store: Callable[..., StoreQueries]) -> None:
+        versioned = store("versioned")
+        for key, versions in history(isolation).items():
+            ((time, value),) = versions
+            expected = None if value is None else VersionedRecord(value, time)
+            for _ in range(2):
+                assert await versioned.get(key) == expected
+                found = await versioned.get(key, as_of=time)
+                assert found == expected
+                if found is not None:
+                    found.value.append("mine")
+            assert await versioned.get(key, time - 1) is None
+            rows = [] if expected is None else [expected]
+            assert await versioned.versions(key) == await versioned.versions(key, descending=True) == rows
+            assert await versioned.versions(key, time_to=time - 1) == []
+        assert await versioned.get("nobody") is None
+        assert await versioned.versions("nobody") == []
+        with pytest.raises(TypeError, match="a key cannot be None"):
+            await versioned.get(None)
+
+    run(engine, isolation, test)
+
+
+def sessions(isolation: IsolationLevel) -> dict[Windowed[str], str]:
+    """Return what sessions are to be there: of five milliseconds, one second after the other."""
+    return {Windowed(key, Window(start, start + 5)): value for (key, start), value in windows(isolation).items()}
+
+
+def test_a_session_store_is_read_by_key_and_time(engine: StoreType, isolation: IsolationLevel) -> None:
+    """One session by its start and end; of a key all, or those that overlap with a span, by time or the latest first."""
+
+    async def test(store: Callable[..., StoreQueries]) -> None:
+        expected = sessions(isolation)
+        session = store("session")
+        for key in ("a", "b", "bb", "d", "e"):
+            of_key = sorted((window, value) for window, value in expected.items() if window.key == key)
+            for start in range(0, 6 * SECOND, SECOND):
+                assert await session.fetch_session(key, start, start + 5) == expected.get(Windowed(key, Window(start, start + 5)))
+                assert await session.fetch_session(key, start, start + 4) is None
+            assert await session.fetch(key) == await session.find_sessions(key, 0, 10 * SECOND) == of_key
+            assert await session.backward_fetch(key) == await session.backward_find_sessions(key, 0, 10 * SECOND) == of_key[::-1]
+            overlapping = [row for row in of_key if row[0].window.start <= 2 * SECOND <= row[0].window.end]
+            assert await session.find_sessions(key, 2 * SECOND, 2 * SECOND) == overlapping
+        with pytest.raises(TypeError, match="a key cannot be None"):
+            await session.fetch_session(None, 0, 5)
+
+    run(engine, isolation, test)
+
+
+def test_a_session_store_is_scanned(engine: StoreType, isolation: IsolationLevel) -> None:
+    """Sessions of a range of keys come in the order of the store's own scan, or against it."""
+
+    async def test(store: Callable[..., StoreQueries]) -> None:
+        rows = sorted(sessions(isolation).items(), key=lambda row: (row[0].window.end, row[0].key) if engine == "in_memory" else row[0])
+        session = store("session")
+        assert await session.all() == rows
+        assert await session.reverse_all() == rows[::-1]
+        within = [row for row in rows if row[0].key >= "b" and row[0].window.start <= 3 * SECOND]
+        assert await streamed(session.find_sessions_range("b", None, 0, 3 * SECOND)) == within
+        assert await session.backward_find_sessions_range("b", None, 0, 3 * SECOND) == within[::-1]
+        assert await session.find_sessions_range("b", "a") == []
+
+    run(engine, isolation, test)
+
+
 def test_timestamps_are_had_by_asking(engine: StoreType, isolation: IsolationLevel) -> None:
     """With `timestamped` each value comes with its timestamp; a store that has none says so."""
 
@@ -182,6 +263,15 @@ def test_each_kind_can_be_asked_its_own(engine: StoreType, isolation: IsolationL
             lambda: store("window").prefix_scan("a"),
             lambda: store("timed-window").get("a"),
             lambda: store("timed-window").approximate_num_entries(),
+            lambda: store("plain").get("a", as_of=1),
+            lambda: store("timed").versions("a"),
+            lambda: store("versioned").fetch("a", 0),
+            lambda: store("session").fetch("a", 0),
+            lambda: store("session").get("a"),
+            lambda: store("window").fetch("a"),
+            lambda: store("plain").fetch_session("a", 0, 1),
+            lambda: store("window").find_sessions_range("a", "b"),
+            lambda: store("versioned").range("a", "b"),
         ):
             with pytest.raises(QueryFailed, match="cannot be asked") as failed:
                 await ask()

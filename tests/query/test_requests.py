@@ -8,22 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import Materialized, NotRunning, QueryFailed, StreamsBuilder, ValueAndTimestamp, serdes
+from ks_actors import Materialized, NotRunning, QueryFailed, StreamsBuilder, ValueAndTimestamp, VersionedRecord, Window, Windowed, serdes
 from ks_actors._partitioner import partition as partition_of
 from ks_actors.query import (
     FailureReason,
     KeyQuery,
     LagInfo,
+    MultiVersionedKeyQuery,
     Position,
     PositionBound,
     PrefixQuery,
     Query,
     QueryResult,
     RangeQuery,
+    SessionKeyQuery,
+    SessionRangeQuery,
     StateQueryRequest,
     StateQueryResult,
     TimestampedKeyQuery,
     TimestampedRangeQuery,
+    VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
     _scan,
@@ -126,6 +130,14 @@ def test_each_query_is_answered_by_partition(engine: StoreType) -> None:
             rows = await ask("plain", RangeQuery(), level)
             assert await ask("plain", RangeQuery(descending=True), level) == rows[::-1]
             assert await ask("window", WindowKeyQuery("a", 0, 9 * SECOND), level) == [(SECOND, value)]
+            version = VersionedRecord([value], SECOND + 5)
+            assert await ask("versioned", VersionedKeyQuery("a"), level) == version
+            assert await ask("versioned", VersionedKeyQuery("a", SECOND + 4), level) is None
+            assert await ask("versioned", MultiVersionedKeyQuery("a", SECOND, 9 * SECOND, descending=True), level) == [version]
+            session = (Windowed("a", Window(SECOND, SECOND + 5)), value)
+            assert await ask("session", SessionKeyQuery("a"), level) == [session]
+            assert await ask("session", SessionKeyQuery("a", SECOND + 6), level) == []
+            assert await ask("session", SessionRangeQuery("a", "b", 0, SECOND), level) == [session]
             assert (("a", SECOND), value) in await ask("window", WindowRangeQuery(0, 9 * SECOND), level)
 
     run(engine, test)

@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors._errors import SerializationError
+from ks_actors._partitioner import partition
 from ks_actors._windowed import Window, Windowed
-from ks_actors.serdes import BOOLEAN, INTEGER, LONG, STRING, UUID, Serde, json, list_of, msgpack, windowed
+from ks_actors.dsl._windowed_partitioner import WindowedKeyPartitioner, default_partitioner
+from ks_actors.serdes import BOOLEAN, DOUBLE, INTEGER, LONG, STRING, UUID, Serde, json, list_of, msgpack, session_windowed, windowed
 
 T = TypeVar("T")
 
@@ -242,3 +244,35 @@ def test_bytes_that_are_no_list_are_bad(data: bytes) -> None:
     """Of the other format, too long, or with counts below zero."""
     with pytest.raises(SerializationError):
         list_of(INTEGER).deserializer("topic")(data)
+
+
+# --- sessions -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.text(), st.integers(0, (1 << 63) - 1), st.integers(0, (1 << 63) - 1))
+def test_keys_with_sessions_are_the_key_the_end_and_the_start(key: str, one: int, other: int) -> None:
+    """As SessionWindowedSerializer writes them."""
+    start, end = sorted((one, other))
+    serde, session = session_windowed(STRING), Windowed(key, Window(start, end))
+    data = serde.serializer("topic", is_key=True)(session)
+    assert data == key.encode() + end.to_bytes(8, "big") + start.to_bytes(8, "big")
+    assert serde.deserializer("topic", is_key=True)(data) == session
+
+
+def test_a_serde_of_sessions_promises_what_that_of_the_key_does() -> None:
+    """Nothing of a session is left out of its bytes."""
+    inners: tuple[Serde[Any], ...] = (STRING, DOUBLE, json(list[int]))
+    for inner in inners:
+        serde = session_windowed(inner)
+        assert (serde.faithful, serde.immutable) == (inner.faithful, inner.immutable)
+    assert repr(session_windowed(STRING)) == "<Serde session_windowed(<Serde STRING>)>"
+    with pytest.raises(SerializationError, match="ends with two times of 8 bytes, got 9 in all"):
+        session_windowed(STRING).deserializer("topic")(b"123456789")
+
+
+def test_records_of_a_key_go_to_one_partition_whatever_the_session() -> None:
+    """That of the key alone, as with Kafka Streams' WindowedStreamPartitioner."""
+    partitioner = default_partitioner(session_windowed(STRING))
+    assert isinstance(partitioner, WindowedKeyPartitioner)
+    assert {partitioner("topic", Windowed("key", Window(start, 9)), None, 7) for start in range(9)} == {partition(b"key", 7)}
+    assert partitioner.part(session_windowed(STRING).serializer("topic")(Windowed("key", Window(3, 9)))) == b"key"

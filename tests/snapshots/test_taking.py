@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from ks_actors import SnapshotFailed, serdes
-from ks_actors.dsl import JoinWindows, Materialized, Produced, StreamJoined, StreamsBuilder, TimeWindows
+from ks_actors.dsl import JoinWindows, Materialized, Produced, SessionWindows, StreamJoined, StreamsBuilder, TimeWindows
 from ks_actors.runtime import RestoreListener
 from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
 from ks_actors.snapshots._manifest import seal
+from ks_actors.state import _engine
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting
 from tests.snapshots.helpers import in_memory
@@ -171,6 +172,59 @@ def test_windows_come_back_from_snapshots(store: str) -> None:
         snapshot_uri=uri,
         default_dsl_store=store,
     )
+
+
+def test_sessions_come_back_from_snapshots() -> None:
+    """A session that was open before goes on after."""
+    uri, heard = in_memory(), Heard()
+    builder = StreamsBuilder()
+    sessions = builder.stream("in", STRINGS).group_by_key().windowed_by(SessionWindows.of_inactivity_gap_and_grace(1_000, 600_000))
+    counted = sessions.count(Materialized("sessions", serdes.STRING, serdes.LONG))
+    counted.to_stream(lambda key, _: f"{key.key}@{key.window.start}").to("out", Produced(serdes.STRING, serdes.LONG))
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord(f"k{number % 20}", "v", number * 40) for number in range(400)])
+        await harness.caught_up()
+        manifest = await harness.app.snapshot()
+        assert manifest.tasks["0_0"].stores["sessions"].rows == 20
+        await harness.close()
+        harness.wipe_state()
+        heard.told.clear()
+        await harness.restart()
+        assert heard.told[0][:2] == ("snapshot", "sessions")
+        assert heard.told[-1] == ("end", "sessions", 0)
+        await harness.produce("in", "k3", "v", timestamp=16_000)
+        await harness.produce("in", "k4", "v", timestamp=600_000)
+        await harness.caught_up()
+        out = by_key(await harness.read("out"))
+        assert [count for count in out["k3@120"] if count is not None][-1] == 21
+        assert out["k4@600000"] == [1]
+
+    run_app(test, builder.build(), topics=TOPICS, restore_listener=heard, processing_guarantee=EOS, snapshot_uri=uri)
+
+
+@pytest.mark.parametrize("most", [0, 3, 1_000])
+def test_rows_become_sorted_tables_and_what_is_too_many_is_written(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many tables there may be, the database has the same rows."""
+    monkeypatch.setattr(_engine, "TABLE_ROWS", 100)
+    monkeypatch.setattr(_engine, "MOST_TABLES", most)
+    uri, heard = in_memory(), Heard()
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", records(*(f"k{number % 2_000:04d}" for number in range(4_000))))
+        await harness.caught_up()
+        await harness.app.snapshot()
+        await harness.close()
+        harness.wipe_state()
+        heard.told.clear()
+        await harness.restart()
+        assert [told[0] for told in heard.told] == ["snapshot", "start", "end"]
+        assert dict(await harness.app.store("counts").all()) == {f"k{number:04d}": 2 for number in range(2_000)}
+        await harness.produce_all("in", records("k0007", "k1999"))
+        await harness.caught_up()
+        assert {by_key(await harness.read("out"))[key][-1] for key in ("k0007", "k1999")} == {3}
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri)
 
 
 @pytest.mark.parametrize("harm", ["flipped", "foreign", "missing", "shape", "behind", "ahead"])

@@ -42,6 +42,10 @@ def session(name: str = "s", *, key: Any = STRING, value: Any = STRING, retentio
     return StoreSpec(name=name, kind=StoreKind.SESSION, key=key, value=value, retention_ms=retention_ms, **options)
 
 
+def versioned(name: str = "s", *, key: Any = STRING, value: Any = STRING, history_retention_ms: int = 100, **options: Any) -> StoreSpec:
+    return StoreSpec(name=name, kind=StoreKind.VERSIONED, key=key, value=value, history_retention_ms=history_retention_ms, **options)
+
+
 class Task:
     """One task, its stores and its changelogs."""
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ks_actors import Batch
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde, json
 from ks_actors.state import _expiry
 
@@ -32,8 +33,8 @@ class Plainly:
         for key, value, timestamp in batch:
             if key is None or value is None:
                 continue
-            before, seen = self.store.get_entry(key) or (None, timestamp)
-            entry = ((before or 0) + 1, max(seen, timestamp))
+            before, seen = self.store.get_entry(key) or (0, timestamp)
+            entry = (before + 1, max(seen, timestamp))
             self.store.put_entry(key, entry)
             sent.append(((entry[0], before if with_old else None), entry[1]))
         return sent
@@ -76,6 +77,32 @@ def test_the_kernel_counts_as_get_and_put_do(tmp_path_factory: pytest.TempPathFa
         assert contents[0] == contents[1]
         assert tasks[0].logs == tasks[1].logs
     for task in tasks:
+        task.close()
+
+
+def test_counts_go_on_from_what_is_on_disk_or_restored(tmp_path: Path) -> None:
+    """Of many keys at once, those that are known below memory go on, the others begin; who is not counted is not there."""
+    with_disk = Task([key_value(timestamped=True)], tmp_path)
+    for number in range(10):
+        with_disk["s"].put_entry(f"k{number}", (number, number))
+    with_disk.commit()
+    with_disk.stores.close(clean=True)
+    for restored in (False, True):
+        task = Task([key_value(timestamped=True)], tmp_path)
+        if restored:
+            task.stores.restore("s", Batch([b"k3", b"new"], [LONG.serializer("")(100), None], [7, 7]), 12)
+        store = task["s"]
+        keys = [f"k{number}" for number in range(12)] + ["k11", "new", "none", "none"]
+        changes: list[Any] = []
+        times: list[int] = []
+        assert store.count_up(keys, [b""] * 14 + [None, b""], [5] * 16, 0, changes, times, with_old=True) == 14
+        before = [0, 1, 2, 100 if restored else 3, *range(4, 10), 0, 0, 1, 0]
+        assert changes == [(number + 1, number) for number in before]
+        assert times == [5] * 3 + [7 if restored else 5] + [5, 5, 6, 7, 8, 9] + [5] * 4
+        assert store.get_entry("none") is None
+        assert dict.fromkeys(store.uncommitted) == dict.fromkeys([*dict.fromkeys(keys[:14])])
+        task.stores.drop()
+        assert (store.get_entry("k11"), store.get_entry("k9")) == (None, (9, 9))
         task.close()
 
 

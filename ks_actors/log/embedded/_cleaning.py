@@ -41,9 +41,10 @@ def compact(broker: Broker, partition: Partition, now: int) -> Iterator[None]:
     """Keep the last committed record of each key below the last stable offset; in steps between which anything may happen.
 
     A tombstone survives the first compaction, and those within `delete.retention.ms` of it, so that whoever reads from the beginning meanwhile does
-    not miss it. Markers and aborted records go. Raises StorageFull, LogError, LogCorrupted: then what was not compacted yet is as it was.
+    not miss it. Markers and aborted records go. A segment with a record younger than `min.compaction.lag.ms` at `now` (ms) is left alone, and so are
+    all behind it. Raises StorageFull, LogError, LogCorrupted: then what was not compacted yet is as it was.
     """
-    boundary = partition.stable
+    boundary = _compactable(partition, now)
     latest: dict[Any, int] = {}
     for start, stop in partition.runs(boundary, STEP):
         for _, batch in _loaded(partition, partition.segments[start:stop]):
@@ -64,6 +65,18 @@ def compact(broker: Broker, partition: Partition, now: int) -> Iterator[None]:
         if partition.segments[start:stop] == old:
             _rewrite(broker, partition, start, stop, kept)
         yield
+
+
+def _compactable(partition: Partition, now: int) -> int:
+    """Return where what may be compacted ends: at what a transaction is open about, or at what is too young."""
+    lag = partition.topic.settings.min_compaction_lag_ms
+    if lag > 0:
+        for segment in partition.segments:
+            if segment.base >= partition.stable:
+                break
+            if partition.newest(segment) > now - lag:
+                return segment.base
+    return partition.stable
 
 
 def _loaded(partition: Partition, segments: list[Segment]) -> list[tuple[Segment, Batch]]:

@@ -26,6 +26,7 @@ class TopicSettings(msgspec.Struct, frozen=True):
     retention_bytes: int | None = None
     max_message_bytes: int = 1_048_588
     delete_retention_ms: int = 86_400_000
+    min_compaction_lag_ms: int = 0
 
     @property
     def cleaned(self) -> bool:
@@ -67,6 +68,7 @@ def read_settings(name: str, configs: Mapping[str, str]) -> TopicSettings:
         retention_bytes=_limit(name, configs, "retention.bytes") if "delete" in policies else None,
         max_message_bytes=_number(name, configs, "max.message.bytes", defaults.max_message_bytes),
         delete_retention_ms=_number(name, configs, "delete.retention.ms", defaults.delete_retention_ms),
+        min_compaction_lag_ms=_number(name, configs, "min.compaction.lag.ms", defaults.min_compaction_lag_ms),
     )
 
 

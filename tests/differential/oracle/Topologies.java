@@ -131,6 +131,9 @@ final class Topologies {
     dsl("window_regroup", "out", (b, p) -> outK(b.stream("in", cons()).groupByKey(grouped()).windowedBy(time(p)).count(win("agg", L, p)).mapValues(v -> nz(v))
         .groupBy((w, c) -> KeyValue.pair(String.valueOf(w.window().start()), w.key() + c), grouped())
         .aggregate(ZERO, (k, v, a) -> a + "+" + v, (k, v, a) -> a + "-" + v, kv("agg2", S)), "out"));
+    dsl("session_regroup", "out", (b, p) -> outK(b.stream("in", cons()).groupByKey(grouped()).windowedBy(session(p)).count(ses("agg", L, p)).mapValues(v -> nz(v))
+        .groupBy((w, c) -> KeyValue.pair(String.valueOf(w.window().start()), w.key() + c), grouped())
+        .aggregate(ZERO, (k, v, a) -> a + "+" + v, (k, v, a) -> a + "-" + v, kv("agg2", S)), "out"));
 
     Aggregator<String, String, String> ca = (k, v, a) -> v == null ? a + "A~" : v.equals("z") ? null : a + "A" + v;
     Aggregator<String, String, String> cb = (k, v, a) -> v == null ? a + "B~" : a + "B" + v;
@@ -185,6 +188,11 @@ final class Topologies {
 
     dsl("suppress_window", "out-raw out-suppressed", (b, p) -> {
       KTable<Windowed<String>, String> t = aggTime(b.stream("in", cons()).groupByKey(grouped()).windowedBy(time(p)), p);
+      outW(t.suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded())), "out-suppressed");
+      outW(t, "out-raw");
+    });
+    dsl("suppress_session", "out-raw out-suppressed", (b, p) -> {
+      KTable<Windowed<String>, String> t = aggSession(b.stream("in", cons()).groupByKey(grouped()).windowedBy(session(p)), p);
       outW(t.suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded())), "out-suppressed");
       outW(t, "out-raw");
     });

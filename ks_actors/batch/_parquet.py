@@ -1,0 +1,45 @@
+"""Records of topics as Parquet files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ks_actors.batch._columns import HEADERS, TopicColumns
+from ks_actors.batch._reading import LogRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from ks_actors._batch import Batch
+    from ks_actors.log import TopicPartition
+
+SCHEMA = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+
+
+def write_parquet(directory: Path, partitions: Iterable[tuple[TopicPartition, Iterable[Batch]]]) -> dict[str, int]:
+    """Write a file per partition, which is there when it is whole; return how many records each topic has. Offsets count from 0 in each. Blocks."""
+    columns = TopicColumns(SCHEMA, None, None)
+    counts: dict[str, int] = {}
+    for where, batches in partitions:
+        topic = directory / where.topic
+        topic.mkdir(parents=True, exist_ok=True)
+        draft = topic / f".{where.partition}.parquet.part"
+        with pq.ParquetWriter(draft, SCHEMA, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(columns.of(batch, LogRange(where.topic, where.partition, 0, 0)))
+                counts[where.topic] = counts.get(where.topic, 0) + len(batch)
+        draft.replace(topic / f"{where.partition}.parquet")
+    return counts

@@ -1,0 +1,94 @@
+"""`ks-actors backfill`: a topology over history."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from ks_actors._errors import KsActorsError
+from ks_actors.batch._plan import CHOICES
+from ks_actors.cli._target import app_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ks_actors._app import App
+    from ks_actors.batch import Backfill, BackfillProgress, Choice
+
+
+def _time(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """Take ms since the epoch, or a date and time, UTC unless it says otherwise."""
+    if value is None or value.isdecimal():
+        return None if value is None else int(value)
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter("is neither a time such as 2013-12-01T00:00 nor ms since the epoch", context, parameter) from None
+    return int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+@click.command()
+@click.argument("target", metavar="MODULE:NAME")
+@click.option("--until", metavar="TIME", callback=_time, help="Stop before the first record that is as late: 2013-12-01T00:00 (UTC), or ms.")
+@click.option("--allow", type=click.Choice(CHOICES), multiple=True, help="What may differ from a stream. Again for more.")
+@click.option("--parquet", type=click.Path(file_okay=False, path_type=Path), help="Write what goes to topics there, as Parquet.")
+@click.option("--conf", "-c", metavar="NAME=VALUE", multiple=True, help="A setting, such as snapshot_uri=/snapshots. Again for more.")
+@click.option("--config", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings from a .toml or .properties file.")
+@click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
+def backfill(
+    target: str,
+    until: int | None,
+    allow: tuple[Choice, ...],
+    parquet: Path | None,
+    conf: tuple[str, ...],
+    file: Path | None,
+    quiet: bool,
+) -> None:
+    """Run a topology over all that its topics hold, in this process.
+
+    The state goes into a snapshot, where the setting snapshot_uri says, with the positions that a stream goes on from; what the topology writes
+    goes to Parquet files, if --parquet says where. The log is only read. MODULE:NAME and settings are those of `ks-actors run`.
+    """
+    app = app_of(target, conf, file)
+    console = Console(stderr=True, quiet=quiet)
+    try:
+        asyncio.run(_run(app, until, allow, parquet, console))
+    except KsActorsError as error:
+        raise click.ClickException(f"{app.config.application_id}: {type(error).__name__}: {error}") from error
+
+
+async def _run(app: App, until: int | None, allow: Sequence[Choice], parquet: Path | None, console: Console) -> None:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[records]:,} records"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bars:
+        bar = bars.add_task("backfill", total=None, records=0)
+
+        def show(progress: BackfillProgress) -> None:
+            bars.update(bar, completed=progress.tasks_done, total=progress.tasks, records=progress.records)
+
+        done = await app.backfill(until=until, allow=allow, progress=show)
+    with done:
+        counts = {} if parquet is None else await asyncio.to_thread(done.to_parquet, parquet)
+    for line in _summary(done, counts):
+        click.echo(line)
+
+
+def _summary(done: Backfill, counts: dict[str, int]) -> list[str]:
+    dropped = sum(task.dropped for task in done.tasks)
+    rate = done.records / done.seconds if done.seconds else 0
+    lines = [f"{done.records:,} records in {done.seconds:.1f} s ({rate:,.0f}/s) by {len(done.tasks)} tasks, {dropped:,} left out"]
+    if done.snapshot is not None:
+        rows = sum(store.rows for task in done.snapshot.tasks.values() for store in task.stores.values())
+        lines.append(f"snapshot {done.snapshot.name}: {rows:,} rows")
+    return lines + [f"{topic}: {count:,} records" for topic, count in sorted(counts.items())]

@@ -1,0 +1,29 @@
+"""How sessions are scanned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._windowed import Windowed
+from ks_actors.query._scan import Scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def session_key_scan(key: Any, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
+    """Return how to scan the sessions of a key that overlap with a span of time."""
+    return Scan(
+        lambda reader: reader.find(key, earliest_end, latest_start, committed=committed, reverse=reverse),
+        lambda row: (Windowed(*row[1]), entry(row[2])),
+        reverse=reverse,
+    )
+
+
+def session_scan(low: Any, high: Any, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
+    """Return how to scan the sessions of a range of keys that overlap with a span of time."""
+    return Scan(
+        lambda reader: reader.find_range(reader.bounds(low, high), earliest_end, latest_start, committed=committed, reverse=reverse),
+        lambda row: (Windowed(*row[1]), entry(row[2])),
+        reverse=reverse,
+    )

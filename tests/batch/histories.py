@@ -1,0 +1,159 @@
+"""The same records for a stream and for a backfill, and what each makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING, Any
+
+from ks_actors import Batch, StreamsConfig, partition_of
+from ks_actors.batch import backfill
+from ks_actors.batch._columns import latest
+from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.snapshots import Place, SnapshotReader
+from ks_actors.state import TIMESTAMPED, has_last_rows
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from ks_actors.log import Log
+    from ks_actors.snapshots import SnapshotManifest
+    from ks_actors.topology import Topology
+
+NUMBER = struct.Struct(">i")
+SUFFIX = struct.Struct(">qi")
+WINDOWS = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW)
+Rows = list[tuple[Any, ...]]
+Input = tuple[str, bytes | None, bytes | None, int]
+
+
+def topics_of(topology: Topology, outputs: Iterable[str], partitions: int, inputs: Iterable[Input]) -> dict[str, int]:
+    read = {topic for part in topology.subtopologies() for topic in part.source_topics} - set(topology.internal_topics)
+    wanted = dict.fromkeys([*read, *outputs, *(one[0] for one in inputs)], partitions)
+    return wanted | dict.fromkeys(topology.global_topics, 1)
+
+
+async def fill(log: Log, topics: Mapping[str, int], records: Iterable[Input]) -> None:
+    batches: dict[TopicPartition, Batch] = {}
+    for topic, key, value, time in records:
+        number = 0 if key is None else partition_of(key, topics[topic])
+        batch = batches.setdefault(TopicPartition(topic, number), Batch([], [], []))
+        batch.keys.append(key)
+        batch.values.append(value)
+        batch.timestamps.append(time)
+    producer = await log.producer(client_id="test")
+    await producer.send([Outgoing(where, batch) for where, batch in batches.items()])
+    await producer.close()
+
+
+async def read_all(log: Log, topic: str, partitions: int) -> dict[int, list[Batch]]:
+    fetcher = log.fetcher(client_id="test", isolation=IsolationLevel.READ_COMMITTED)
+    fetcher.assign({TopicPartition(topic, number): 0 for number in range(partitions)})
+    found: dict[int, list[Batch]] = {}
+    while fetched := await fetcher.fetch(max_wait_ms=0):
+        for one in fetched:
+            found.setdefault(one.partition.partition, []).append(one.batch)
+    await fetcher.close()
+    return found
+
+
+def rows_of(batches: Iterable[Batch]) -> Rows:
+    return [row for batch in batches for row in zip(batch.keys, batch.values, batch.timestamps, batch.headers or [()] * len(batch), strict=True)]
+
+
+def streamed(
+    topology: Topology, settings: Mapping[str, Any], topics: Mapping[str, int], records: Iterable[Input]
+) -> tuple[dict[TopicPartition, Rows], dict[tuple[str, int], dict[bytes, Any]]]:
+    """Return what an app writes to topics, and what the changelogs of its stores say in the end."""
+
+    async def stream(harness: AppHarness) -> Any:
+        await fill(harness.log, topics, records)
+        await harness.start()
+        await harness.caught_up()
+        await harness.close()
+        written: dict[TopicPartition, Rows] = {}
+        stores: dict[tuple[str, int], dict[bytes, Any]] = {}
+        internal = {f"{settings['application_id']}-{name}" for name in topology.internal_topics}
+        for name, topic in (await harness.log.describe_topics()).items():
+            found = await read_all(harness.log, name, topic.partitions)
+            if name.endswith("-changelog"):
+                store = name.removeprefix(f"{settings['application_id']}-").removesuffix("-changelog")
+                stores.update({(store, number): last(batches) for number, batches in found.items()})
+            elif name not in internal and name not in {one[0] for one in records}:
+                written.update({TopicPartition(name, number): rows_of(batches) for number, batches in found.items()})
+        return written, plain(topology, stores)
+
+    return run_app(stream, topology, topics=topics, start=False, **settings)  # type: ignore[no-any-return]  # as it says
+
+
+def last(batches: Iterable[Batch]) -> dict[bytes, Any]:
+    """Return what a changelog says in the end: value and time by key."""
+    found = latest([Batch(one.keys, one.values, one.timestamps, None, range(len(one))) for one in batches])
+    return {key: (value, time) for key, value, time in zip(found.keys, found.values, found.timestamps, strict=True)}
+
+
+def filled_back(
+    topology: Topology, settings: Mapping[str, Any], topics: Mapping[str, int], records: Iterable[Input], uri: Path, **options: Any
+) -> tuple[dict[TopicPartition, Rows], dict[tuple[str, int], dict[bytes, Any]]]:
+    """Return what a backfill writes to topics, and what its snapshot says of the stores."""
+
+    async def main() -> Any:
+        async with EmbeddedLog() as log:
+            await log.create_topics([NewTopic(name, count) for name, count in topics.items()])
+            await fill(log, topics, records)
+            done = await backfill(topology, StreamsConfig.of(settings), log=log, snapshot_uri=str(uri), **options)
+            with done:
+                return {where: rows_of(done.read(where)) for where in done.partitions}, stores_in(topology, done.snapshot, uri)
+
+    return asyncio.run(main())  # type: ignore[no-any-return]  # as it says
+
+
+def plain(topology: Topology, changelogs: Mapping[tuple[str, int], dict[bytes, Any]]) -> dict[tuple[str, int], dict[bytes, Any]]:
+    """Return what changelogs say without the times of values that have none, and without stores that hold nothing."""
+    return {
+        place: {key: row if topology.stores[place[0]].kind in TIMESTAMPED else row[0] for key, row in rows.items()}
+        for place, rows in changelogs.items()
+        if rows
+    }
+
+
+def difference(topology: Topology, streams: dict[tuple[str, int], Any], snapshot: dict[tuple[str, int], Any], until: int) -> list[Any]:
+    """Return what a snapshot has otherwise than the changelogs of a stream, which may have windows still that had expired at `until`."""
+    found: list[Any] = []
+    for place in sorted({*streams, *snapshot}):
+        spec, expected, got = topology.stores[place[0]], streams.get(place, {}), snapshot.get(place, {})
+        if not has_last_rows(spec):
+            continue
+        if spec.retain_duplicates:  # which of several rows of a time and key has which number says nothing
+            expected, got = unnumbered(expected), unnumbered(got)
+        for key in {*expected, *got}:
+            start = SUFFIX.unpack_from(key, len(key) - SUFFIX.size)[0] if spec.kind in WINDOWS else None
+            if expected.get(key) != got.get(key) and (key in got or start is None or start > until - spec.retention_ms):
+                found.append((place, key, expected.get(key), got.get(key)))
+    return found
+
+
+def unnumbered(rows: Mapping[bytes, Any]) -> dict[bytes, Any]:
+    values: dict[bytes, list[Any]] = {}
+    for key, value in rows.items():
+        values.setdefault(key[: -NUMBER.size] + NUMBER.pack(0), []).append(value)
+    return {key: sorted(found) for key, found in values.items()}
+
+
+def stores_in(topology: Topology, manifest: SnapshotManifest | None, uri: Path) -> dict[tuple[str, int], dict[bytes, Any]]:
+    assert manifest is not None
+    reader = SnapshotReader.open(Place.of(str(uri)).at(manifest.application_id, manifest.name), application_id=manifest.application_id)
+    reader.verify()
+    found: dict[tuple[str, int], dict[bytes, Any]] = {}
+    for task, content in manifest.tasks.items():
+        for name in content.stores:
+            rows = rows_of(reader.batches(task, name))
+            if rows:
+                found[name, int(task.partition("_")[2])] = {
+                    row[0]: (row[1], row[2]) if topology.stores[name].kind in TIMESTAMPED else row[1] for row in rows
+                }
+    return found

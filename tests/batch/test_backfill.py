@@ -1,0 +1,303 @@
+"""A backfill gives what a stream gives."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyarrow import parquet
+
+from ks_actors import (
+    BackfillRefused,
+    Consumed,
+    Grouped,
+    JoinWindows,
+    Materialized,
+    MissingSourceTopics,
+    OffsetOutOfRange,
+    ProcessingFailed,
+    Processor,
+    Produced,
+    PunctuationType,
+    Record,
+    StreamsBuilder,
+    StreamsConfig,
+    Topology,
+    serdes,
+)
+from ks_actors.batch import Backfill, BackfillProgress, backfill
+from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+from tests.differential.cases import SEED_1, Case, config_of, read_cases
+from tests.differential.generate import SPECS
+from tests.differential.test_batches import APART
+from tests.differential.topologies import REBUILT, reason_out_of_reach
+
+from .histories import Input, Rows, difference, fill, filled_back, rows_of, streamed, topics_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ks_actors import ProcessorContext
+
+WITH_CLOCK = {name for name, spec in SPECS.items() if spec.wall}
+# Every name has cases of its own, three in 24.
+PART = {name: slice(number % 8, None, 8) for number, name in enumerate(REBUILT)}
+TEXT = Consumed(serdes.STRING, serdes.STRING)
+SETTINGS = {"application_id": "app", "default_key_serde": serdes.STRING, "default_value_serde": serdes.STRING}
+
+
+def cases(name: str) -> list[Case]:
+    return [case for case in read_cases(SEED_1, name)[PART[name]] if reason_out_of_reach(name, case["params"]) is None][:3]
+
+
+def records_of(case: Case) -> list[Input]:
+    def encoded(text: str | None) -> bytes | None:
+        return None if text is None else text.encode()
+
+    return [(step["topic"], encoded(step["key"]), encoded(step["value"]), step["timestamp"]) for step in case["steps"] if "topic" in step]
+
+
+def settings_of(case: Case) -> dict[str, Any]:
+    # Caches hand on what a commit finds in them: one commit at the end is one that both have.
+    return {**config_of(case), "commit_interval_ms": 1_000_000}
+
+
+@pytest.mark.parametrize("name", [name for name in REBUILT if name not in WITH_CLOCK | APART])
+def test_random_topologies_are_as_in_a_stream_record_for_record_and_key_for_key(name: str, tmp_path: Path) -> None:
+    """Of topics with one partition: what is written is the same, in the same order, and so is what stores hold."""
+    for number, case in enumerate(cases(name)):
+        topology: Topology = REBUILT[name].build(case["params"])
+        records = records_of(case)
+        topics = topics_of(topology, REBUILT[name].outputs, 1, records)
+        written, stores = streamed(topology, settings_of(case), topics, records)
+        allow = ("order_after_rekey", "incomplete_snapshot")
+        got, snapshot = filled_back(topology, settings_of(case), topics, records, tmp_path / str(number), allow=allow)
+        assert got == written, case["id"]
+        assert difference(topology, stores, snapshot, max(record[3] for record in records)) == [], case["id"]
+
+
+@pytest.mark.parametrize("name", sorted(APART))
+def test_what_races_in_a_stream_is_refused(name: str, tmp_path: Path) -> None:
+    """Two repartition topics that meet in a join: which gets ahead of the other is nobody's promise."""
+    case = cases(name)[0]
+    topology: Topology = REBUILT[name].build(case["params"])
+    records = records_of(case)
+    topics = topics_of(topology, REBUILT[name].outputs, 1, records)
+    with pytest.raises(BackfillRefused, match="Allow 'order_after_rekey'"):
+        filled_back(topology, settings_of(case), topics, records, tmp_path)
+    assert filled_back(topology, settings_of(case), topics, records, tmp_path, allow=("order_after_rekey",))
+
+
+def words() -> Topology:
+    builder = StreamsBuilder()
+    lines = builder.stream("lines", TEXT)
+    counts = (
+        lines.flat_map_values(str.split)
+        .group_by(lambda _, word: word, Grouped(serdes.STRING, serdes.STRING, "word"))
+        .count(Materialized("counts", serdes.STRING, serdes.LONG))
+    )
+    counts.to_stream().to("counts", Produced(serdes.STRING, serdes.LONG))
+    lines.map_values(str.upper).to("loud", Produced(serdes.STRING, serdes.STRING))
+    return builder.build()
+
+
+LINES: list[Input] = [("lines", f"k{number % 7}".encode(), f"the cat {number % 3} sat {number % 11}".encode(), number) for number in range(400)]
+LINE_TOPICS = {"lines": 3, "counts": 2, "loud": 3}
+
+
+def test_partitions_and_a_rekey_that_counts(tmp_path: Path) -> None:
+    """Each partition is a task; after the rekey records are where the stream has them, and the counts are the same, whatever came first."""
+    written, stores = streamed(words(), SETTINGS, LINE_TOPICS, LINES)
+    got, snapshot = filled_back(words(), SETTINGS, LINE_TOPICS, LINES, tmp_path)
+    loud, counted = ({where: rows for where, rows in written.items() if where.topic == topic} for topic in ("loud", "counts"))
+    assert {where: rows for where, rows in got.items() if where.topic == "loud"} == loud
+    for where, rows in counted.items():
+        assert sorted(row[:2] for row in got[where]) == sorted(row[:2] for row in rows)
+    values = {place: {key: value for key, (value, _) in rows.items()} for place, rows in stores.items()}
+    assert {place: {key: value for key, (value, _) in rows.items()} for place, rows in snapshot.items()} == values
+
+
+def ran(topology: Topology, topics: Mapping[str, int], records: list[Input], **options: Any) -> tuple[Backfill, dict[TopicPartition, Rows]]:
+    async def main() -> Any:
+        async with EmbeddedLog() as log:
+            await log.create_topics([NewTopic(name, count) for name, count in topics.items()])
+            await fill(log, topics, records)
+            with await backfill(topology, StreamsConfig.of(SETTINGS), log=log, **options) as done:
+                return done, {where: rows_of(done.read(where)) for where in done.partitions}
+
+    return asyncio.run(main())  # type: ignore[no-any-return]  # as it says
+
+
+def doubled() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).map_values(lambda value: value * 2).to("out", Produced(serdes.STRING, serdes.STRING))
+    return builder.build()
+
+
+def copied() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).to("out", Produced(serdes.STRING, serdes.STRING))
+    return builder.build()
+
+
+def test_ranges_are_exact(tmp_path: Path) -> None:
+    """By offset, and by time; positions are where the ranges end, also of partitions with nothing in them."""
+    records: list[Input] = [("in", str(number).encode(), str(number).encode(), 10 * number) for number in range(20)]
+    done, written = ran(doubled(), {"in": 2, "out": 2}, records, until={"in": {1: 4}}, directory=tmp_path)
+    assert (done.positions[TopicPartition("in", 1)], len(written[TopicPartition("out", 1)])) == (4, 4)
+    assert done.positions[TopicPartition("in", 0)] == len(written[TopicPartition("out", 0)]) > 4
+    told: list[BackfillProgress] = []
+    done, written = ran(doubled(), {"in": 1, "out": 1, "none": 1}, records, until=45, progress=told.append, directory=tmp_path)
+    assert [row[1] for row in written[TopicPartition("out", 0)]] == [b"00", b"11", b"22", b"33", b"44"]
+    assert (done.positions, done.records, done.snapshot) == ({TopicPartition("in", 0): 5}, 5, None)
+    assert told[-1] == BackfillProgress(1, 1, 5, 5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_written_goes_to_parquet(tmp_path: Path) -> None:
+    """A directory per topic, a file per partition, all records in order."""
+    records: list[Input] = [("in", str(number).encode(), None if number == 3 else str(number).encode(), 10 * number) for number in range(20)]
+
+    async def main() -> dict[str, int]:
+        async with EmbeddedLog() as log:
+            await log.create_topics([NewTopic("in", 2), NewTopic("out", 2)])
+            await fill(log, {"in": 2}, records)
+            with await backfill(copied(), StreamsConfig.of(SETTINGS), log=log) as done:
+                return done.to_parquet(tmp_path)
+
+    assert asyncio.run(main()) == {"out": 20}
+    found = [parquet.read_table(tmp_path / "out" / f"{number}.parquet").to_pylist() for number in range(2)]
+    assert sorted(int(row["key"]) for rows in found for row in rows) == list(range(20))
+    assert [row["value"] for rows in found for row in rows if row["key"] == b"3"] == [None]
+    assert [row["offset"] for row in found[0]] == list(range(len(found[0])))
+
+
+def test_offsets_that_are_not_there_are_refused() -> None:
+    """Nothing is guessed: a range is what it says."""
+    with pytest.raises(OffsetOutOfRange, match="in-0 holds offsets 0 to 0, position 7 is outside"):
+        ran(doubled(), {"in": 1, "out": 1}, [], until={"in": {0: 7}})
+    with pytest.raises(MissingSourceTopics):
+        ran(doubled(), {"out": 1}, [])
+
+
+def test_a_failure_names_its_record_and_leaves_nothing(tmp_path: Path) -> None:
+    """As in a stream: with task, topic, partition and offset; no snapshot is left of it, and no file."""
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).map_values(int).group_by_key(Grouped(serdes.STRING, serdes.LONG)).count().to_stream().to(
+        "out", Produced(serdes.STRING, serdes.LONG)
+    )
+    records: list[Input] = [("in", b"k", b"1", 0), ("in", b"k", b"no number", 1)]
+    uri, directory = tmp_path / "snapshots", tmp_path / "work"
+    directory.mkdir()
+    with pytest.raises(ProcessingFailed) as failed:
+        ran(builder.build(), {"in": 1, "out": 1}, records, snapshot_uri=str(uri), directory=directory)
+    assert (failed.value.topic, failed.value.partition, failed.value.offset) == ("in", 0, 1)
+    assert list(directory.iterdir()) == []
+    assert [path for path in uri.rglob("*") if path.is_file()] == []
+
+
+class Clocked(Processor[Any, Any, Any, Any]):
+    """A processor that is called by the wall clock."""
+
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        self._context = context
+        context.schedule(1_000, PunctuationType.WALL_CLOCK_TIME, lambda _: None)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._context.forward(record)
+
+
+def clocked() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).process(Clocked).to("out", Produced(serdes.STRING, serdes.STRING))
+    return builder.build()
+
+
+def rekeyed() -> Topology:
+    builder = StreamsBuilder()
+    longest = builder.stream("in", TEXT).group_by(lambda _, value: value[:1], Grouped(serdes.STRING, serdes.STRING)).reduce(lambda _, new: new)
+    longest.to_stream().to("out", Produced(serdes.STRING, serdes.STRING))
+    return builder.build()
+
+
+def read_back() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).to("out", Produced(serdes.STRING, serdes.STRING))
+    builder.stream("out", TEXT).to("more", Produced(serdes.STRING, serdes.STRING))
+    return builder.build()
+
+
+@pytest.mark.parametrize(
+    ("make", "choice", "said"),
+    [
+        (clocked, "wall_clock", "is called by the wall clock, and history has none"),
+        (rekeyed, "order_after_rekey", "KSTREAM-REDUCE-0000000003 has state that may depend on the order"),
+        (read_back, "topics_read_back", "topic out is written and read by this topology"),
+    ],
+)
+def test_what_cannot_be_the_same_is_refused_by_name_or_allowed(make: Any, choice: str, said: str) -> None:
+    """Before a record is processed; what is allowed is done as well as it can be."""
+    topics = {"in": 2, "out": 2, "more": 2}
+    records: list[Input] = [("in", f"{number}".encode(), b"value", number) for number in range(20)]
+    with pytest.raises(BackfillRefused, match=said) as refused:
+        ran(make(), topics, records)
+    assert f"llow '{choice}'" in refused.value.reasons[0]
+    done, written = ran(make(), topics, records, allow=(choice,))
+    assert done.records >= 20
+    assert sum(map(len, written.values())) >= 20
+
+
+def test_a_store_that_no_snapshot_has_is_refused_where_there_is_to_be_one(tmp_path: Path) -> None:
+    """Without a changelog there is nothing that could be handed over."""
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).group_by_key().count(Materialized("mine", serdes.STRING, serdes.LONG, logging=False))
+    with pytest.raises(BackfillRefused, match="store mine has no changelog"):
+        ran(builder.build(), {"in": 1}, [], snapshot_uri=str(tmp_path))
+    done, _ = ran(builder.build(), {"in": 1}, [])
+    assert done.records == 0
+
+
+def test_asynchronous_processors_are_waited_for() -> None:
+    """Their results come in the order of their records."""
+    builder = StreamsBuilder()
+
+    async def slow(value: str) -> str:
+        await asyncio.sleep(0)
+        return value * 3
+
+    builder.stream("in", TEXT).map_values(slow).to("out", Produced(serdes.STRING, serdes.STRING))
+    records: list[Input] = [("in", b"k", str(number).encode(), number) for number in range(300)]
+    _, written = ran(builder.build(), {"in": 1, "out": 1}, records)
+    assert [row[1] for row in written[TopicPartition("out", 0)]] == [str(number).encode() * 3 for number in range(300)]
+
+
+def test_global_tables_are_whole_before_the_first_record() -> None:
+    """As they are in an app, which fills them before it begins."""
+    builder = StreamsBuilder()
+    names = builder.global_table("names", TEXT)
+    builder.stream("in", TEXT).join(names, lambda key, _: key, lambda value, name: f"{value} {name}").to(
+        "out", Produced(serdes.STRING, serdes.STRING)
+    )
+    records: list[Input] = [("names", b"k", b"old", 900), ("names", b"k", b"new", 1_000), ("in", b"k", b"v", 1)]
+    _, written = ran(builder.build(), {"in": 1, "out": 1, "names": 1}, records)
+    assert written == {TopicPartition("out", 0): [(b"k", b"v new", 1, ())]}
+
+
+def test_joins_of_tables_wait_for_the_earlier_records() -> None:
+    """Records of several partitions are taken by their times, whatever is in which."""
+    builder = StreamsBuilder()
+    table = builder.table("t", TEXT)
+    left = builder.stream("in", TEXT)
+    left.left_join(table, lambda value, other: f"{value}{other}").to("out", Produced(serdes.STRING, serdes.STRING))
+    left.join(builder.stream("s", TEXT), lambda one, two: one + two, JoinWindows.of_time_difference_with_no_grace(1)).to(
+        "pairs", Produced(serdes.STRING, serdes.STRING)
+    )
+    records: list[Input] = []
+    for number in range(5_000):
+        records += [("in", b"k", b"v", 10 * number), ("t", b"k", str(number).encode(), 10 * number + 5), ("s", b"k", b"s", 10 * number + 1)]
+    _, written = ran(builder.build(), {"in": 1, "out": 1, "t": 1, "s": 1, "pairs": 1}, records)
+    assert [row[1] for row in written[TopicPartition("out", 0)]] == [f"v{'None' if number < 0 else number}".encode() for number in range(-1, 4_999)]
+    assert len(written[TopicPartition("pairs", 0)]) == 5_000

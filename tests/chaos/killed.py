@@ -1,0 +1,182 @@
+"""An app that is killed: it counts records that it writes itself, commits all the time, and writes to disk all the time.
+
+`python -m tests.chaos.killed <directory> <options as JSON>` runs until it is killed, or until a write that was to fail has failed, or, told to
+`finish`, until all that was written is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ks_actors import App, Processor, Record, StateFull, StoreSpec, StreamsConfig, Topology, serdes, stores
+from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.state import SharedResources, _engine
+from tests.log.helpers import batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ks_actors import ProcessorContext
+
+PARTITIONS = 2
+APPLICATION = "killed"
+SOURCE, SINK = "in", "out"
+_PATIENCE_S = 120
+
+
+class Life(msgspec.Struct, frozen=True):
+    """How one process is to live: everything that is drawn by lot."""
+
+    seed: int
+    keys: int = 100
+    batch: int = 50
+    commit_interval_ms: int = 5
+    tail_records: int = 100
+    memtable_bytes: int = 16 << 10
+    failing_write: int = 0
+    finish: bool = False
+
+
+class Counts(Processor[str, int, str, int]):
+    """Count in two stores, and note in a third one what the count was at each offset: all three have to go together."""
+
+    def init(self, context: ProcessorContext[str, int]) -> None:
+        super().init(context)
+        self._counts = context.get_state_store("counts")
+        self._sums = context.get_state_store("sums")
+        self._history = context.get_state_store("history")
+
+    def process(self, record: Record[str, int]) -> None:
+        key = record.key
+        count = (self._counts.get(key) or 0) + 1
+        before = self._sums.get(key) or [0, 0]
+        self._counts.put(key, count)
+        self._sums.put(key, [count, before[1] + record.value])
+        where = self.context.record_metadata()
+        assert where is not None
+        self._history.put(key, count, where.offset)
+        self.context.forward(record.with_value(count))
+
+
+def specs() -> tuple[StoreSpec, ...]:
+    return (
+        stores.key_value("counts", serdes.STRING, serdes.LONG, type="rocksdb"),
+        stores.key_value("sums", serdes.STRING, serdes.json(list[int]), type="rocksdb"),
+        stores.versioned_key_value("history", serdes.STRING, serdes.LONG, type="rocksdb", history_retention_ms=500),
+    )
+
+
+def topology() -> Topology:
+    made = Topology()
+    made.add_source("source", SOURCE, key=serdes.STRING, value=serdes.LONG)
+    made.add_processor("counts", Counts, "source")
+    for spec in specs():
+        made.add_state_store(spec, "counts")
+    made.add_sink("sink", SINK, "counts", key=serdes.STRING, value=serdes.LONG)
+    return made
+
+
+def app_of(directory: Path, log: EmbeddedLog, life: Life) -> App:
+    config = StreamsConfig(
+        application_id=APPLICATION,
+        state_dir=directory / "state",
+        processing_guarantee="exactly_once_v2",
+        commit_interval_ms=life.commit_interval_ms,
+        num_workers=2,
+    )
+    return App(topology(), config, log=log)
+
+
+def be_small(life: Life) -> None:
+    """Have the state written to disk all the time."""
+    defaults: dict[str, Any] | None = SharedResources.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults.update(memtable_bytes=life.memtable_bytes, write_buffer_bytes=64 << 10, tail_records=life.tail_records, resident_bytes=60_000)
+
+
+def fail_a_write(number: int) -> None:
+    """Have the write of that number fail, and those after it."""
+    write, written = _engine.RocksEngine.write, 0
+
+    def failing(self: _engine.RocksEngine, rows: Iterable[Any], *others: Any, **options: Any) -> None:
+        nonlocal written
+        written += 1
+        if written >= number:
+            raise StateFull("injected: the disk is full")
+        write(self, rows, *others, **options)
+
+    _engine.RocksEngine.write = failing  # type: ignore[method-assign]
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+async def feed(log: EmbeddedLog, life: Life) -> None:
+    """Write records with random keys and values until there is nobody any more."""
+    dice = random.Random(life.seed)
+    producer = await log.producer(client_id="feeder")
+    while True:
+        for number in range(PARTITIONS):
+            keys = [b"%d-%d" % (number, dice.randrange(life.keys)) for _ in range(life.batch)]
+            values = [dice.randrange(1000).to_bytes(8, "big") for _ in keys]
+            await producer.send([Outgoing(TopicPartition(SOURCE, number), batch(*values, keys=keys))])
+        await asyncio.sleep(0.005)
+
+
+async def counted(log: EmbeddedLog) -> None:
+    """Wait until as much has come out as is in."""
+    async with asyncio.timeout(_PATIENCE_S):
+        while True:
+            counts = []
+            for topic in (SOURCE, SINK):
+                partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+                ends = await log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)
+                counts.append(sum([await records_in(log, partition, end) for partition, end in ends.items()]))
+            if counts[0] == counts[1]:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def records_in(log: EmbeddedLog, partition: TopicPartition, end: int) -> int:
+    """Count what is committed: offsets are also of markers, and of what was aborted."""
+    fetcher = log.fetcher(client_id="counter", isolation=IsolationLevel.READ_COMMITTED)
+    fetcher.assign({partition: 0})
+    found = at = 0
+    while at < end:
+        for fetched in await fetcher.fetch(max_wait_ms=0):
+            found, at = found + len(fetched.batch), fetched.next_offset
+    await fetcher.close()
+    return found
+
+
+async def main(directory: Path, life: Life) -> None:
+    be_small(life)
+    async with EmbeddedLog(directory / "log") as log:
+        if SOURCE not in await log.describe_topics():
+            await log.create_topics([NewTopic(SOURCE, PARTITIONS), NewTopic(SINK, PARTITIONS)])
+        app = app_of(directory, log, life)
+        running = asyncio.create_task(app.run())
+        if life.failing_write:
+            fail_a_write(life.failing_write)
+        work = asyncio.create_task(counted(log) if life.finish else feed(log, life))
+        say("running")
+        await asyncio.wait([running, work], return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            work.result()
+        work.cancel()
+        await app.close()
+        (outcome,) = await asyncio.gather(running, return_exceptions=True)
+        say(f"ended by {outcome!r}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=Life)))

@@ -1,0 +1,101 @@
+"""kill -9 while snapshots are taken, ingested and handed over."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import signal
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ks_actors.log import TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.snapshots import find_snapshots
+from tests.snapshots.seeding import CHANGELOG, app_of, contents, counted, put, table, totals_of
+from tests.snapshots.test_taking import counts_in
+from tests.snapshots.victim import KEYS, SETTINGS, key_of, settings_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TAKES = 8
+HAND_OVERS = 8
+
+
+async def killed(what: str, directory: Path, milliseconds: int) -> list[str]:
+    """Run a process until so long after its beginning; return what it has told."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.snapshots.victim", what, str(directory), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    first = await process.stdout.readline()
+    assert first == b"begun\n"
+    ended = asyncio.ensure_future(process.wait())
+    await asyncio.wait([ended], timeout=milliseconds / 1000)
+    if not ended.done():
+        process.kill()
+    told = (await process.stdout.read()).decode().split("\n")[:-1]
+    assert await ended in {0, -signal.SIGKILL}
+    return told
+
+
+async def test_snapshots_of_a_killed_app_are_right_and_so_is_what_begins_with_them(tmp_path: Path) -> None:
+    """Whatever moment it is: a snapshot with a manifest is of one commit, an ingest begins again, and no record counts twice or not at all."""
+    dice = random.Random(7)
+    async with EmbeddedLog(tmp_path / "log") as log:
+        await app_of(log, tmp_path / "state")._create_topics(log)
+        await put(log, [key_of(number) for number in range(KEYS)])
+    begun_with, checked = 0, set()
+    for number in range(TAKES):
+        told = await killed("run", tmp_path, dice.randrange(30, 1_500) if number else 3_000)
+        begun_with += sum(int(line.split()[1]) for line in told if line.startswith("started"))
+        async with EmbeddedLog(tmp_path / "log") as log:
+            keys = [key.decode() for key, _ in await contents(log, TopicPartition("in", 0))]
+        found, refused = find_snapshots(f"file://{tmp_path / 'snapshots'}", "app")
+        assert not refused
+        for snapshot in found:
+            (position,) = snapshot.manifest.tasks["0_0"].positions
+            assert counts_in(snapshot) == Counter(keys[: position.offset])
+            checked.add(snapshot.place.name)
+        assert {line.split()[1] for line in told[-2:] if line.startswith("snapshot")} <= checked
+        if number % 3 != 2:
+            shutil.rmtree(tmp_path / "state" / "app" / "0_0", ignore_errors=True)
+    async with EmbeddedLog(tmp_path / "log") as log, app_of(log, tmp_path / "state", **settings_of(tmp_path)) as app:
+        await app.wait_until_caught_up()
+        assert await totals_of(app) == Counter(keys)
+    assert len(checked) > 3
+    assert begun_with > 1
+
+
+async def test_a_hand_over_that_is_killed_has_happened_or_not(tmp_path: Path) -> None:
+    """Whatever moment it is: the changelog and the group have all or nothing, and doing it again gives the same."""
+    dice = random.Random(3)
+    keys = [key_of(number) for number in range(KEYS)]
+    counted(f"file://{tmp_path / 'history'}", keys, until=len(keys))
+    async with EmbeddedLog(tmp_path / "log") as log:
+        await app_of(log, tmp_path / "state")._create_topics(log)
+        await put(log, keys)
+    shutil.copytree(tmp_path / "log", tmp_path / "fresh")
+    outcomes = set()
+    for _ in range(HAND_OVERS):
+        told = await killed("seed", tmp_path, dice.randrange(10, 600))
+        async with EmbeddedLog(tmp_path / "log") as log:
+            rows = await table(log) if "app-counts-changelog" in await log.describe_topics() else {}
+            assert rows in ({}, Counter(keys))
+            outcomes.add(bool(rows))
+            assert rows or "seeded" not in told
+            if not rows:
+                continue
+            app = app_of(log, tmp_path / "state", **SETTINGS)
+            assert await app.seed(f"file://{tmp_path / 'history'}", if_seeded="skip") is None
+            await put(log, keys[:100])
+            async with app:
+                await app.wait_until_caught_up()
+                assert await totals_of(app) == Counter(keys + keys[:100])
+            assert len(await contents(log, CHANGELOG)) < KEYS + 500
+        shutil.rmtree(tmp_path / "log")
+        shutil.rmtree(tmp_path / "state")
+        shutil.copytree(tmp_path / "fresh", tmp_path / "log")
+    assert outcomes == {True, False}

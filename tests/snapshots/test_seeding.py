@@ -1,0 +1,247 @@
+"""State that was made elsewhere becomes an app's own: all of it, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import LogError, NotRunning, SnapshotFailed, SnapshotRefused
+from ks_actors.log import TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.snapshots import Place, SnapshotWriter, SourcePosition
+from tests.runtime.helpers import GUARANTEES
+from tests.snapshots.helpers import in_memory
+from tests.snapshots.seeding import CHANGELOG, COUNTS, app_of, contents, counted, put, table, totals_of
+from tests.snapshots.test_taking import Heard
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from ks_actors.log import TransactionalProducer
+    from ks_actors.log.embedded._member import EmbeddedMembership
+
+HISTORY = [f"k{number % 30}" for number in range(300)]
+LIVE = [f"k{number % 7}" for number in range(50)]
+
+
+def on_a_log(test: Callable[[EmbeddedLog], Awaitable[None]]) -> None:
+    """Run a test with a log in memory."""
+
+    async def main() -> None:
+        async with EmbeddedLog() as log:
+            await test(log)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
+@pytest.mark.parametrize("exact", [True, False])
+def test_history_and_live_tail_are_as_if_all_had_been_streamed(guarantee: str, store: str, tmp_path: Path, *, exact: bool) -> None:
+    """A snapshot made without an app is gone on from where it ends; a later wipe restores the right state from the changelog."""
+    uri, heard = in_memory(), Heard()
+
+    async def test(log: EmbeddedLog) -> None:
+        app = app_of(log, tmp_path, store=store, listener=heard, processing_guarantee=guarantee)
+        await app._create_topics(log)
+        await put(log, HISTORY)
+        place = counted(uri, HISTORY, until=len(HISTORY))
+        manifest = await app.seed(place if exact else uri)
+        assert manifest is not None
+        assert manifest.tasks["0_0"].stores["counts"].rows == 30
+        assert await table(log) == Counter(HISTORY)
+        await put(log, LIVE)
+        async with app:
+            assert heard.told[-1] == ("end", "counts", 0 if store == "rocksdb" else 30)
+            await app.wait_until_caught_up()
+            assert await totals_of(app) == Counter(HISTORY + LIVE)
+        out = await contents(log, TopicPartition("out", 0))
+        assert len(out) == len(LIVE)
+        shutil.rmtree(tmp_path)
+        async with app_of(log, tmp_path, store=store, processing_guarantee=guarantee) as again:
+            assert await totals_of(again) == Counter(HISTORY + LIVE)
+
+    on_a_log(test)
+
+
+def test_what_the_changelog_had_and_the_snapshot_has_not_is_deleted(tmp_path: Path) -> None:
+    """After overwriting, the changelog gives exactly the snapshot, also to an instance with older state on its disk."""
+    uri = in_memory()
+
+    async def test(log: EmbeddedLog) -> None:
+        async with app_of(log, tmp_path) as app:
+            await put(log, ["old", "k1", "k1"])
+            await app.wait_until_caught_up()
+        elsewhere = tmp_path.with_name("elsewhere")
+        shutil.copytree(tmp_path, elsewhere)
+        place = counted(uri, HISTORY, until=3)
+        with pytest.raises(SnapshotRefused, match="has committed offsets of 1 partitions"):
+            await app_of(log, tmp_path).seed(place)
+        assert await app_of(log, tmp_path).seed(place, if_seeded="skip") is None
+        assert await table(log) == {"old": 1, "k1": 2}
+        for _ in range(2):
+            assert await app_of(log, tmp_path).seed(place, if_seeded="overwrite") is not None
+        assert await table(log) == Counter(HISTORY)
+        for directory in (tmp_path, elsewhere):
+            async with app_of(log, directory) as app:
+                assert await totals_of(app) == Counter(HISTORY)
+
+    on_a_log(test)
+
+
+def test_a_group_with_members_is_refused(tmp_path: Path) -> None:
+    """While an instance runs its state is not replaced under it."""
+    uri = in_memory()
+
+    async def test(log: EmbeddedLog) -> None:
+        async with app_of(log, tmp_path / "one") as app:
+            await put(log, ["a"])
+            place = counted(uri, ["a"], until=1)
+            with pytest.raises(NotRunning, match="has been started"):
+                await app.seed(place)
+            with pytest.raises(SnapshotRefused, match="has other members"):
+                await app_of(log, tmp_path / "two").seed(place)
+            await app.wait_until_caught_up()
+            assert await totals_of(app) == {"a": 1}
+
+    on_a_log(test)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("no position", "has no position for in-0"),
+        ("beyond", "goes on at offset 999 of in-0, which has 0 to 300"),
+        ("task", "has tasks that this topology does not have: 7_0"),
+        ("application", "is a snapshot of application other"),
+        ("store", "task 0_0 has stores none; this topology has counts"),
+        ("topic", "has positions of partitions that this topology does not read: elsewhere-0"),
+        ("nothing", "has no whole snapshot"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_written(wrong: str, said: str, tmp_path: Path) -> None:
+    """Foreign, partial, or of another place in the input: refused, and the log is as it was."""
+    uri = in_memory()
+
+    async def test(log: EmbeddedLog) -> None:
+        app = app_of(log, tmp_path)
+        await app._create_topics(log)
+        await put(log, HISTORY)
+        if wrong in {"store", "topic"}:
+            with SnapshotWriter(uri, "app", created_ms=1) as writer:
+                writer.add("0_0", positions=[SourcePosition("in", 0, 1)])
+                if wrong == "topic":
+                    rows = writer.store("0_0", COUNTS)
+                    writer.add("0_0", rows.close(), positions=[SourcePosition("elsewhere", 0, 1)])
+                writer.commit()
+            place = uri
+        elif wrong == "nothing":
+            place = uri
+        else:
+            until = {"no position": None, "beyond": 999}.get(wrong, 300)
+            task = "7_0" if wrong == "task" else "0_0"
+            place = counted(uri, HISTORY, until=until, task=task, application_id="other" if wrong == "application" else "app")
+        with pytest.raises(SnapshotRefused, match=said):
+            await app.seed(place)
+        if wrong not in {"application", "nothing"}:
+            assert await contents(log, CHANGELOG) == []
+
+    on_a_log(test)
+
+
+@pytest.mark.parametrize("harm", ["flipped", "short"])
+def test_a_snapshot_that_turns_out_broken_leaves_nothing_behind(harm: str, tmp_path: Path) -> None:
+    """What was sent before the broken block is void, nothing is on disk, and a good one can be handed over after that."""
+    uri = in_memory()
+
+    async def test(log: EmbeddedLog) -> None:
+        app = app_of(log, tmp_path)
+        await app._create_topics(log)
+        keys = [f"k{number:06d}" for number in range(20_000)]
+        await put(log, keys)
+        place = Place.of(counted(uri, keys, until=len(keys)))
+        file = place.at("0_0", "counts-00000.rows")
+        good = file.read()
+        assert good is not None
+        file.write(good[:-100] + bytes((good[-100] ^ 1,)) + good[-99:] if harm == "flipped" else good[: len(good) // 2])
+        with pytest.raises(SnapshotRefused):
+            await app.seed(str(place))
+        assert await contents(log, CHANGELOG) == []
+        assert not list((tmp_path / "app" / "0_0").glob("rocksdb*"))
+        file.write(good)
+        assert await app.seed(str(place)) is not None
+        async with app:
+            await app.wait_until_caught_up()
+            assert await totals_of(app) == Counter(keys)
+
+    on_a_log(test)
+
+
+@pytest.mark.parametrize("thrown_out", [False, True])
+def test_who_comes_into_the_group_meanwhile_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, thrown_out: bool) -> None:
+    """An instance that starts in the middle begins with what is handed over; when the group does not wait, nothing has changed."""
+    uri = in_memory()
+
+    async def test(log: EmbeddedLog) -> None:
+        app = app_of(log, tmp_path / "one")
+        await app._create_topics(log)
+        await put(log, HISTORY)
+        place = counted(uri, HISTORY, until=len(HISTORY))
+        gate, make = asyncio.Event(), log.transactional_producer
+
+        async def wait_and_make(name: str, *, client_id: str, timeout_ms: int) -> TransactionalProducer:
+            await gate.wait()
+            return await make(name, client_id=client_id, timeout_ms=timeout_ms)
+
+        monkeypatch.setattr(log, "transactional_producer", wait_and_make)
+        seeding = asyncio.ensure_future(app.seed(place))
+        while not members(log):
+            await asyncio.sleep(0)
+        other = app_of(log, tmp_path / "two")
+        starting = asyncio.ensure_future(other.start())
+        while len(members(log)) < 2:
+            await asyncio.sleep(0)
+        if thrown_out:
+            members(log)[0].expire()
+        gate.set()
+        if thrown_out:
+            with pytest.raises(SnapshotFailed, match="got another member"):
+                await seeding
+        else:
+            assert await seeding is not None
+        await starting
+        await other.wait_until_caught_up()
+        assert await totals_of(other) == Counter(HISTORY)
+        assert len(await contents(log, TopicPartition("out", 0))) == (300 if thrown_out else 0)
+        await other.close()
+
+    on_a_log(test)
+
+
+def members(log: EmbeddedLog) -> list[EmbeddedMembership]:
+    return list(log._groups.get("app")._members.values())
+
+
+def test_a_log_that_fails_at_the_commit_leaves_nothing_and_it_can_be_done_again(tmp_path: Path) -> None:
+    """When the transaction fails nobody sees anything of it; the second time all is there once."""
+    uri = in_memory()
+
+    async def test(log: EmbeddedLog) -> None:
+        app = app_of(log, tmp_path)
+        await app._create_topics(log)
+        await put(log, HISTORY)
+        place = counted(uri, HISTORY, until=len(HISTORY))
+        log._faults.order("commit", LogError("no"), times=1, after=False)
+        with pytest.raises(LogError, match="no"):
+            await app.seed(place)
+        assert await contents(log, CHANGELOG) == []
+        await app.seed(place)
+        assert await table(log) == Counter(HISTORY)
+        assert len(await contents(log, CHANGELOG)) == 30
+
+    on_a_log(test)
