@@ -7,8 +7,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._closed import Closed
 from ks_actors.state._tracks import SEGMENT, SUFFIX, VISITS
-from ks_actors.state._transaction import MISSING, SLICE, Closed
+from ks_actors.state._transaction import MISSING, SLICE
 from ks_actors.state._weight import TEXTS
 from ks_actors.state._windows import Windows
 

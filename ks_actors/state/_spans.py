@@ -79,7 +79,6 @@ class Spans(Measured):
         self._cold: dict[Any, list[tuple[int, bytes]]] = {}
         self._cold_rows: int = 0
         self._cleared: int = 0
-        self._leaving: bool = False
         self._iterators: WeakSet[StoreIterator[Any]] = WeakSet()
         self.readers: WeakSet[Rows] = WeakSet()  # of queries
 
@@ -278,10 +277,6 @@ class Spans(Measured):
         """Return whether something is committed that the engine does not have."""
         return self.engine is not None and any(segment.written < segment.committed for segment in self._segments.values())
 
-    def leave(self) -> None:
-        """Be about to be closed: what is written from now on need not stay in memory."""
-        self._leaving = True
-
     def begin_write(self) -> None:
         """Take what is committed as what is to be written."""
         for segment in self._segments.values():
@@ -304,8 +299,6 @@ class Spans(Measured):
                 segment.written = last
                 yield
                 segment = self._segments.get(number)
-            if segment is not None and self._leaving:
-                del self._segments[number]
 
     def resident_rows(self) -> int:
         """Return how many rows are in memory."""

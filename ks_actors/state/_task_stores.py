@@ -367,8 +367,6 @@ class TaskStores:
                 for store in stores:
                     store.settle(SLICE)
                 yield
-            for store in stores if last else ():
-                store.leave()
             if write and self._engine is not None:
                 yield from self._write_all(self._engine, [store for store in stores if store.engine is not None])
             if not last:  # else all of the memory is let go of

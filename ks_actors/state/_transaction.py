@@ -318,9 +318,6 @@ class Transactional(ABC, Measured, Generic[Handle]):
         """Return whether something is committed that the engine does not have."""
         return self.engine is not None and bool(self._kept or self._writing or self._unwritten)
 
-    def leave(self) -> None:
-        """Be about to be closed: nothing is gained by taking out of dicts what goes with them."""
-
     def begin_write(self) -> None:
         """Take what is settled as what is to be written; what a write before this one has left stays in front."""
         self.bare = False
