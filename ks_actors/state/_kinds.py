@@ -19,6 +19,8 @@ from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import (
     DuplicatesTimestampedWindowStore,
     DuplicatesWindowStore,
+    PanesTimestampedWindowStore,
+    PanesWindowStore,
     SingleTimestampedWindowStore,
     SingleWindowStore,
     window_class,
@@ -31,6 +33,8 @@ AnyStore: TypeAlias = (
     | TimestampedKeyValueStore[Any, Any]
     | SingleWindowStore[Any, Any]
     | SingleTimestampedWindowStore[Any, Any]
+    | PanesWindowStore[Any, Any]
+    | PanesTimestampedWindowStore[Any, Any]
     | DuplicatesWindowStore[Any, Any]
     | DuplicatesTimestampedWindowStore[Any, Any]
     | SessionStore[Any, Any]
