@@ -42,8 +42,8 @@ bench-runtime: $(VENV)/.ready ## measure the streams runtime
 bench-kafka: $(VENV)/.ready ## compare with Kafka Streams on a real Kafka, and write the section of docs/benchmarks.md: OPTIONS="--reps 1 --apps map count"
 	$(BIN)/python benchmarks/kafka.py --markdown docs/benchmarks.md $(OPTIONS)
 
-bench-state: $(VENV)/.ready ## measure state stores: commits, restarts and restoring, beside Kafka Streams on a real Kafka
-	$(BIN)/python benchmarks/state.py $(OPTIONS)
+bench-state: $(VENV)/.ready ## measure state stores: commits, restarts and restoring, beside Kafka Streams on a real Kafka, and write the section of docs/benchmarks.md: OPTIONS="--records 1000000 --rounds 1"
+	$(BIN)/python benchmarks/state.py --markdown docs/benchmarks.md $(OPTIONS)
 
 oracle: $(VENV)/.ready ## compare with the real Kafka Streams on random cases: SEED=7 N=100 [TOPOLOGIES=a,b]
 	rm -rf tests/differential/oracle/target/cases

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from actors import Ref
     from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
-    from ks_actors.batch import Backfill, BackfillProgress, Choice
+    from ks_actors.batch import Backfill, BackfillProgress, Choice, Engine, SparkSettings
     from ks_actors.log import Log
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
@@ -293,6 +293,8 @@ class App:
         *,
         until: int | Mapping[str, Mapping[int, int]] | None = None,
         allow: Collection[Choice] = (),
+        engine: Engine = "local",
+        spark: SparkSettings | None = None,
         progress: Callable[[BackfillProgress], None] | None = None,
         directory: Path | None = None,
     ) -> Backfill:
@@ -301,8 +303,8 @@ class App:
             raise NotRunning(f"app {self.config.application_id} has been started: a backfill is for one that is not")
         from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - most apps have no use for it
 
-        to: Any = {"snapshot_uri": self.config.snapshot_uri, "log": self._given_log, "directory": directory}
-        return await over_history(self._topology, self.config, until=until, allow=allow, progress=progress, **to)
+        to: Any = {"snapshot_uri": self.config.snapshot_uri, "log": self._given_log, "directory": directory, "engine": engine}
+        return await over_history(self._topology, self.config, until=until, allow=allow, spark=spark, progress=progress, **to)
 
     # --- its stores -------------------------------------------------------------------------------------------------------------
 

@@ -116,6 +116,11 @@ class StreamsConfig:
     """How many bytes of records wait in memory, over all partitions, before fetching pauses; -1 for no limit. Default: 512 MiB."""
     statestore_uncommitted_max_bytes: int
     """How many bytes the stores hold uncommitted before a commit is forced; -1 for no limit. Default: 64 MiB."""
+    statestore_memory_max_bytes: int
+    """About how many bytes committed state may take in memory, of all persistent stores of the instance, RocksDB's caches included. Default: 512 MiB.
+
+    Not known to Kafka.
+    """
     statestore_cache_max_bytes: int
     """How many bytes of table updates are held back, so that of several to a row only the last one goes downstream, at each commit at the latest.
 

@@ -71,6 +71,7 @@ class Options(TypedDict, total=False):
     buffered_records_per_partition: int
     input_buffer_max_bytes: int
     statestore_uncommitted_max_bytes: int
+    statestore_memory_max_bytes: int
     statestore_cache_max_bytes: int
     cache_max_bytes_buffering: int
     default_key_serde: Serde[Any] | str
@@ -168,6 +169,7 @@ SETTINGS: dict[str, Setting] = {
     "buffered_records_per_partition": Setting(whole_number(1), _is(20_000)),
     "input_buffer_max_bytes": Setting(whole_number(1, unlimited=True), _is(512 << 20)),
     "statestore_uncommitted_max_bytes": Setting(whole_number(1, unlimited=True), _is(64 << 20)),
+    "statestore_memory_max_bytes": Setting(whole_number(1 << 20), _is(512 << 20)),
     "statestore_cache_max_bytes": Setting(whole_number(0), _is(0)),
     "default_key_serde": Setting(serde, _is(None)),
     "default_value_serde": Setting(serde, _is(None)),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from ks_actors._task_id import TaskId
     from ks_actors.state import TaskStores
+
+_PRESSED_SECONDS = 0.005
 
 
 @final
@@ -34,6 +36,16 @@ class Flusher:
                 self._steps, self.task = stores.flush_steps(), task
                 return True
         return False
+
+    def turn(self, clock: Callable[[], float]) -> bool:
+        """Do one step, or as many as a worker's slice lasts while memory is short: so what is put waits for what is written."""
+        more = self.step()
+        stores = None if self.task is None else self._stores.get(self.task)
+        if more and stores is not None and stores.short_of_memory:
+            until = clock() + _PRESSED_SECONDS
+            while more and clock() < until:
+                more = self.step()
+        return more
 
     def step(self) -> bool:
         """Write a little; return whether there is more of this task. Raises what writing fails by: then the task is left as it is."""

@@ -318,7 +318,7 @@ class StateManager(Actor[StateManagerMessage]):
             self._step_soon()
             return
         try:
-            more = self._flusher.step()
+            more = self._flusher.turn(self._work_time)
         except Exception as error:  # noqa: BLE001 - a full disk, for one: nothing is lost, the changelog has it
             self._flush_failed(error)
         else:

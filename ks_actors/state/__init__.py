@@ -22,7 +22,8 @@ from ks_actors.state._rows_on_disk import (
 from ks_actors.state._session_reading import SessionReader
 from ks_actors.state._session_store import SessionStore
 from ks_actors.state._stored import stored_offsets
-from ks_actors.state._task_stores import TaskStores, Token
+from ks_actors.state._task_stores import TaskStores
+from ks_actors.state._token import Token
 from ks_actors.state._versioned_store import VersionedKeyValueStore, VersionedReader
 from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import TimestampedWindowStore, WindowStore

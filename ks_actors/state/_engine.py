@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, final
 import rocksdict
 
 from ks_actors._errors import StateError, StateFull, StateLocked, TaskCorrupted
+from ks_actors.state._memory import MemoryBudget
+from ks_actors.state._statistics import counted, gauges
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 Row = tuple[bytes, bytes | None]
 """A key and its value; no value deletes."""
 
+SMALLEST_MEMTABLE: Final = 64 << 10
+LARGEST_MEMTABLE: Final = 16 << 20
 FULL: Final = ("No space left", "File too large", "Disk quota exceeded")
 BROKEN: Final = ("Corruption", "No such file")
 TABLE_ROWS: Final = 16_000
@@ -49,6 +53,10 @@ class Engine(Protocol):
         """Bring to disk what was written; with `wait` False it happens in the background."""
         ...
 
+    def statistics(self) -> dict[str, float]:
+        """Return what it tells of itself by name. May be called in any thread."""
+        ...
+
     def estimated_keys(self) -> int:
         """Return about how many keys there are."""
         ...
@@ -63,10 +71,11 @@ class Engine(Protocol):
 
 
 class SharedResources:
-    """What all databases of one app share: a block cache, and a budget for what is not yet on disk.
+    """What all stores of one app share: a block cache with RocksDB's write buffers in it, and a budget for what is in Python's memory.
 
-    `resident_bytes` is about how much all stores of a task may keep of their committed state in memory to read it fast. A task writes to disk when
-    the changelogs' tails behind the offsets on disk pass `tail_records` or `tail_bytes`: that much is replayed after a crash.
+    `resident_bytes` is about how much all tasks together may keep of their committed state in memory: what is read fast, and what is still to be
+    written. When it is more, those that have most write and let go. A task writes to disk too when the changelogs' tails behind the offsets on disk
+    pass `tail_records` or `tail_bytes`: that much of each task is replayed after a crash.
     """
 
     def __init__(
@@ -78,14 +87,31 @@ class SharedResources:
         resident_bytes: int = 256 << 20,
         tail_records: int = 500_000,
         tail_bytes: int = 64 << 20,
+        statistics: bool = False,
     ) -> None:
-        self.resident_bytes: int = resident_bytes
+        self.memory: MemoryBudget = MemoryBudget(resident_bytes)
         self.tail_records: int = tail_records
         self.tail_bytes: int = tail_bytes
+        self.statistics: bool = statistics
         self._memtable_bytes: int = memtable_bytes
         # The LRU cache has 64 shards, and a filter of a million keys does not fit into 1 MiB: it would be read again for each get, 95 µs.
         self._cache: Any = rocksdict.Cache.new_hyper_clock_cache(block_cache_bytes, 8 << 10)
         self._buffers: Any = rocksdict.WriteBufferManager.new_write_buffer_manager_with_cache(write_buffer_bytes, False, self._cache)
+
+    @classmethod
+    def within(cls, memory_bytes: int, *, statistics: bool = False) -> SharedResources:
+        """Return what keeps to so many bytes: a quarter is RocksDB's block cache, half of that for write buffers, the rest is for Python.
+
+        But for a sixteenth, for what nobody counts: tables that are open, memory that is free in pieces.
+        """
+        cache = memory_bytes // 4
+        return cls(
+            block_cache_bytes=cache,
+            write_buffer_bytes=cache // 2,
+            memtable_bytes=max(SMALLEST_MEMTABLE, min(LARGEST_MEMTABLE, cache // 8)),
+            resident_bytes=memory_bytes - cache - memory_bytes // 16,
+            statistics=statistics,
+        )
 
     def options(self) -> Any:
         """Return the options of one more database."""
@@ -108,6 +134,8 @@ class SharedResources:
         table.set_pin_l0_filter_and_index_blocks_in_cache(True)
         table.set_format_version(5)
         options.set_block_based_table_factory(table)
+        if self.statistics:
+            options.enable_statistics()
         return options
 
     def close(self) -> None:
@@ -134,13 +162,15 @@ class RocksEngine:
         self._directory: Path = directory
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self._database: Any = rocksdict.Rdict(str(directory), shared.options())
+            options = shared.options()
+            self._database: Any = rocksdict.Rdict(str(directory), options)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse(error)
         self._database.set_write_options(_write_options(log=False))
         self._logged: Any = _write_options(log=True)
         self._data: Any = self._database.get_column_family("default")  # asking the database itself looks the family up by name each time
         self._get: Any = self._data.get
+        self._counting: Any = options if shared.statistics else None
 
     def get(self, key: bytes) -> bytes | None:
         """Return a value; raises TaskCorrupted when it cannot be read."""
@@ -215,6 +245,17 @@ class RocksEngine:
             rocksdict.Checkpoint(self._database).create_checkpoint(str(directory))
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse(error)
+
+    def statistics(self) -> dict[str, float]:
+        """Return what RocksDB tells of itself, nothing when it is being closed. May be called in any thread."""
+        data, counting = self._data, self._counting
+        if data is None:
+            return {}
+        try:
+            figures = gauges(data)
+        except (RuntimeError, rocksdict.DbClosedError):  # whoever closes it has it for himself
+            return {}
+        return figures if counting is None else figures | counted(counting.get_statistics())
 
     def ingest(self, tables: Sequence[Path]) -> None:
         """Take in sorted tables, which overlap with nothing that is there; the files are gone then. Blocks."""

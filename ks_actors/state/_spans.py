@@ -12,10 +12,13 @@ from ks_actors import serdes
 from ks_actors._batch import Batch
 from ks_actors._errors import IllegalTransition
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._closed import Closed
 from ks_actors.state._codec import Codec, pack_time
+from ks_actors.state._memory import Measured
 from ks_actors.state._segment import Raw, Segment, span_of
 from ks_actors.state._tracks import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
-from ks_actors.state._transaction import LOGGED_BYTES, ROWS, SLICE, Closed
+from ks_actors.state._transaction import LOGGED_BYTES, ROWS, SLICE
+from ks_actors.state._weight import average
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +36,7 @@ BACKLOG: Final = 2_000
 """Rows that have expired and are in memory, from which on somebody should let go of them."""
 
 
-class Spans:
+class Spans(Measured):
     """Rows by time, key, and the order in which they came.
 
     A put never changes what is there: it adds a row to the segment of its time. So a transaction is what lies behind a place in each, a rollback
@@ -50,7 +53,6 @@ class Spans:
         self.engine: Engine | None = engine
         self.prefix: bytes = prefix
         self.unwritten_bytes: int = 0
-        self.resident_records: int = 1 << 30
         self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
         self._codec: Codec = codec
         self._time: Callable[[], int] = record_time
@@ -108,6 +110,8 @@ class Spans:
                 segment.written = segment.frozen
             segment.committed = segment.frozen
         self._frozen = {}
+        if count:
+            self.row_bytes = average(self.row_bytes, ROW_BYTES + self._frozen_size // count)
         if self.engine is not None and not written:
             self.unwritten_bytes += self._frozen_size
         self._committed = max(self._committed, self._frozen_observed)
@@ -296,9 +300,17 @@ class Spans:
                 yield
                 segment = self._segments.get(number)
 
+    def resident_rows(self) -> int:
+        """Return how many rows are in memory."""
+        return self._resident + self._cold_rows
+
+    def waiting_rows(self) -> int:
+        """Return of how many rows something is noted: none, segments know what of them is written."""
+        return 0
+
     def tidy(self) -> Iterator[None]:
         """Let go of the oldest segments when more is in memory than may be, and of what has expired."""
-        if self._resident > self.resident_records and self.engine is not None:
+        if self.resident_rows() > self.resident_records and self.engine is not None:
             for number in sorted(self._segments):
                 segment = self._segments[number]
                 if self._resident <= self.resident_records // 2:

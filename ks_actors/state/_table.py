@@ -10,12 +10,13 @@ from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._closed import Closed
 from ks_actors.state._codec import Codec, Entry, pack_times
 from ks_actors.state._counting import CountUp, count_up
 from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._order import Order
-from ks_actors.state._transaction import MISSING, ROWS, SLICE, Closed, Transactional
+from ks_actors.state._transaction import MISSING, ROWS, SLICE, Transactional
 from ks_actors.state._view import View
 from ks_actors.state._weight import TEXTS, average, weigh
 
@@ -45,7 +46,6 @@ class Table(Transactional[Any], Generic[K]):
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=logged)
-        self.resident_records: int = 1 << 30
         self._view: dict[Any, Any] = View(self._load)
         self._sized_keys: bool = codec.sized_keys
         self._restored: dict[bytes, bytes | None] = {}
@@ -185,17 +185,21 @@ class Table(Transactional[Any], Generic[K]):
             for key, entry in entries.items():
                 put(key, entry)
             return
-        dirty, view = self._dirty, self._view
+        dirty = self._dirty
         first = [key for key in fresh if key not in dirty]
         if first:  # as `_first` does
-            values = list(map(view.get, first, repeat(MISSING)))
+            values = self._now_all(first)
             dirty.update(zip(first, values, strict=True))
             if self._sized_keys:
                 self._size += sum(map(len, first))
             self.enter_all([key for key, value in zip(first, values, strict=True) if value is MISSING])
-        view.update(entries)
+        self._view.update(entries)
 
     # What a transaction needs.
+
+    def resident_rows(self) -> int:
+        """Return how many rows are in memory."""
+        return len(self._view) + len(self._restored) + len(self._restored_writing)
 
     def _now(self, handle: Any) -> Any:
         return self._view.get(handle, MISSING)
@@ -309,7 +313,7 @@ class Table(Transactional[Any], Generic[K]):
         while excess > 0 and left > 0:
             while not self.settle(SLICE):
                 yield
-            part = [entered.popleft() for _ in range(min(SLICE // 2, left))]
+            part = [entered.popleft() for _ in range(min(SLICE // 2, left, excess))]
             left -= len(part)
             clean = self._clean(part)
             for key in part:
@@ -328,8 +332,7 @@ class Table(Transactional[Any], Generic[K]):
             self._view.below = closed.get
             self._view.clear()
         self._view = closed
-        self._order = None
-        self._restored, self._restored_writing = {}, {}
+        self._order, self._restored, self._restored_writing = None, {}, {}
 
     # Ranges.
 

@@ -12,8 +12,10 @@ from ks_actors.state._codec import Codec
 from ks_actors.state._engine import RocksEngine, SharedResources, after
 from ks_actors.state._kinds import MAKERS, TIMESTAMPED
 from ks_actors.state._manifest import Manifest, facts_row, offset_row, read_facts, read_offset
+from ks_actors.state._memory import TaskMemory
+from ks_actors.state._token import Token
 from ks_actors.state._tracks import FACTS
-from ks_actors.state._transaction import RECORD_BYTES, SLICE, Transactional
+from ks_actors.state._transaction import SLICE, Transactional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -25,20 +27,6 @@ if TYPE_CHECKING:
     from ks_actors.topology._stores import StoreSpec
 
 DATABASE: Final = "rocksdb"
-
-
-@final
-class Token:
-    """What was frozen at one moment. `persisted` says that stores without changelog have written theirs."""
-
-    __slots__ = ("number", "persisted")
-
-    def __init__(self, number: int) -> None:
-        self.number: int = number
-        self.persisted: bool = False
-
-    def __repr__(self) -> str:
-        return f"<Token {self.number}>"
 
 
 @final
@@ -71,6 +59,7 @@ class TaskStores:
         self._expired: Callable[[int], None] = expired
         self._topics: Mapping[str, str] = topics or {}
         self._engine: Engine | None = None
+        self._memory: TaskMemory | None = None
         self._stores: dict[str, AnyStore] = {}
         self._offsets: dict[str, int] = {}
         self._written: dict[str, int] = {}
@@ -86,13 +75,11 @@ class TaskStores:
         """Make the stores, with what is on disk. Blocks. Raises StateLocked, TaskCorrupted and StateFull; the directory is free again then."""
         self._offsets, self._written = {}, {}
         persistent = [spec for spec in self._specs if spec.type != "in_memory"]
-        resident_records = 0
         if persistent and self._directory is not None:
             shared = self._shared = self._shared or SharedResources()
-            resident_records = shared.resident_bytes // (RECORD_BYTES * len(persistent))
             self._engine = self._open_engine(self._directory, shared)
         try:
-            self._open_stores(resident_records)
+            self._open_stores()
         except BaseException:
             self._release()
             raise
@@ -100,7 +87,7 @@ class TaskStores:
     def _open_engine(self, directory: Path, shared: SharedResources) -> Engine:
         return RocksEngine(self.task, directory / DATABASE, shared)
 
-    def _open_stores(self, resident_records: int) -> None:
+    def _open_stores(self) -> None:
         engine = self._engine
         manifest = None if engine is None else Manifest.read(engine, self.task)
         known = set() if manifest is None else set(manifest.stores)
@@ -111,13 +98,14 @@ class TaskStores:
             store = self._stores[spec.name] = self._make(spec, engine, b"")
             number = manifest.admit(spec.name, spec.kind.value, store.segment_ms, self.task, duplicates=spec.retain_duplicates)
             store.prefix = bytes((number,))
-            store.resident_records = resident_records
             if spec.name in known:
                 self._recall(store, engine)
             elif isinstance(store, Transactional):
                 store.bare = True
         if engine is not None and manifest is not None and set(manifest.stores) != known:
             engine.write([manifest.row()])
+        if engine is not None and self._shared is not None:
+            self._memory = TaskMemory(self._shared.memory, [store for store in self._stores.values() if store.engine is not None])
 
     def _recall(self, store: AnyStore, engine: Engine) -> None:
         if store.logged:
@@ -157,6 +145,8 @@ class TaskStores:
             self._release()
 
     def _release(self) -> None:
+        if self._memory is not None:
+            self._memory.leave()
         for store in self._stores.values():
             store.close()
         engine, self._engine = self._engine, None
@@ -211,8 +201,12 @@ class TaskStores:
 
         Call `wants_flush` now and then while restoring: what is restored waits in memory.
         """
-        self.store(store).restore(batch)
+        restored: AnyStore = self.store(store)
+        restored.restore(batch)
         self._offsets[store] = next_offset
+        if self._memory is not None and batch.keys:
+            restored.weigh_row(batch.keys[-1], batch.values[-1])
+            self._memory.measure()
 
     def begin_with(self, store: str, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
         """Say where a store in memory will be when all is in it that `restore` is about to bring from elsewhere than the changelog's beginning.
@@ -280,12 +274,23 @@ class TaskStores:
             store.settle(share)
         self._offsets.update(offsets)
         self._frozen = None
+        if self._memory is not None:
+            self._memory.measure()
 
     def drop(self) -> None:
         """Go back to what is committed: what is frozen, and what was put since, is void."""
         for store in self._stores.values():
             store.drop()
         self._frozen = None
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Return about how much memory each store takes, without what is on disk."""
+        return {name: store.memory_bytes() for name, store in list(self._stores.items())}
+
+    def statistics(self) -> dict[str, float]:
+        """Return what the database tells of itself, by Kafka Streams' names; nothing when there is none. May be called in any thread."""
+        engine = self._engine
+        return {} if engine is None else engine.statistics()
 
     # To disk.
 
@@ -294,21 +299,30 @@ class TaskStores:
         return logged + self._unlogged_records
 
     def wants_flush(self, idle: bool) -> bool:
-        """Return whether `flush_steps` should be run: much is to be replayed after a crash, or something at all while the task is `idle`."""
+        """Return whether `flush_steps` should be run: much is to be replayed after a crash, memory is short, or there is something while `idle`."""
         if self._steps is not None and self._steps() is not None:
             return False
         stores, shared = self._stores.values(), self._shared
-        if self._engine is not None and shared is not None:
+        if self._engine is not None and shared is not None and self._memory is not None:
+            unwritten = any(store.has_unwritten() for store in stores)
             self._write = (
                 self._tail() >= shared.tail_records
                 or sum(store.unwritten_bytes for store in stores) >= shared.tail_bytes
-                or (idle and (self._offsets != self._written or any(store.has_unwritten() for store in stores)))
+                or (idle and (self._offsets != self._written or unwritten))
             )
             if self._write:
+                return True
+            if self._memory.presses():
+                self._write = unwritten
                 return True
         memory_only = any(store.wants_tidying(idle=idle) for store in stores)
         self._write = not memory_only
         return memory_only
+
+    @property
+    def short_of_memory(self) -> bool:
+        """Whether all tasks together take so much more than they may that whoever puts more has to wait for `flush_steps`."""
+        return self._memory is not None and self._memory.pressing
 
     def flush_steps(self) -> Iterator[None]:
         """Write what is committed, each step about half a millisecond, the offsets last; let others run between the steps.
@@ -355,10 +369,21 @@ class TaskStores:
                 yield
             if write and self._engine is not None:
                 yield from self._write_all(self._engine, [store for store in stores if store.engine is not None])
-            for store in stores if not last else ():  # else all of the memory is let go of
-                yield from store.tidy()
+            if not last:  # else all of the memory is let go of
+                yield from self._tidy(stores)
         finally:
             self._steps = None
+
+    def _tidy(self, stores: list[AnyStore]) -> Iterator[None]:
+        memory = self._memory
+        if memory is not None:
+            memory.limit()
+        try:
+            for store in stores:
+                yield from store.tidy()
+        finally:
+            if memory is not None:
+                memory.settle()
 
     def _write_all(self, engine: Engine, stores: list[AnyStore]) -> Iterator[None]:
         # Nothing may be kept between the last change that was settled and this line: the offsets would be ahead of the data.

@@ -9,9 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._closed import Closed
 from ks_actors.state._expiry import expire
 from ks_actors.state._segment import span_of
-from ks_actors.state._transaction import MISSING, SLICE, Closed, Transactional
+from ks_actors.state._transaction import MISSING, SLICE, Transactional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,6 +34,8 @@ VISITS: Final = 200
 """Keys that are looked through for what has expired, per commit."""
 OVERDUE: Final = 5_000
 """Keys that wait to be looked through, from which on somebody should."""
+TRACK_BYTES: Final = 300
+"""What a key takes besides its rows."""
 _FEW: Final = 8
 
 
@@ -47,7 +50,6 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
-        self.resident_records: int = 1 << 30
         self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
         self._retention: int = spec.retention_ms
         self._segmented: bool = spec.type != "in_memory"
@@ -211,6 +213,14 @@ class Tracks(Transactional[tuple[Any, int]]):
         return self._due >= OVERDUE or super().overdue
 
     # Memory and disk.
+
+    def resident_rows(self) -> int:
+        """Return how many rows are in memory."""
+        return self._resident
+
+    def memory_bytes(self) -> int:
+        """Return about how much memory it takes."""
+        return super().memory_bytes() + len(self._tracks) * TRACK_BYTES
 
     def sweep(self, visits: int) -> None:
         """Look through some keys for windows that have expired, or that are older than the low-water mark and on disk, and take them out."""

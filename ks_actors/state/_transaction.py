@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
 from ks_actors._batch import Batch
-from ks_actors._errors import StoreClosed
+from ks_actors.state._closed import Closed
 from ks_actors.state._codec import TIME_BYTES, Codec, unpack_time
+from ks_actors.state._memory import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -65,20 +66,7 @@ Handle = TypeVar("Handle")
 """What a change is noted under: a key, or a key and a window."""
 
 
-class Closed(dict[Any, Any]):
-    """In the place of a closed store's dicts: every use raises StoreClosed."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._name: str = name
-
-    def _raise(self, *_: object) -> Any:
-        raise StoreClosed(f"store {self._name} is closed, as its task is")
-
-    __contains__ = __getitem__ = __setitem__ = __iter__ = get = keys = values = items = _raise
-
-
-class Transactional(ABC, Generic[Handle]):
+class Transactional(ABC, Measured, Generic[Handle]):
     """The life of one store's data. What is public here is for TaskStores alone."""
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
@@ -158,6 +146,7 @@ class Transactional(ABC, Generic[Handle]):
         frozen = self._frozen
         if not frozen:
             return 0
+        self.weigh_row(latest := next(reversed(frozen)), self._frozen_value(latest))
         if len(self.readers) and (looking := [reader for reader in self.readers if reader.looking]):
             replaced = dict(frozen)  # a copy, as the notes are used up
             for reader in looking:
@@ -263,6 +252,10 @@ class Transactional(ABC, Generic[Handle]):
     def unsettled(self) -> int:
         """Return how many changes were kept and not looked at since."""
         return sum(len(changes) + len(deleted) for changes, deleted, _ in self._kept)
+
+    def waiting_rows(self) -> int:
+        """Return of how many rows something is to be written, or to be looked at."""
+        return self.unsettled() + sum(map(len, self._unwritten)) + sum(map(len, self._writing))
 
     @property
     def overdue(self) -> bool:

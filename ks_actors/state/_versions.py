@@ -326,6 +326,10 @@ class Versions(Table[Handle], Generic[K]):
         for handle in gone:
             del self._view[handle]
 
+    def resident_rows(self) -> int:
+        """Return how many versions and keys are in memory."""
+        return super().resident_rows() + len(self._tracks)
+
     def _let_go(self) -> Iterator[None]:
         if self.engine is None:
             return

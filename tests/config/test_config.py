@@ -86,6 +86,7 @@ def test_what_is_not_said_has_a_default() -> None:
         "buffered_records_per_partition": 20_000,
         "input_buffer_max_bytes": 536_870_912,
         "statestore_cache_max_bytes": 0,
+        "statestore_memory_max_bytes": 536_870_912,
         "statestore_uncommitted_max_bytes": 67_108_864,
         "default_key_serde": None,
         "default_value_serde": None,

@@ -47,5 +47,9 @@ public class Described {
       b.addGlobalStore(st("raw"), "topic", Consumed.<String,String>with(Serdes.String(),Serdes.String()), G::new); KStream<String,String> s = s(b,"in"); s.map((k,v)->KeyValue.pair(k,v)).join(g,(k,v)->v,(x,y)->x).groupByKey().count(); s.leftJoin(g,(k,v)->v,(x,y)->x,Named.as("lj")).to("a"); });
     show("merge rekeyed", b -> { KStream<String,String> s = s(b,"in"), o = s(b,"other"); s.merge(o.selectKey((k,v)->v)).groupByKey().count(); o.merge(s).groupByKey().count(); s.merge(s).to("a"); });
     show("split rekeyed", b -> { Map<String,KStream<String,String>> m = s(b,"in").map((k,v)->KeyValue.pair(v,k)).split(Named.as("s-")).branch((k,v)->true,Branched.as("a")).defaultBranch(Branched.as("b")); m.get("s-a").groupByKey().count(); m.get("s-b").mapValues(v->v).to("x"); });
+    show("sessions", b -> { SessionWindows w = SessionWindows.ofInactivityGapWithNoGrace(java.time.Duration.ofMillis(5)); KGroupedStream<String,String> g = s(b,"in").groupByKey(), h = s(b,"other").selectKey((k,v)->v).groupByKey();
+      g.windowedBy(w).count().suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded())).toStream((k,v)->k.key()).to("a"); g.windowedBy(w).count(Named.as("named")); g.windowedBy(w).count(Materialized.with(Serdes.String(), Serdes.Long()));
+      g.windowedBy(w).reduce((x,y)->x); h.windowedBy(w).reduce((x,y)->x, Materialized.as("rs")); h.windowedBy(w).emitStrategy(EmitStrategy.onWindowClose()).aggregate(() -> "", (k,v,x)->x, (k,x,y)->x);
+      g.<String>cogroup((k,v,x)->x).cogroup(h, (k,v,x)->x).windowedBy(w).aggregate(() -> "", (k,x,y)->x); g.<String>cogroup((k,v,x)->x).windowedBy(w).aggregate(() -> "", (k,x,y)->x, Named.as("cg"), Materialized.as("cgs")); });
   }
 }

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned, Stream, StreamsBuilder
+from ks_actors.dsl import (
+    BufferConfig,
+    Consumed,
+    EmitStrategy,
+    Grouped,
+    Joined,
+    Materialized,
+    Produced,
+    Repartitioned,
+    SessionWindows,
+    Stream,
+    StreamsBuilder,
+    Suppressed,
+)
 from ks_actors.processors import FixedKeyProcessor, FixedKeyRecord, Processor, Record
 from ks_actors.topology import stores
 
@@ -48,6 +61,10 @@ def first(one: Any, other: Any) -> Any:
 
 
 def second(one: Any, other: Any) -> Any:
+    return other
+
+
+def third(_: Any, __: Any, other: Any) -> Any:
     return other
 
 
@@ -200,6 +217,22 @@ def split_rekeyed(b: StreamsBuilder) -> None:
     branches = b.stream("in").map(pair).split("s-").branch(yes, "a").default_branch("b")
     branches["s-a"].group_by_key().count()
     branches["s-b"].map_values(same).to("x")
+
+
+@graph
+def sessions(b: StreamsBuilder) -> None:
+    windows = SessionWindows.of_inactivity_gap_with_no_grace(5)
+    text: Stream[Any, Any] = b.stream("in")
+    g = text.group_by_key()
+    h = b.stream("other").select_key(second).group_by_key()
+    g.windowed_by(windows).count().suppress(Suppressed.until_window_closes(BufferConfig.unbounded())).to_stream(first).to("a")
+    g.windowed_by(windows).count(name="named")
+    g.windowed_by(windows).count(Materialized())
+    g.windowed_by(windows).reduce(first)
+    h.windowed_by(windows).reduce(first, Materialized("rs"))
+    h.windowed_by(windows).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).aggregate(str, third, third)
+    g.cogroup(third).cogroup(h, third).windowed_by(windows).aggregate(str, third)
+    g.cogroup(third).windowed_by(windows).aggregate(str, third, Materialized("cgs"), name="cg")
 
 
 @pytest.mark.parametrize("name", TEXTS)

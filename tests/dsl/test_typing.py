@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
-from ks_actors.dsl import Consumed, GlobalTable, GroupedStream, Stream, StreamsBuilder, Table
+from ks_actors.dsl import (
+    Consumed,
+    GlobalTable,
+    GroupedStream,
+    SessionWindowedCogroupedStream,
+    SessionWindowedStream,
+    SessionWindows,
+    Stream,
+    StreamsBuilder,
+    Table,
+    Windowed,
+)
 from ks_actors.processors import FixedKeyProcessor, FixedKeyRecord, Processor, Record
 from ks_actors.serdes import LONG, STRING
 
@@ -66,6 +77,28 @@ def test_operations_have_precise_types() -> None:
     assert_type(s.process(Length), Stream[int, str])
     assert_type(s.process_values(Text), Stream[str, str])
     assert_type(s.to_table(), Table[str, int])
+
+
+def test_sessions_have_precise_types() -> None:
+    """Keys are windowed, and aggregates are followed through the merger."""
+    windows = SessionWindows.of_inactivity_gap_with_no_grace(5)
+    grouped = StreamsBuilder().stream("in", Consumed(STRING, LONG)).group_by_key()
+    sessions = grouped.windowed_by(windows)
+    assert_type(sessions, SessionWindowedStream[str, int])
+    assert_type(sessions.count(), Table[Windowed[str], int])
+    assert_type(sessions.reduce(lambda one, other: one + other), Table[Windowed[str], int])
+    assert_type(sessions.aggregate(float, added_or_none, summed), Table[Windowed[str], float])
+    cogrouped = grouped.cogroup(added_or_none).windowed_by(windows)
+    assert_type(cogrouped, SessionWindowedCogroupedStream[str, float])
+    assert_type(cogrouped.aggregate(float, summed), Table[Windowed[str], float])
+
+
+def summed(_: str, one: float, other: float) -> float:
+    return one + other
+
+
+def added_or_none(key: str, value: int, aggregate: float) -> float | None:
+    return aggregate + value if key else None
 
 
 def test_joins_have_precise_types() -> None:
