@@ -92,7 +92,8 @@ class Snapshots(Actor[SnapshotsMessage]):
                 self._asked.append(message.reply)
                 self._begin()
             case m.SnapshotTimer():
-                self._begin()
+                if self._setup.residents.stateless or any(resident.role is Role.ACTIVE for resident in self._setup.residents):
+                    self._begin()
             case m.SnapshotTaken():
                 self._busy = False
                 for reply in self._told():
@@ -164,6 +165,8 @@ class Snapshots(Actor[SnapshotsMessage]):
                     await self._write_task(point, writer, stop)
         for task, positions in self._setup.residents.stateless.items():
             writer.add(str(task), positions=positions_of(positions, {}))
+        if writer.is_empty:
+            raise SnapshotFailed(f"no task is processed here, so there is nothing in snapshot {writer.name}")
         return await self._in_thread(writer.commit)
 
     async def _write_task(self, point: m.Point, writer: SnapshotWriter, stop: Callable[[], bool]) -> None:
