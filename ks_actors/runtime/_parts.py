@@ -109,7 +109,7 @@ class Parts:
             # What partitions keys is loaded now, not in the middle of the first records.
             await context.blocking(warm_up)
         process_id = await context.blocking(self._directory.open)
-        self._shared = SharedResources.within(self._config.statestore_memory_max_bytes)
+        self._shared = SharedResources.within(self._config.statestore_memory_max_bytes, statistics=self._config.metrics_recording_level != "INFO")
         await context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms))
         await self._start_collector(context, process_id)
         await self._start_state(context)

@@ -18,6 +18,8 @@ from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import (
     DuplicatesTimestampedWindowStore,
     DuplicatesWindowStore,
+    PanesTimestampedWindowStore,
+    PanesWindowStore,
     SingleTimestampedWindowStore,
     SingleWindowStore,
     window_class,
@@ -30,6 +32,8 @@ AnyStore: TypeAlias = (
     | TimestampedKeyValueStore[Any, Any]
     | SingleWindowStore[Any, Any]
     | SingleTimestampedWindowStore[Any, Any]
+    | PanesWindowStore[Any, Any]
+    | PanesTimestampedWindowStore[Any, Any]
     | DuplicatesWindowStore[Any, Any]
     | DuplicatesTimestampedWindowStore[Any, Any]
     | SessionStore[Any, Any]
