@@ -192,7 +192,7 @@ class Parts:
         if config.snapshot_uri is not None:
             await context.blocking(partial(Place.of, config.snapshot_uri))  # what is wrong with it is said now
             snapshots = Snapshots(**self._snapshot_parts(), state=self._state)
-            self.snapshots = await self._spawn(context, Spec(lambda: snapshots, mailbox=SNAPSHOTS_MAILBOX, executor="own"), "snapshots")
+            self.snapshots = await self._spawn(context, Spec(lambda: snapshots, mailbox=SNAPSHOTS_MAILBOX), "snapshots")
 
     def _snapshot_parts(self) -> dict[str, Any]:
         return {"setup": self._setup, "specs": self._specs, "shared": self._shared, "directory": self._directory.path, "metrics": self._metrics}
