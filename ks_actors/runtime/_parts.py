@@ -247,6 +247,7 @@ class Parts:
             purger=Purger(repartitions, config.repartition_purge_interval_ms),
             delete_records=self._log.delete_records,
             metrics=self._metrics,
+            whole=any(spec.supplier is not None for specs in self._specs.values() for spec in specs),
         )
         self.committer = await self._spawn(context, Spec(lambda: committer, mailbox=COMMITTER_MAILBOX), "committer")
 
@@ -323,6 +324,7 @@ class Parts:
             current=current,
             expired=expired,
             topics={spec.name: self._setup.changelog(spec.name) for spec in self._specs[task.subtopology]},
+            exact=self._transactional,
         )
         return stores, current
 

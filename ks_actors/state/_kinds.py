@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from ks_actors.state._codec import Codec
+from ks_actors.state._custom import CustomStore
 from ks_actors.state._engine import Engine
 from ks_actors.state._key_value import KeyValueBase, KeyValueStore, TimestampedKeyValueStore
 from ks_actors.state._reading import KeyValueReader
@@ -38,6 +39,7 @@ AnyStore: TypeAlias = (
     | DuplicatesTimestampedWindowStore[Any, Any]
     | SessionStore[Any, Any]
     | VersionedKeyValueStore[Any, Any]
+    | CustomStore
 )
 AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader | SessionReader | VersionedReader
 Make: TypeAlias = Callable[[Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]], AnyStore]
