@@ -114,7 +114,7 @@ class TaskStores:
             elif isinstance(store, Transactional):
                 store.bare = True
         if engine is not None and manifest is not None and set(manifest.stores) != known:
-            engine.write([manifest.row()])
+            engine.write([manifest.row()], durable=True)  # a store that is not in it is taken for new, whatever there is of it
         if engine is not None and self._shared is not None:
             self._memory = TaskMemory(self._shared.memory, [store for store in self._stores.values() if store.engine is not None])
 

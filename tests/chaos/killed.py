@@ -134,28 +134,19 @@ async def feed(log: EmbeddedLog, life: Life) -> None:
 
 async def counted(log: EmbeddedLog) -> None:
     """Wait until as much has come out as is in."""
+    fetchers = {topic: log.fetcher(client_id=topic, isolation=IsolationLevel.READ_COMMITTED) for topic in (SOURCE, SINK)}
+    counts = dict.fromkeys(fetchers, 0)
+    for topic, fetcher in fetchers.items():
+        fetcher.assign({TopicPartition(topic, number): 0 for number in range(PARTITIONS)})
     async with asyncio.timeout(_PATIENCE_S):
         while True:
-            counts = []
-            for topic in (SOURCE, SINK):
-                partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-                ends = await log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)
-                counts.append(sum([await records_in(log, partition, end) for partition, end in ends.items()]))
-            if counts[0] == counts[1]:
+            for topic, fetcher in fetchers.items():
+                found = -1
+                while found:  # offsets are also of markers, and of what was aborted: it is to be counted
+                    found = sum(len(fetched.batch) for fetched in await fetcher.fetch(max_wait_ms=50))
+                    counts[topic] += found
+            if counts[SOURCE] == counts[SINK]:
                 return
-            await asyncio.sleep(0.1)
-
-
-async def records_in(log: EmbeddedLog, partition: TopicPartition, end: int) -> int:
-    """Count what is committed: offsets are also of markers, and of what was aborted."""
-    fetcher = log.fetcher(client_id="counter", isolation=IsolationLevel.READ_COMMITTED)
-    fetcher.assign({partition: 0})
-    found = at = 0
-    while at < end:
-        for fetched in await fetcher.fetch(max_wait_ms=0):
-            found, at = found + len(fetched.batch), fetched.next_offset
-    await fetcher.close()
-    return found
 
 
 async def main(directory: Path, life: Life) -> None:
