@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import _runtime_cases, _runtime_flights
-from ks_actors._app import _fastest_loop
+from ks_actors._loops import fastest_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -31,7 +31,7 @@ def main() -> None:
     name, arguments = sys.argv[1:]
     # A machine that is busy with other things is no finding of these benchmarks.
     logging.getLogger("actors").setLevel(logging.ERROR)
-    with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         figures = runner.run(CASES[name](**json.loads(arguments)))
     print(json.dumps({**figures, "rss_mb": memory()}))
 

@@ -73,6 +73,7 @@ from ks_actors._handlers import (
     log_and_fail,
 )
 from ks_actors._partitioner import partition as partition_of
+from ks_actors._state_store import StateStore, StateStoreContext
 from ks_actors._task_id import TaskId
 from ks_actors._timestamps import (
     FailOnInvalidTimestamp,
@@ -232,6 +233,8 @@ __all__ = [
     "StateError",
     "StateFull",
     "StateLocked",
+    "StateStore",
+    "StateStoreContext",
     "StorageFull",
     "StoreClosed",
     "StoreKind",

@@ -14,6 +14,7 @@ from actors import ActorsError, Spec, System
 from ks_actors._config_kafka import open_configured
 from ks_actors._errors import KsActorsError, NotRunning, TaskTimeout
 from ks_actors._gc import tune_gc
+from ks_actors._loops import fastest_loop
 from ks_actors.log import IsolationLevel, NewTopic
 from ks_actors.query import StoreQueries
 from ks_actors.query._execute import answer, lags
@@ -28,6 +29,7 @@ from ks_actors.runtime._progress import Progress
 from ks_actors.runtime._seeding import Seeder
 from ks_actors.runtime._setup import Setup, nodes_of
 from ks_actors.runtime._states import InstanceState
+from ks_actors.runtime._task_metrics import TaskMetrics, task_metrics
 from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from actors import Ref
     from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
-    from ks_actors.batch import Backfill, BackfillProgress, Choice
+    from ks_actors.batch import Backfill, BackfillProgress, Choice, Engine, SparkSettings
     from ks_actors.log import Log
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
@@ -221,7 +223,7 @@ class App:
         The garbage collector is set as `tune_gc` does.
         """
         tune_gc()
-        with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
+        with asyncio.Runner(loop_factory=fastest_loop()) as runner:
             runner.run(self._run_until_signal())
 
     async def _run_until_signal(self) -> None:
@@ -262,6 +264,11 @@ class App:
         """Return the figures of the app by name; latencies in ms."""
         return self._metrics.snapshot()
 
+    async def task_metrics(self) -> dict[TaskId, TaskMetrics]:
+        """Return the figures of each task that has stores here, of standbys too. Asks RocksDB in a thread. Raises NotRunning."""
+        self._local.check_running()
+        return await task_metrics(self._local.setup().residents)
+
     def workers(self) -> tuple[WorkerMetadata, ...]:
         """Return what is known of each living worker."""
         return self._crew.metadata()
@@ -293,6 +300,8 @@ class App:
         *,
         until: int | Mapping[str, Mapping[int, int]] | None = None,
         allow: Collection[Choice] = (),
+        engine: Engine = "local",
+        spark: SparkSettings | None = None,
         progress: Callable[[BackfillProgress], None] | None = None,
         directory: Path | None = None,
     ) -> Backfill:
@@ -301,8 +310,8 @@ class App:
             raise NotRunning(f"app {self.config.application_id} has been started: a backfill is for one that is not")
         from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - most apps have no use for it
 
-        to: Any = {"snapshot_uri": self.config.snapshot_uri, "log": self._given_log, "directory": directory}
-        return await over_history(self._topology, self.config, until=until, allow=allow, progress=progress, **to)
+        to: Any = {"snapshot_uri": self.config.snapshot_uri, "log": self._given_log, "directory": directory, "engine": engine}
+        return await over_history(self._topology, self.config, until=until, allow=allow, spark=spark, progress=progress, **to)
 
     # --- its stores -------------------------------------------------------------------------------------------------------------
 
@@ -388,11 +397,3 @@ def _wall_time(system: System) -> Callable[[], int]:
     """Return the clock: the system's own where that is virtual."""
     clock = getattr(system, "wall_time_ms", None)
     return clock if clock is not None else lambda: time.time_ns() // 1_000_000
-
-
-def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop  # noqa: PLC0415 - an extra
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -182,6 +182,9 @@ class StreamsConfig:
     worker_slice_ms: int
     """How long a worker stays at one task before it lets others have their turn. Default: 5. Not known to Kafka."""
 
+    metrics_recording_level: Literal["INFO", "DEBUG", "TRACE"]
+    """What is counted: from `DEBUG` on RocksDB counts what it does, which takes a little time of each read and write. Default: `INFO`."""
+
     origins: Mapping[str, str] = field(compare=False)
     """Where each setting is from: `default`, `keyword`, `mapping`, the name of the file, or `environment` and the variable."""
 

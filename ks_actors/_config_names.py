@@ -42,7 +42,6 @@ NOT_YET: dict[str, str] = {
             "metadata_recovery_strategy",
             "metric_reporters",
             "metrics_num_samples",
-            "metrics_recording_level",
             "metrics_sample_window_ms",
             "probing_rebalance_interval_ms",
             "processing_exception_handler_global_enabled",

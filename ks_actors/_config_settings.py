@@ -100,6 +100,7 @@ class Options(TypedDict, total=False):
     windowstore_changelog_additional_retention_ms: int
     max_drain_ms: int
     worker_slice_ms: int
+    metrics_recording_level: str
 
 
 class Keywords(Options, total=False):
@@ -202,6 +203,7 @@ SETTINGS: dict[str, Setting] = {
         lambda values: min(60_000, values["transaction_timeout_ms"] // 2) if _exactly_once(values) else 60_000,
     ),
     "worker_slice_ms": Setting(whole_number(1), _is(5)),
+    "metrics_recording_level": Setting(one_of(info="INFO", debug="DEBUG", trace="TRACE"), _is("INFO")),
 }
 
 

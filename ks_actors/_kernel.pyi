@@ -64,32 +64,34 @@ def check_bytes(column: list[Any], /) -> list[Any]:
     """Return the column itself. Raises TypeError when there is anything but bytes and None in it."""
 
 def count_windows(
-    store: tuple[dict[Any, dict[int, Any]], dict[Any, Any], dict[int, Any], object, dict[int, list[Any]]],
+    store: tuple[dict[int, dict[Any, Any]], dict[Any, Any], dict[int, Any], object],
     keys: list[Any],
     timestamps: list[int],
     start: int,
     out: tuple[list[Any], list[tuple[int, int | None]], list[int], bool],
-    numbers: tuple[int, int, int, int, int, int, int],
+    numbers: tuple[int, int, int, int, int, int],
     /,
 ) -> tuple[int, int, int, int, int]:
     """Count records from index `start` on in windows that lie side by side, until one is not plain.
 
-    `store` is what each key has by start: entries (count, latest timestamp); where the entry of a window before its first change is noted, by key
-    and start; the windows that there are by start; what is noted of one that is new; and lists of the keys of new ones by stretches of time. `out`
-    takes for each record the window, (count, count before | None), and the timestamp of the new entry; then whether the count before is wanted.
-    `numbers` are stream time and grace, how long windows are, the latest start put and the retention, from which start on all is in memory, and how
-    long stretches of time are.
+    `store` is what each window has by start, then key: entries (count, latest timestamp); where the entry of a window before its first change is
+    noted, by key and start; the windows that there are by start; and what is noted of one that is new. `out` takes for each record the window,
+    (count, count before | None), and the timestamp of the new entry; then whether the count before is wanted. `numbers` are stream time and grace,
+    how long windows are, the latest start put and the retention, and from which start on all is in memory.
 
-    A plain record has a key (str, bytes or int), and falls into one of the `windows`, which is open, has not expired, and has nothing but an entry.
-    Returns the index of the record that it stopped at, stream time, the latest start, how many windows are new, and the length of all keys that
-    were noted.
+    A plain record has a key (str, bytes or int), and falls into one of the `windows`, which the store has something of, is open, has not expired,
+    and has nothing but an entry for the key. Returns the index of the record that it stopped at, stream time, the latest start, how many keys are
+    new in their window, and the length of all keys that were noted.
     """
 
 def windowed(kind: type[_T], keys: list[Any], windows: list[Any], /) -> list[_T]:
     """Return a pair of each key and window, of a class of tuples. Raises TypeError for other classes, and for those with attributes of their own."""
 
-def window_values(tracks: dict[Any, dict[int, Any]], dirty: dict[Any, Any], handles: list[tuple[Any, int]], /) -> list[Any] | None:
-    """Return for each pair of key and start what `dirty` has noted of it, else what it has in `tracks`; None when there is nothing of one."""
+def window_values(dicts: dict[Any, dict[Any, Any]], dirty: dict[Any, Any], handles: list[tuple[Any, int]], by_start: bool, /) -> list[Any] | None:
+    """Return for each pair of key and start what `dirty` has noted of it, else what it has in `dicts`; None when there is nothing of one.
+
+    `dicts` are by key, then start, or the other way round when they are `by_start`.
+    """
 
 def expire_windows(tracks: dict[Any, dict[int, Any]], keys: list[Any], limit: int, /) -> int:
     """Take out of the dicts of some keys what is at `limit` or before, and the dicts that are empty then; return how much that was."""

@@ -3,13 +3,13 @@
 #include "kernel.h"
 
 typedef struct {
-    PyObject *tracks, *dirty, *windows, *missing, *buckets; /* what the store has */
+    PyObject *panes, *dirty, *windows, *missing;          /* what the store has */
     PyObject *found, *changes, *times;                    /* what comes out */
     int with_old;
-    long long now, grace, size, observed, retention, low, span;
+    long long now, grace, size, observed, retention, low;
     Py_ssize_t added, key_bytes;
-    int64_t start; /* the window that the last record was in, with its number and its object: the next one is likely to be in it, too */
-    PyObject *number, *window, *bucket;
+    int64_t start; /* the window that the last record was in, with its number, its object and its pane: the next one is likely to be in it, too */
+    PyObject *number, *window, *pane;
 } Counting;
 
 /* Return a pair that the garbage collector need not look at: what is in it refers to nothing. New pairs by the million would keep it busy. */
@@ -28,58 +28,27 @@ static inline int64_t number_of(PyObject *object) {
     return overflow ? INT64_MIN : number;
 }
 
-/* Return a new reference to the list of keys for a start, a new one when there is none. */
-static PyObject *bucket_of(Counting *counting, int64_t start) {
-    PyObject *number = PyLong_FromLongLong(start / counting->span), *fresh = number == NULL ? NULL : PyList_New(0);
-    PyObject *bucket = fresh == NULL ? NULL : PyDict_SetDefault(counting->buckets, number, fresh);
-    if (bucket != NULL && !PyList_CheckExact(bucket)) {
-        PyErr_SetString(PyExc_TypeError, "count_windows takes lists by stretches of time");
-        bucket = NULL;
-    }
-    Py_XINCREF(bucket);
-    Py_XDECREF(fresh);
-    Py_XDECREF(number);
-    return bucket;
-}
-
 /* Find the window that begins at `start`; return 1, or 0 when nobody has made it yet, or -1 with an error. */
 static int enter_window(Counting *counting, int64_t start) {
     if (counting->window != NULL && counting->start == start) {
         return 1;
     }
     PyObject *number = PyLong_FromLongLong(start);
-    PyObject *window = number == NULL ? NULL : PyDict_GetItemWithError(counting->windows, number);
-    if (window == NULL) {
+    PyObject *window = number == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(counting->windows, number));
+    PyObject *pane = window == NULL ? NULL : PyDict_GetItemWithError(counting->panes, number);
+    if (pane == NULL || !PyDict_CheckExact(pane)) {
+        if (pane != NULL) {
+            PyErr_SetString(PyExc_TypeError, "count_windows takes dicts by start");
+        }
+        Py_XDECREF(window);
         Py_XDECREF(number);
         return PyErr_Occurred() ? -1 : 0;
     }
-    Py_INCREF(window);
-    PyObject *bucket = bucket_of(counting, start);
-    if (bucket == NULL) {
-        Py_DECREF(window);
-        Py_DECREF(number);
-        return -1;
-    }
     Py_XSETREF(counting->number, number);
     Py_XSETREF(counting->window, window);
-    Py_XSETREF(counting->bucket, bucket);
+    Py_XSETREF(counting->pane, Py_NewRef(pane));
     counting->start = start;
     return 1;
-}
-
-/* Return what a key has by start, borrowed; a new dict when it has nothing. */
-static PyObject *track_of(Counting *counting, PyObject *key) {
-    PyObject *track = PyDict_GetItemWithError(counting->tracks, key);
-    if (track != NULL || PyErr_Occurred()) {
-        return track;
-    }
-    track = PyDict_New();
-    if (track == NULL || PyDict_SetItem(counting->tracks, key, track) < 0) {
-        Py_XDECREF(track);
-        return NULL;
-    }
-    Py_DECREF(track); /* the tracks have it */
-    return track;
 }
 
 /* Note what a window was before the first change of the transaction. */
@@ -91,16 +60,15 @@ static int note(Counting *counting, PyObject *key, PyObject *entry) {
     if (done && PyDict_GET_SIZE(counting->dirty) != before) {
         counting->key_bytes += kernel_key_length(key);
         counting->added += entry == NULL;
-        done = entry != NULL || PyList_Append(counting->bucket, key) == 0;
     }
     return done;
 }
 
 /* Put the next count of a key's window into the place of `entry`, which is NULL when there is none; return 1, or -1 with an error. */
-static int replace(Counting *counting, PyObject *key, PyObject *track, PyObject *entry, int64_t number, PyObject *latest) {
+static int replace(Counting *counting, PyObject *key, PyObject *entry, int64_t number, PyObject *latest) {
     PyObject *count = PyLong_FromLongLong(number + 1), *old = counting->with_old ? PyLong_FromLongLong(number) : Py_NewRef(Py_None);
     PyObject *changed = count == NULL || old == NULL ? NULL : plain_pair(count, latest);
-    int done = changed != NULL && note(counting, key, entry) && PyDict_SetItem(track, counting->number, changed) == 0 &&
+    int done = changed != NULL && note(counting, key, entry) && PyDict_SetItem(counting->pane, key, changed) == 0 &&
                kernel_append(counting->changes, plain_pair(count, old)) && PyList_Append(counting->times, latest) == 0 &&
                PyList_Append(counting->found, counting->window) == 0;
     Py_XDECREF(changed);
@@ -121,11 +89,10 @@ static int count_one(Counting *counting, PyObject *key, PyObject *time) {
         return 0;
     }
     int entered = enter_window(counting, start);
-    PyObject *track = entered == 1 ? track_of(counting, key) : NULL;
-    if (track == NULL) {
-        return entered == 1 ? -1 : entered;
+    if (entered != 1) {
+        return entered;
     }
-    PyObject *entry = PyDict_GetItemWithError(track, counting->number);
+    PyObject *entry = PyDict_GetItemWithError(counting->pane, key);
     int64_t number = 0, seen = -1;
     if (entry != NULL) {
         if (!PyTuple_CheckExact(entry) || PyTuple_GET_SIZE(entry) != 2) {
@@ -143,11 +110,9 @@ static int count_one(Counting *counting, PyObject *key, PyObject *time) {
     }
     counting->now = now;
     counting->observed = observed;
-    Py_INCREF(track);
     Py_XINCREF(entry);
-    int done = replace(counting, key, track, entry, number, entry != NULL && seen >= timestamp ? PyTuple_GET_ITEM(entry, 1) : time);
+    int done = replace(counting, key, entry, number, entry != NULL && seen >= timestamp ? PyTuple_GET_ITEM(entry, 1) : time);
     Py_XDECREF(entry);
-    Py_DECREF(track);
     return done;
 }
 
@@ -181,23 +146,23 @@ PyObject *kernel_count_windows(PyObject *Py_UNUSED(self), PyObject *const *args,
     PyObject *keys = args[1], *timestamps = args[2];
     Py_ssize_t index = PyLong_AsSsize_t(args[3]);
     if (PyErr_Occurred() ||
-        !PyArg_ParseTuple(args[0], "O!O!O!OO!", &PyDict_Type, &counting.tracks, &PyDict_Type, &counting.dirty, &PyDict_Type, &counting.windows,
-                          &counting.missing, &PyDict_Type, &counting.buckets) ||
+        !PyArg_ParseTuple(args[0], "O!O!O!O", &PyDict_Type, &counting.panes, &PyDict_Type, &counting.dirty, &PyDict_Type, &counting.windows,
+                          &counting.missing) ||
         !PyArg_ParseTuple(args[4], "O!O!O!p", &PyList_Type, &counting.found, &PyList_Type, &counting.changes, &PyList_Type, &counting.times,
                           &counting.with_old) ||
-        !PyArg_ParseTuple(args[5], "LLLLLLL", &counting.now, &counting.grace, &counting.size, &counting.observed, &counting.retention, &counting.low,
-                          &counting.span) ||
+        !PyArg_ParseTuple(args[5], "LLLLLL", &counting.now, &counting.grace, &counting.size, &counting.observed, &counting.retention,
+                          &counting.low) ||
         !kernel_is_list("count_windows", keys) || !kernel_is_list("count_windows", timestamps)) {
         return NULL;
     }
-    if (counting.size <= 0 || counting.span <= 0) {
+    if (counting.size <= 0) {
         PyErr_SetString(PyExc_ValueError, "count_windows takes windows that last");
         return NULL;
     }
     index = count_all(&counting, keys, timestamps, index);
     Py_XDECREF(counting.number);
     Py_XDECREF(counting.window);
-    Py_XDECREF(counting.bucket);
+    Py_XDECREF(counting.pane);
     return index < 0 ? NULL : Py_BuildValue("(nLLnn)", index, counting.now, counting.observed, counting.added, counting.key_bytes);
 }
 
@@ -248,7 +213,7 @@ PyObject *kernel_windowed(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
 }
 
 /* Return the value of a window, borrowed: what was noted of it before its first change, or what is there; NULL when there is none. */
-static PyObject *value_of(PyObject *tracks, PyObject *dirty, PyObject *handle) {
+static PyObject *value_of(PyObject *dicts, PyObject *dirty, PyObject *handle, int outer) {
     if (!PyTuple_CheckExact(handle) || PyTuple_GET_SIZE(handle) != 2) {
         PyErr_SetString(PyExc_TypeError, "window_values takes pairs of key and start");
         return NULL;
@@ -257,22 +222,26 @@ static PyObject *value_of(PyObject *tracks, PyObject *dirty, PyObject *handle) {
     if (noted != NULL || PyErr_Occurred()) {
         return noted;
     }
-    PyObject *track = PyDict_GetItemWithError(tracks, PyTuple_GET_ITEM(handle, 0));
-    return track == NULL || !PyDict_Check(track) ? NULL : PyDict_GetItemWithError(track, PyTuple_GET_ITEM(handle, 1));
+    PyObject *dict = PyDict_GetItemWithError(dicts, PyTuple_GET_ITEM(handle, outer));
+    return dict == NULL || !PyDict_Check(dict) ? NULL : PyDict_GetItemWithError(dict, PyTuple_GET_ITEM(handle, 1 - outer));
 }
 
-/* window_values(tracks, dirty, handles): see _kernel.pyi */
+/* window_values(dicts, dirty, handles, by_start): see _kernel.pyi */
 PyObject *kernel_window_values(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
-    if (!kernel_has("window_values", nargs, 3) || !kernel_is_list("window_values", args[2])) {
+    if (!kernel_has("window_values", nargs, 4) || !kernel_is_list("window_values", args[2])) {
         return NULL;
     }
     if (!PyDict_Check(args[0]) || !PyDict_Check(args[1])) {
         PyErr_SetString(PyExc_TypeError, "window_values takes two dicts first");
         return NULL;
     }
+    int outer = PyObject_IsTrue(args[3]);
+    if (outer < 0) {
+        return NULL;
+    }
     PyObject *handles = args[2], *values = PyList_New(0);
     for (Py_ssize_t index = 0; values != NULL && index < PyList_GET_SIZE(handles); index++) {
-        PyObject *handle = Py_NewRef(PyList_GET_ITEM(handles, index)), *value = value_of(args[0], args[1], handle);
+        PyObject *handle = Py_NewRef(PyList_GET_ITEM(handles, index)), *value = value_of(args[0], args[1], handle, outer);
         Py_DECREF(handle);
         if (value == NULL && !PyErr_Occurred()) {
             Py_DECREF(values);

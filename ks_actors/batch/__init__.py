@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ks_actors.batch._backfill import Backfill, BackfillProgress, backfill
+from ks_actors.batch._backfill import Engine, backfill
 from ks_actors.batch._bridge import BatchBridge
 from ks_actors.batch._messages import CancelJob, JobProgress, RunJob
 from ks_actors.batch._plan import Choice
 from ks_actors.batch._reading import LogAddress
+from ks_actors.batch._result import Backfill, BackfillProgress
 from ks_actors.batch._session import register
 from ks_actors.batch._settings import SparkSettings
 from ks_actors.batch._task_run import TaskDone
@@ -17,6 +18,7 @@ __all__ = [
     "BatchBridge",
     "CancelJob",
     "Choice",
+    "Engine",
     "JobProgress",
     "LogAddress",
     "RunJob",

@@ -8,107 +8,37 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, final
-
-import msgspec
+from typing import TYPE_CHECKING, Literal, TypeAlias, final
+from urllib.parse import quote
 
 from ks_actors._config_kafka import open_configured
 from ks_actors._errors import ConfigError
+from ks_actors.batch._on_spark import on_spark
 from ks_actors.batch._plan import make_plan, make_setup
-from ks_actors.batch._reading import Bounds, SharedLog
+from ks_actors.batch._reading import Bounds, LogAddress, SharedLog, address_of
+from ks_actors.batch._result import Backfill, tell
 from ks_actors.batch._rows import RowFiles
 from ks_actors.batch._snapshot import commit_snapshot, new_snapshot
-from ks_actors.batch._task_run import Recipe, TaskDone, TaskRun, probe
+from ks_actors.batch._task_run import Recipe, TaskRun, probe
+from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Mapping
-    from types import TracebackType
+    from collections.abc import Callable, Collection, Mapping
 
-    from ks_actors._batch import Batch
+    from actors import Ref
     from ks_actors._config import StreamsConfig
+    from ks_actors.batch._messages import BridgeMessage
     from ks_actors.batch._plan import Choice, Stage, TaskPlan
-    from ks_actors.log import Log, TopicPartition
+    from ks_actors.batch._result import BackfillProgress
+    from ks_actors.batch._settings import SparkSettings
+    from ks_actors.batch._task_run import TaskDone
+    from ks_actors.log import Log
     from ks_actors.runtime._setup import Setup
     from ks_actors.snapshots import SnapshotManifest, SnapshotWriter
     from ks_actors.topology import Topology
 
-Engine = Literal["local", "spark"]
-
-
-class BackfillProgress(msgspec.Struct, frozen=True):
-    """How far a backfill is: tasks that are done, of all, and the records that they took, of the offsets there are."""
-
-    tasks_done: int
-    tasks: int
-    records: int
-    offsets: int
-
-
-class Written(Protocol):
-    """What a backfill has written to topics, kept until it is taken from here."""
-
-    @property
-    def partitions(self) -> list[TopicPartition]:
-        """The partitions that something was written to."""
-        ...
-
-    def read(self, where: TopicPartition, /) -> Generator[Batch, None, None]:
-        """Yield the records of a partition in their order."""
-        ...
-
-
-@final
-class Backfill:
-    """What came of a backfill: `positions` that a stream goes on from, the `snapshot` of the state there, and what was written to topics.
-
-    That is in a directory of its own until `close`, or the end of a `with` block; `partitions` are those that have something, `read` gives their
-    records, in order.
-    """
-
-    def __init__(
-        self, tasks: tuple[TaskDone, ...], snapshot: SnapshotManifest | None, written: Written, sinks: frozenset[str], directory: Path, seconds: float
-    ) -> None:
-        self.tasks: tuple[TaskDone, ...] = tasks
-        self.snapshot: SnapshotManifest | None = snapshot
-        self.seconds: float = seconds
-        self._written = written
-        self._sinks = sinks
-        self._directory = directory
-
-    def __enter__(self) -> Backfill:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.close()
-
-    @property
-    def records(self) -> int:
-        """How many records were processed, those of repartition topics included."""
-        return sum(task.processed for task in self.tasks)
-
-    @property
-    def positions(self) -> dict[TopicPartition, int]:
-        """Where each partition that the topology reads is to be read on."""
-        return {where: at.offset for task in self.tasks for where, at in task.positions.items()}
-
-    @property
-    def partitions(self) -> list[TopicPartition]:
-        """The partitions of topics, repartition topics left out, that something was written to."""
-        return [where for where in self._written.partitions if where.topic in self._sinks]
-
-    def read(self, where: TopicPartition) -> Generator[Batch, None, None]:
-        """Yield what was written to a partition. Blocks."""
-        return self._written.read(where)
-
-    def to_parquet(self, directory: Path) -> dict[str, int]:
-        """Write what was written to topics to `<topic>/<partition>.parquet`; return how many records each topic has. Blocks; needs pyarrow."""
-        from ks_actors.batch._parquet import write_parquet  # noqa: PLC0415 - it needs a package that others do without
-
-        return write_parquet(directory, ((where, self.read(where)) for where in self.partitions))
-
-    def close(self) -> None:
-        """Delete what was written and nobody has taken; the snapshot stays. Blocks."""
-        shutil.rmtree(self._directory, ignore_errors=True)
+Engine: TypeAlias = Literal["local", "spark"]
+"""Where the tasks of a backfill run."""
 
 
 async def backfill(
@@ -119,23 +49,31 @@ async def backfill(
     snapshot_uri: str | None = None,
     log: Log | None = None,
     allow: Collection[Choice] = (),
+    engine: Engine = "local",
+    spark: SparkSettings | Ref[BridgeMessage] | None = None,
     progress: Callable[[BackfillProgress], None] | None = None,
     directory: Path | None = None,
 ) -> Backfill:
-    """Run a topology over all that its topics hold until then, by its own operators, one task after the other, and return what came of it.
+    """Run a topology over all that its topics hold until then, by its own operators, and return what came of it.
 
     `until` is a time (ms): each partition is read to before the first record that is as late; or offsets by topic and partition, of which those that
     are not named are read to their ends; None is what there is now. Records of a task that reads several partitions are taken in the order of their
     times. With `snapshot_uri` the state goes into a snapshot there, with the positions that a stream goes on from; nothing else is changed, in the
-    log or elsewhere. `log` takes the place of the config's. `allow` names what may differ from a stream; see BackfillRefused. What is written, and
-    state, is on disk below `directory` (default: the system's for temporary files) meanwhile.
+    log or elsewhere. `log` takes the place of the config's. `allow` names what may differ from a stream; see BackfillRefused.
 
-    Raises BackfillRefused before anything is processed, what processing raises, OffsetOutOfRange, MissingSourceTopics, TopologyError.
+    The `local` engine runs one task after the other in a thread of this process. `spark` runs each in a task of Spark's, as its settings say or on a
+    bridge that there is, and gives the same. Its processes read the log by themselves: it has to be in a directory, or Kafka. What is written, and
+    state, is on disk below `directory` meanwhile (default: the system's for temporary files), which all of Spark's machines have to share, as they
+    have to share the place of the snapshot. `progress` is called after each task, on Spark after each stage.
+
+    Raises BackfillRefused before anything is processed, what processing raises, OffsetOutOfRange, MissingSourceTopics, TopologyError; of Spark
+    SparkUnavailable, JobFailed, JobCancelled, and BatchError for functions that cannot be sent to other processes.
     """
     began = time.perf_counter()
     own = open_configured(config) if log is None else None
     used = own or log
     assert used is not None
+    address = _address(config, log) if engine == "spark" else None
     if own is not None:
         await own.start()
     place = Path(await asyncio.to_thread(partial(tempfile.mkdtemp, prefix="ks-actors-backfill-", dir=directory)))
@@ -143,6 +81,8 @@ async def backfill(
         plan = await make_plan(used, topology, config, _bounds(until), allow, snapshot=snapshot_uri is not None)
         recipe = Recipe(topology, config, plan, "wall_clock" in allow)
         await asyncio.to_thread(probe, recipe)
+        if address is not None:
+            return await on_spark(recipe, address, place, snapshot_uri, progress, spark, began)
         local = _Local(recipe, SharedLog(used, asyncio.get_running_loop()), place, snapshot_uri, progress)
         return await asyncio.to_thread(local.run, began)
     except BaseException:
@@ -151,6 +91,16 @@ async def backfill(
     finally:
         if own is not None:
             await own.close()
+
+
+def _address(config: StreamsConfig, log: Log | None) -> LogAddress:
+    """Return where Spark's processes find the log. Raises ConfigError for one in memory."""
+    if isinstance(log, EmbeddedLog):
+        address = LogAddress("memory://" if log.directory is None else f"embedded://{quote(str(log.directory.absolute()))}")
+    else:
+        address = address_of(config)
+    address.open()  # to see whether that can be; it is not started
+    return address
 
 
 def _bounds(until: int | Mapping[str, Mapping[int, int]] | None) -> Bounds:
@@ -196,10 +146,7 @@ class _Local:
     def _run_stage(self, stage: Stage) -> None:
         for work in stage.tasks:
             self._done.append(self._run_task(work))
-            if self._progress is not None:
-                plan = self._recipe.plan
-                tasks = sum(len(each.tasks) for each in plan.stages)
-                self._progress(BackfillProgress(len(self._done), tasks, sum(done.processed for done in self._done), plan.records))
+            tell(self._progress, self._recipe.plan, self._done)
 
     def _run_task(self, work: TaskPlan) -> TaskDone:
         state = self._directory / "state"
@@ -213,8 +160,11 @@ class _Local:
             exchanged={where: self._files.read(where) for where in work.exchanged},
             snapshot=None if self._snapshot is None else self._snapshot.place,
         )
-        for written in run.run():
-            writer.write(written)
+        try:
+            for written in run.run():
+                writer.write(written)
+        finally:
+            writer.close()
         self._files.add(writer)
         shutil.rmtree(state / str(work.task), ignore_errors=True)
         return run.done

@@ -15,7 +15,7 @@ from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.processors._aggregates import StreamCount
 from ks_actors.runtime._setup import Setup, nodes_of
 from ks_actors.runtime._topics import plan_topics
-from ks_actors.state import has_last_rows
+from ks_actors.state import has_last_rows, is_read_in_memory
 from ks_actors.topology import ProcessorNode
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ class Plan(msgspec.Struct, frozen=True):
     def records(self) -> int:
         """How many offsets there are to be read, global tables left out."""
         return sum(one.end - one.start for stage in self.stages for task in stage.tasks for one in task.ranges)
+
+
+def first_source(plan: Plan, stage: Stage) -> int:
+    """Return the number of a stage's first task, counted through all stages: that of its records on the way to others."""
+    return sum(len(each.tasks) for each in plan.stages[: plan.stages.index(stage)])
 
 
 def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> Setup:
@@ -164,9 +169,10 @@ def _reasons(setup: Setup, tasks: Mapping[int, int], sources: Mapping[int, Colle
             mixed = sorted(internal)
         for node in _dependent(setup, subtopology) if mixed else ():
             yield "order_after_rekey", _ORDER.format(node, ", ".join(mixed))
-        for spec in subtopology.stores.values() if snapshot else ():
-            if not has_last_rows(spec):
-                why = "has no changelog" if not spec.logging else f"is of kind {spec.kind.value}, which snapshots do not have"
+        for spec in setup.store_specs(subtopology.stores) if snapshot else ():
+            if not (is_read_in_memory(spec) if spec.type == "in_memory" else has_last_rows(spec)):
+                kind = f"is of kind {spec.kind.value}{' in memory' if spec.type == 'in_memory' else ''}, which snapshots do not have"
+                why = kind if spec.logging else "has no changelog"
                 yield "incomplete_snapshot", _INCOMPLETE.format(spec.name, why)
 
 

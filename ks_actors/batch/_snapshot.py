@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ks_actors._batch import Batch
 from ks_actors.runtime._snapshot_files import shape_of, topology_fingerprint
 from ks_actors.snapshots import SnapshotWriter, SourcePosition, StoreWriter
-from ks_actors.state import CheckpointRows, KeyValueReader, SharedResources, has_last_rows, log_batch, reader_of
+from ks_actors.state import CheckpointRows, KeyValueReader, SharedResources, has_last_rows, is_read_in_memory, log_batch, reader_of
 from ks_actors.state._stored import DATABASE
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def write_memory(setup: Setup, task: str, specs: Iterable[StoreSpec], stores: Ta
     written = []
     for spec in specs:
         store = stores.store(spec.name)
-        if not has_last_rows(spec) or store.engine is not None:
+        if not is_read_in_memory(spec) or store.engine is not None:
             continue
         shape = shape_of(spec)
         writer = StoreWriter(snapshot, task, shape)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ks_actors._errors import KsActorsError
+from ks_actors.batch import SparkSettings
 from ks_actors.batch._plan import CHOICES
 from ks_actors.cli._target import app_of
 
@@ -37,6 +38,7 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.argument("target", metavar="MODULE:NAME")
 @click.option("--until", metavar="TIME", callback=_time, help="Stop before the first record that is as late: 2013-12-01T00:00 (UTC), or ms.")
 @click.option("--allow", type=click.Choice(CHOICES), multiple=True, help="What may differ from a stream. Again for more.")
+@click.option("--spark", metavar="MASTER", help="Run on Spark: local[*], spark://host:port, yarn, k8s://… or sc://host:port.")
 @click.option("--parquet", type=click.Path(file_okay=False, path_type=Path), help="Write what goes to topics there, as Parquet.")
 @click.option("--conf", "-c", metavar="NAME=VALUE", multiple=True, help="A setting, such as snapshot_uri=/snapshots. Again for more.")
 @click.option("--config", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings from a .toml or .properties file.")
@@ -45,12 +47,13 @@ def backfill(
     target: str,
     until: int | None,
     allow: tuple[Choice, ...],
+    spark: str | None,
     parquet: Path | None,
     conf: tuple[str, ...],
     file: Path | None,
     quiet: bool,
 ) -> None:
-    """Run a topology over all that its topics hold, in this process.
+    """Run a topology over all that its topics hold, in this process or on Spark.
 
     The state goes into a snapshot, where the setting snapshot_uri says, with the positions that a stream goes on from; what the topology writes
     goes to Parquet files, if --parquet says where. The log is only read. MODULE:NAME and settings are those of `ks-actors run`.
@@ -58,12 +61,12 @@ def backfill(
     app = app_of(target, conf, file)
     console = Console(stderr=True, quiet=quiet)
     try:
-        asyncio.run(_run(app, until, allow, parquet, console))
+        asyncio.run(_run(app, until, allow, parquet, console, None if spark is None else SparkSettings(master=spark)))
     except KsActorsError as error:
         raise click.ClickException(f"{app.config.application_id}: {type(error).__name__}: {error}") from error
 
 
-async def _run(app: App, until: int | None, allow: Sequence[Choice], parquet: Path | None, console: Console) -> None:
+async def _run(app: App, until: int | None, allow: Sequence[Choice], parquet: Path | None, console: Console, spark: SparkSettings | None) -> None:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -77,7 +80,7 @@ async def _run(app: App, until: int | None, allow: Sequence[Choice], parquet: Pa
         def show(progress: BackfillProgress) -> None:
             bars.update(bar, completed=progress.tasks_done, total=progress.tasks, records=progress.records)
 
-        done = await app.backfill(until=until, allow=allow, progress=show)
+        done = await app.backfill(until=until, allow=allow, engine="local" if spark is None else "spark", spark=spark, progress=show)
     with done:
         counts = {} if parquet is None else await asyncio.to_thread(done.to_parquet, parquet)
     for line in _summary(done, counts):

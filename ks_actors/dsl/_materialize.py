@@ -8,6 +8,7 @@ import msgspec
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl._graph import valid_name
+from ks_actors.dsl._windows import TimeWindows
 from ks_actors.topology._store_specs import versioned_key_value
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
@@ -72,7 +73,9 @@ def window_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | Non
     spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
     retention_ms = _retention(spec.name, materialized, windows.keep_ms, "window and grace")
     kind = StoreKind.TIMESTAMPED_WINDOW
-    return Stored(msgspec.structs.replace(spec, kind=kind, retention_ms=retention_ms, window_size_ms=windows.size_ms), named)
+    advance_ms = windows.advance_ms if isinstance(windows, TimeWindows) else 0
+    stored = msgspec.structs.replace(spec, kind=kind, retention_ms=retention_ms, window_size_ms=windows.size_ms, advance_ms=advance_ms)
+    return Stored(stored, named)
 
 
 def session_store(

@@ -89,6 +89,6 @@ class Cache(Protocol):
         """Return the rows, or those of a window, to be added to before `settle` is called, and not after."""
         ...
 
-    def settle(self) -> None:
-        """Count what was added, and send on what is too much."""
+    def settle(self, updates: int = 0) -> None:
+        """Count what was added by so many updates, besides those of `hold`, and send on what is too much."""
         ...

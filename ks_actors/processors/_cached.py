@@ -59,7 +59,7 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
         hold_counted(rows, counts, found, latest_times(batch.keys, batch.timestamps), put_entries)
         if batch.headers is not None or rows.headers:
             rows.note_headers(batch.keys, batch.headers or repeat(()))
-        cache.settle()
+        cache.settle(len(batch))
 
     return Bound(process, process_batch)
 
@@ -75,7 +75,7 @@ def held_counts(cache: Cache) -> ProcessBatch:
         exhaust(map(rows.olds.setdefault, batch.keys, olds))
         if batch.headers is not None or rows.headers:
             rows.note_headers(batch.keys, batch.headers or repeat(()))
-        cache.settle()
+        cache.settle(len(batch))
 
     return hold
 
@@ -185,7 +185,7 @@ def _hold_folded(store: Any, cache: Cache, folded: Folded, firsts: dict[Any, Any
     olds.update(fresh)
     if batch.headers is not None or rows.headers:
         rows.note_headers(batch.keys, batch.headers or repeat(()))
-    cache.settle()
+    cache.settle(len(batch))
 
 
 def cached_rows(context: NodeContext, store: Any, cache: Cache) -> Bound:

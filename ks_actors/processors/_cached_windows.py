@@ -83,7 +83,7 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
     def process_batch(batch: Batch) -> None:
         folded: dict[int, Folded] = {}
         firsts: dict[int, dict[Any, Any]] = {}
-        dropped = 0
+        dropped = updates = 0
         for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
             if key is None:
                 dropped += 1
@@ -104,6 +104,7 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
                         entry = get(key, start) or _NO_ENTRY
                         firsts[start][key] = entry[0] if kept is None else kept(key, entry[0], Window(start, start + size))
                     _, new = fold(key, value, None if entry[0] is None else entry)
+                    updates += 1
                     rows[key] = (new, timestamp if entry[0] is None or entry[1] < timestamp or new is None else entry[1])
             except Exception as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
@@ -112,7 +113,7 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
         for start, rows in folded.items():
             _hold(store, cache, Window(start, start + size), rows, firsts[start])
         _note_headers(cache, batch, starts, size)
-        cache.settle()
+        cache.settle(updates)
 
     return process_batch
 
@@ -134,7 +135,7 @@ def held_window_counts(cache: Cache) -> HoldCounts:
             if batch.headers is not None or rows.headers:
                 rows.note_headers(keys, repeat(()) if batch.headers is None else batch.headers[at:stop])
             at = stop
-        cache.settle()
+        cache.settle(len(batch))
 
     return hold
 

@@ -39,6 +39,7 @@ from ks_actors.query._store import (
 )
 from ks_actors.runtime._residents import Role
 from ks_actors.state import TIMESTAMPED
+from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from ks_actors.query._local import LocalStores, Part
     from ks_actors.query._requests import StateQueryRequest
     from ks_actors.state import Rows
-    from ks_actors.topology import StoreKind
 
     How: TypeAlias = Scan | Callable[[Any], Any]
     """How to answer a query: by a scan, or by one look."""
@@ -195,11 +195,16 @@ def _how_versioned(query: object, *, committed: bool, entry: Callable[[Any], Any
     return None
 
 
+def _how_custom(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> None:
+    """Nothing is known of a store of the user's own."""
+
+
 ANSWERS: Final[dict[StoreKind, Callable[..., How | None]]] = {
     **dict.fromkeys(KEY_VALUE, _how_key_value),
     **dict.fromkeys(WINDOWS, _how_windows),
     **dict.fromkeys(SESSIONS, _how_sessions),
     **dict.fromkeys(VERSIONED, _how_versioned),
+    StoreKind.CUSTOM: _how_custom,
 }
 """By kind of store, what returns how it answers a query."""
 

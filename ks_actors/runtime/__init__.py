@@ -4,6 +4,7 @@ from ks_actors.runtime._blocking import blocking
 from ks_actors.runtime._crew import WorkerMetadata
 from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener, SuspendReason
 from ks_actors.runtime._states import InstanceState, TaskState, WorkerState
+from ks_actors.runtime._task_metrics import TaskMetrics
 from ks_actors.runtime._uncaught import UncaughtHandler, UncaughtResponse
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "RestoreListener",
     "StandbyUpdateListener",
     "SuspendReason",
+    "TaskMetrics",
     "TaskState",
     "UncaughtHandler",
     "UncaughtResponse",

@@ -12,6 +12,7 @@ from ks_actors._batch import Batch
 from ks_actors._windowed import Windowed
 from ks_actors.processors._cache import Gone, HeldRows
 from ks_actors.processors._holes import ATOMS
+from ks_actors.runtime._hit_ratio import HitRatio
 from ks_actors.state._weight import TEXTS, average, size
 from ks_actors.topology import StoreKind
 
@@ -72,6 +73,7 @@ class HeldUpdates:
         exact: bool,
         joined: bool,
     ) -> None:
+        self.name: str = spec.name
         self.plain: bool = spec.key.faithful
         self.send_old: bool = False
         self._windowed: bool = spec.kind is StoreKind.TIMESTAMPED_WINDOW
@@ -98,6 +100,8 @@ class HeldUpdates:
         self._settled: int = 0
         self._fresh: int = 0
         self._next: int = 0
+        self._updates: int = 0
+        self.hit_ratio: HitRatio = HitRatio()
 
     def __len__(self) -> int:
         if self._by_store and self._spent is not self._store.uncommitted:
@@ -150,7 +154,7 @@ class HeldUpdates:
             for key, header in zip(batch.keys, headers, strict=False):
                 rows = self.rows(key[1] if self._windowed else None)
                 rows.note_headers((self._row(key),), (header,))
-        self.settle()
+        self.settle(len(batch))
 
     def leave_to_store(self, batch: Batch) -> bool:
         """Return whether it is enough that the store has noted what is changed: not when some was sent since the last commit, or has headers."""
@@ -159,7 +163,8 @@ class HeldUpdates:
         changed = self._store.uncommitted
         if changed is self._spent:
             return False
-        self._count = len(changed)
+        before, self._count = self._count, len(changed)
+        self.hit_ratio.note(len(batch), self._count - before if self._count >= before else self._count)
         if not self._settled % _SAMPLED:
             key = next(reversed(changed))
             self._typical = average(self._typical, _ROW + _weigh(key) + _weigh(self._store.get_entry(key)[0]))
@@ -175,6 +180,7 @@ class HeldUpdates:
         if changed is self._spent:
             return
         self._spent = changed
+        self.hit_ratio.note(0, max(0, len(changed) - self._count))
         if changed:
             olds = {key: entry[0] if type(entry) is tuple else None for key, entry in changed.items()}
             rows = self._groups[None] = HeldRows(None)
@@ -222,8 +228,9 @@ class HeldUpdates:
             self._touched[rows] = len(rows.olds)
         return rows
 
-    def settle(self) -> None:
-        """Count what was added, and send on what is too much: the oldest updates."""
+    def settle(self, updates: int = 0) -> None:
+        """Count what was added by so many updates, and by those of `hold`, and send on what is too much: the oldest."""
+        self._updates += updates
         if self._touched:
             if not self._settled % _SAMPLED:
                 self._sample(next(reversed(self._touched)))
@@ -236,9 +243,13 @@ class HeldUpdates:
         self._fresh, self._next = 0, min(_UNSEEN, max(0, -over // max(1, self._typical)))
 
     def _absorb(self) -> None:
+        fresh = 0
         for rows, before in self._touched.items():
-            self._count += len(rows.olds) - before
+            fresh += len(rows.olds) - before
         self._touched.clear()
+        self._count += fresh
+        self.hit_ratio.note(self._updates, fresh)
+        self._updates = 0
 
     def _sample(self, rows: HeldRows) -> None:
         if not rows.olds:

@@ -13,6 +13,7 @@ from ks_actors._errors import (
     MissingSourceTopics,
     NotRunning,
     StateError,
+    TaskCorrupted,
     TaskMigrated,
     TaskTimeout,
     TransactionAborted,
@@ -45,7 +46,8 @@ class Committer(Actor[CommitterMessage]):
 
     There is one producer per instance, so its transaction covers every task: they commit together or not at all. The order is that of the
     runtime design ("Committing Active Tasks"), with one change: workers resume as soon as the state is frozen, since what they produce from then on
-    belongs to the next transaction and waits in the collector.
+    belongs to the next transaction and waits in the collector. With stores of the user's own they stand still for the `whole` commit: such a store
+    does not tell the next transaction from the one that is being committed.
 
     A commit that fails is rolled back: what the log does not have, the state must not have either. Under exactly once, or when output was lost,
     all tasks go back to their last commit; they are given up, and the group is joined again, when somebody else owns them by now.
@@ -67,7 +69,9 @@ class Committer(Actor[CommitterMessage]):
         purger: Purger,
         delete_records: Callable[[Mapping[TopicPartition, int]], Awaitable[None]],
         metrics: Metrics,
+        whole: bool = False,
     ) -> None:
+        self._whole: bool = whole
         self._transactional: bool = transactional
         self._interval: float = interval_ms / 1000
         self._drain: float = max(1, drain_ms) / 1000
@@ -147,11 +151,13 @@ class Committer(Actor[CommitterMessage]):
         try:
             frozen = await self._freeze(began)
             if not frozen.tasks:
+                self._go_on()
                 self._phase.to(Phase.IDLE)
                 self._answer(request, None)
                 return
             self._phase.to(Phase.ENDING)
             await self._end(epoch, frozen)
+            self._go_on()
         except Exception as error:  # noqa: BLE001 - whatever it was: what is not committed must not be kept
             self._answer(request, await self._recover(error))
             return
@@ -178,7 +184,8 @@ class Committer(Actor[CommitterMessage]):
             frozen = await self._manager.ask(m.Freeze, self._transactional)
             if frozen.tasks:
                 self._epoch += 1
-            self._resume()
+            if not self._whole:
+                self._resume()
             self._metrics.paused(perf_counter() - paused, paused - began)
         finally:
             self._metrics.pausing = False
@@ -238,6 +245,11 @@ class Committer(Actor[CommitterMessage]):
                 self._workers = tuple(each for each in self._workers if each is not worker)
             except AskTimeout as late:
                 raise TaskTimeout(f"{worker.path} did not stand still for a commit within {self._timeout:g} s: a processor does not return") from late
+
+    def _go_on(self) -> None:
+        """Let workers go on that have stood still for the whole commit."""
+        if self._whole and self._void is None:
+            self._resume()
 
     def _resume(self) -> None:
         self._manager.tell(m.Refed())
@@ -309,7 +321,13 @@ class Committer(Actor[CommitterMessage]):
         # A commit that failed makes all rest, and a worker that died the task that it died of.
         rest = self._rests.next(self.ctx.time()) if again and not isinstance(cause, TasksBroken) else 0.0
         tasks_rest = 0.0 if again else self._task_rests.next(failed, cause, self.ctx.time())
-        positions = await self._manager.ask(m.Rewind, tasks, self._fetch_epoch, failed, tasks_rest)
+        try:
+            positions = await self._manager.ask(m.Rewind, tasks, self._fetch_epoch, failed, tasks_rest)
+        except TaskCorrupted as spoiled:
+            # Tasks are given up, and opened anew; until then workers stand still, and nothing is committed.
+            self._void = spoiled
+            self._poller().tell(m.Rejoin(spoiled))
+            return
         await self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest)
         self._resume()
 

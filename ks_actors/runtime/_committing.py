@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import StreamsError
 
@@ -52,10 +52,22 @@ class TasksBroken(StreamsError):
         return cls(f"what failed in task {', '.join(map(str, tasks))} has to be rolled back before anything can be committed")
 
 
-def reason_to_commit(task: Task, tasks: Iterable[Task], limit: int) -> str | None:
-    """Return why to commit now that something was done in a task, if there is a reason; the stores of all may hold `limit` bytes uncommitted."""
-    if task.commit_requested:
-        return f"task {task.id} requested it"
-    if limit >= 0 and sum(each.stores.uncommitted_bytes for each in tasks if each.stores is not None) >= limit:
-        return "statestore_uncommitted_max_bytes is reached"
-    return None
+@final
+class Uncommitted:
+    """What the stores of all tasks hold uncommitted, which is to stay below `limit` bytes (-1: whatever they hold).
+
+    How much came with the last slice of work tells what the next one may bring: a commit is asked for before the limit is crossed.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit: int = limit
+        self._last: int = 0
+
+    def reason_to_commit(self, task: Task, tasks: Iterable[Task]) -> str | None:
+        """Return why to commit now that something was done in a task, if there is a reason."""
+        if self._limit >= 0:
+            total = sum(each.stores.uncommitted_bytes for each in tasks if each.stores is not None)
+            growth, self._last = total - self._last, total
+            if total > 0 and total + max(0, growth) >= self._limit:
+                return "statestore_uncommitted_max_bytes is about to be reached"
+        return f"task {task.id} requested it" if task.commit_requested else None

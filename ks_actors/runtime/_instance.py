@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
-from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, StreamsError
+from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, SnapshotFailed, StreamsError
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import InstanceMessage
 from ks_actors.runtime._states import INSTANCE_TRANSITIONS, InstanceState
@@ -73,7 +73,10 @@ class Instance(Actor[InstanceMessage]):
         """Take a snapshot now; from any task of the loop."""
         if self._parts.snapshots is None:
             raise ConfigError("no place for snapshots is set: set snapshot_uri")
-        return await self._parts.snapshots.ask(m.TakeSnapshot).within(self._parts.patience + 3 * self._setup.config.snapshot_timeout_ms / 1000)
+        try:
+            return await self._parts.snapshots.ask(m.TakeSnapshot).within(self._parts.patience + 3 * self._setup.config.snapshot_timeout_ms / 1000)
+        except ActorsError as ended:
+            raise SnapshotFailed(f"the app has ended in the middle of a snapshot: {ended}") from ended
 
     # --- messages -------------------------------------------------------------------------------------------------------------
 

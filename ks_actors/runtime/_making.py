@@ -27,8 +27,9 @@ def make_stores(
     current: Current,
     expired: Callable[[int], None],
     topics: Mapping[str, str],
+    exact: bool = False,
 ) -> TaskStores | None:
-    """Return the stores of a task, still to be opened; None when it has none. `directory` is where those of all tasks are."""
+    """Return the stores of a task, still to be opened; None when it has none. `directory` is that of all tasks; `exact`: see TaskStores."""
     if not specs:
         return None
 
@@ -45,6 +46,7 @@ def make_stores(
         record_time=record_time,
         expired=expired,
         topics=topics,
+        exact=exact,
     )
 
 

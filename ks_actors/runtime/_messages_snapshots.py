@@ -15,17 +15,18 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.log._types import TopicPartition
     from ks_actors.snapshots import SnapshotManifest
-    from ks_actors.state import Rows
+    from ks_actors.state import Rows, TaskStores
 
 
 class Point(msgspec.Struct, frozen=True):
     """The state of a task as it was committed at one moment.
 
-    `directory` has the database as it was then, if there is one; `rows` read the stores that are in memory. `next_offsets` are where changelogs go
-    on, `positions` where input does, `metadata` what was committed with these.
+    `stores` are the task's, to be read by `rows` alone, which has those in memory; `directory` has the database as it was then, if there is one.
+    `next_offsets` are where changelogs go on, `positions` where input does, `metadata` what was committed with these.
     """
 
     task: TaskId
+    stores: TaskStores
     directory: Path | None
     next_offsets: Mapping[str, int]
     positions: Mapping[TopicPartition, int]

@@ -109,7 +109,7 @@ class Parts:
             # What partitions keys is loaded now, not in the middle of the first records.
             await context.blocking(warm_up)
         process_id = await context.blocking(self._directory.open)
-        self._shared = SharedResources.within(self._config.statestore_memory_max_bytes)
+        self._shared = SharedResources.within(self._config.statestore_memory_max_bytes, statistics=self._config.metrics_recording_level != "INFO")
         await context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms))
         await self._start_collector(context, process_id)
         await self._start_state(context)
@@ -192,7 +192,7 @@ class Parts:
         if config.snapshot_uri is not None:
             await context.blocking(partial(Place.of, config.snapshot_uri))  # what is wrong with it is said now
             snapshots = Snapshots(**self._snapshot_parts(), state=self._state)
-            self.snapshots = await self._spawn(context, Spec(lambda: snapshots, mailbox=SNAPSHOTS_MAILBOX, executor="own"), "snapshots")
+            self.snapshots = await self._spawn(context, Spec(lambda: snapshots, mailbox=SNAPSHOTS_MAILBOX), "snapshots")
 
     def _snapshot_parts(self) -> dict[str, Any]:
         return {"setup": self._setup, "specs": self._specs, "shared": self._shared, "directory": self._directory.path, "metrics": self._metrics}
@@ -247,6 +247,7 @@ class Parts:
             purger=Purger(repartitions, config.repartition_purge_interval_ms),
             delete_records=self._log.delete_records,
             metrics=self._metrics,
+            whole=any(spec.supplier is not None for specs in self._specs.values() for spec in specs),
         )
         self.committer = await self._spawn(context, Spec(lambda: committer, mailbox=COMMITTER_MAILBOX), "committer")
 
@@ -323,6 +324,7 @@ class Parts:
             current=current,
             expired=expired,
             topics={spec.name: self._setup.changelog(spec.name) for spec in self._specs[task.subtopology]},
+            exact=self._transactional,
         )
         return stores, current
 

@@ -103,7 +103,7 @@ class Points:
         if stores.on_disk:
             directory = order.directory
             await self._blocking(partial(stores.checkpoint, directory))
-        return m.Point(order.task, directory, next_offsets, positions, metadata, rows)
+        return m.Point(order.task, stores, directory, next_offsets, positions, metadata, rows)
 
     def _readers(self, stores: TaskStores, resident: Resident) -> dict[str, object]:
         task = resident.processing

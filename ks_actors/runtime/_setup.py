@@ -12,7 +12,7 @@ from ks_actors._timestamps import FailOnInvalidTimestamp
 from ks_actors.runtime._blocking import check_threads
 from ks_actors.runtime._cache import CacheBudget
 from ks_actors.runtime._residents import Residents
-from ks_actors.topology import SourceNode
+from ks_actors.topology import SourceNode, StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -99,6 +99,8 @@ class Setup:
         return [self._store_spec(spec) for spec in specs.values()]
 
     def _store_spec(self, spec: StoreSpec) -> StoreSpec:
+        if spec.kind is StoreKind.CUSTOM:
+            return spec
         key, value = self.serdes(spec.key, spec.value)
         return msgspec.structs.replace(spec, key=key, value=value, type=spec.type or self.config.default_dsl_store)
 

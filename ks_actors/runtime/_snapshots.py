@@ -8,7 +8,7 @@ import logging
 import shutil
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._batch import Batch
@@ -18,7 +18,7 @@ from ks_actors.runtime._messages import SnapshotsMessage
 from ks_actors.runtime._residents import Role
 from ks_actors.runtime._snapshot_files import checkpoint_directory, positions_of, shape_of, topology_fingerprint, write_checkpoint_rows
 from ks_actors.snapshots import SnapshotWriter, delete_old_snapshots
-from ks_actors.state import has_last_rows, log_batch
+from ks_actors.state import log_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +32,16 @@ if TYPE_CHECKING:
     from ks_actors.state import Rows, SharedResources
     from ks_actors.topology import StoreSpec
 
+T = TypeVar("T")
+P = ParamSpec("P")
 SNAPSHOTS_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _ROWS = 500
+_LOOK_SECONDS = 0.01
 _log = logging.getLogger("ks_actors")
+
+
+class _Gone(Exception):
+    """The task is not here any more."""
 
 
 class Snapshots(Actor[SnapshotsMessage]):
@@ -64,6 +71,8 @@ class Snapshots(Actor[SnapshotsMessage]):
         self._metrics = metrics
         self._asked: list[Reply[SnapshotManifest]] = []
         self._busy: bool = False
+        # What a thread is at.
+        self._at_work: str = ""
         self._numbers = itertools.count()
         self._stop = threading.Event()
 
@@ -83,7 +92,8 @@ class Snapshots(Actor[SnapshotsMessage]):
                 self._asked.append(message.reply)
                 self._begin()
             case m.SnapshotTimer():
-                self._begin()
+                if self._setup.residents.stateless or any(resident.role is Role.ACTIVE for resident in self._setup.residents):
+                    self._begin()
             case m.SnapshotTaken():
                 self._busy = False
                 for reply in self._told():
@@ -113,7 +123,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         writer: SnapshotWriter | None = None
         try:
             async with asyncio.timeout(seconds):
-                writer = await self.ctx.blocking(self._writer)
+                writer = await self._in_thread(self._writer)
                 manifest = await self._write(writer, lambda: stop.is_set() or self._stop.is_set())
                 await self._delete_old(manifest)
         except Exception as error:
@@ -126,6 +136,20 @@ class Snapshots(Actor[SnapshotsMessage]):
             raise SnapshotFailed(f"the snapshot for {self._config.snapshot_uri} failed: {reason}") from error
         self._metrics.snapshot_taken(manifest, self.ctx.time() - began)
         return manifest
+
+    async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function in one of the threads for all; not while one has not returned that was given up: others need threads too."""
+        if self._at_work:
+            raise SnapshotFailed(f"what was begun for an earlier one has not returned yet: {self._at_work}")
+
+        def run() -> T:
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._at_work = ""
+
+        self._at_work = getattr(function, "__qualname__", repr(function))
+        return await self.ctx.blocking(run)
 
     def _writer(self) -> SnapshotWriter:
         uri, now = self._config.snapshot_uri, self._setup.wall_time()
@@ -141,28 +165,30 @@ class Snapshots(Actor[SnapshotsMessage]):
                     await self._write_task(point, writer, stop)
         for task, positions in self._setup.residents.stateless.items():
             writer.add(str(task), positions=positions_of(positions, {}))
-        return await self.ctx.blocking(writer.commit)
+        if writer.is_empty:
+            raise SnapshotFailed(f"no task is processed here, so there is nothing in snapshot {writer.name}")
+        return await self._in_thread(writer.commit)
 
     async def _write_task(self, point: m.Point, writer: SnapshotWriter, stop: Callable[[], bool]) -> None:
         specs = self._specs[point.task.subtopology]
         stores: list[StoreSnapshot] = []
         try:
             if point.directory is not None:
-                stores += await self.ctx.blocking(write_checkpoint_rows, point, specs, writer, self._shared, self._setup.changelog, stop)
+                stores += await self._in_thread(write_checkpoint_rows, point, specs, writer, self._shared, self._setup.changelog, stop)
             for spec in specs:
-                if spec.name in point.rows and has_last_rows(spec):
+                if spec.name in point.rows:
                     stores.append(await self._write_rows(point, spec, point.rows[spec.name], writer))
+        except _Gone as gone:
+            _log.info("task %s is not in snapshot %s: %s", point.task, writer.name, gone)
+            return
         finally:
             if point.directory is not None:
-                await self.ctx.blocking(partial(shutil.rmtree, point.directory, ignore_errors=True))
+                await self._in_thread(partial(shutil.rmtree, point.directory, ignore_errors=True))
         writer.add(str(point.task), *stores, positions=positions_of(point.positions, point.metadata))
 
     async def _write_rows(self, point: m.Point, spec: StoreSpec, rows: Rows, writer: SnapshotWriter) -> StoreSnapshot:
         """Write a store that is in memory: read on the event loop, some rows at a time."""
-        resident = self._setup.residents.get(point.task)
-        if resident is None:
-            raise SnapshotFailed(f"task {point.task} has left this instance in the middle of a snapshot")
-        store = resident.stores.store(spec.name)
+        store = self._store(point, spec)
         shape = shape_of(spec)
         out = writer.store(str(point.task), shape)
         batches = []
@@ -174,14 +200,21 @@ class Snapshots(Actor[SnapshotsMessage]):
                 if shape.segment_ms:
                     batches.append(batch)
                 else:
-                    await self.ctx.blocking(out.write, batch)
+                    await self._in_thread(out.write, batch)
                 await asyncio.sleep(0)
         except StoreClosed as closed:
+            self._store(point, spec)
             raise SnapshotFailed(f"store {spec.name} of task {point.task} could not be read to its end: {closed}") from closed
         if batches:
-            await self.ctx.blocking(_write_sorted, out, shape, batches)
+            await self._in_thread(_write_sorted, out, shape, batches)
         offset = point.next_offsets[spec.name]
-        return await self.ctx.blocking(partial(out.close, changelog=self._setup.changelog(spec.name), next_offset=offset))
+        return await self._in_thread(partial(out.close, changelog=self._setup.changelog(spec.name), next_offset=offset))
+
+    def _store(self, point: m.Point, spec: StoreSpec) -> Any:
+        resident = self._setup.residents.get(point.task)
+        if resident is None or resident.stores is not point.stores:
+            raise _Gone("it has left this instance meanwhile")
+        return resident.stores.store(spec.name)
 
     async def _delete_old(self, manifest: SnapshotManifest) -> None:
         config = self._config
@@ -195,7 +228,7 @@ class Snapshots(Actor[SnapshotsMessage]):
             spare=(manifest.name,),
         )
         try:
-            gone = await self.ctx.blocking(delete)
+            gone = await self._in_thread(delete)
         except Exception as error:  # noqa: BLE001 - the snapshot is there all the same; the next one tries again
             _log.warning("old snapshots could not be deleted: %s", error)
         else:
@@ -204,7 +237,9 @@ class Snapshots(Actor[SnapshotsMessage]):
     async def _give_up(self, writer: SnapshotWriter) -> None:
         try:
             async with asyncio.timeout(self._config.snapshot_timeout_ms / 1000):
-                await self.ctx.blocking(writer.abort)
+                while self._at_work:  # noqa: ASYNC110 - a thread sets it, and hardly ever is anything waited for
+                    await asyncio.sleep(_LOOK_SECONDS)
+                await self._in_thread(writer.abort)
         except Exception as error:  # noqa: BLE001 - it has no manifest, and goes after a day
             _log.warning("what was written of snapshot %s could not be deleted: %s", writer.name, error)
 

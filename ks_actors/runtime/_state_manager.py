@@ -294,7 +294,10 @@ class StateManager(Actor[StateManagerMessage]):
             self._progress.suspended(held, self._changelogs(held))
         held.order, held.lent = None, False
         if held.is_open:
-            held.stores.drop()
+            try:
+                held.stores.drop()
+            except TaskCorrupted as spoiled:
+                self.ctx.self_ref.tell(m.Corrupted(held.task, str(spoiled)))
             began = await self._turn(None)
             for _ in held.stores.settle_steps():
                 began = await self._turn(began)

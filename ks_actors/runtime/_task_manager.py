@@ -10,7 +10,7 @@ from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._buffers import InputBudget
-from ks_actors.runtime._committing import TasksBroken, reason_to_commit
+from ks_actors.runtime._committing import TasksBroken, Uncommitted
 from ks_actors.runtime._messages import TaskManagerMessage
 from ks_actors.runtime._offsets import Position, decode_position
 from ks_actors.runtime._task import Task
@@ -68,6 +68,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._draining: Reply[None] | None = None
         self._drained: bool = False
         self._rewinding: m.Rewind | None = None
+        self._uncommitted: Uncommitted = Uncommitted(setup.config.statestore_uncommitted_max_bytes)
         self._paused: bool = False
         self._pressed: bool = False
         self._woken: bool = False
@@ -195,7 +196,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._settle()
 
     def _ask_for_commit(self, task: Task) -> None:
-        reason = None if self._asked_commit else reason_to_commit(task, self._tasks.values(), self._setup.config.statestore_uncommitted_max_bytes)
+        reason = None if self._asked_commit else self._uncommitted.reason_to_commit(task, self._tasks.values())
         if reason is not None:
             self._asked_commit = True
             self._committer().tell(m.Commit(None, reason))
@@ -351,14 +352,14 @@ class TaskManager(Actor[TaskManagerMessage]):
         errors: list[Exception] = []
         again: dict[TopicPartition, int] = {}
         for task in self._to_rewind(message):
-            if task.stores is not None:
-                task.stores.drop()
             positions = {partition: self._committed[partition] for partition in task.group.queues}
             self._held.pop(task.id, None)
             self._budget.forget(task)
             try:
+                if task.stores is not None:
+                    task.stores.drop()
                 task.rewind(positions)
-            except Exception as error:  # noqa: BLE001 - a user's close or init; told to whoever asked
+            except Exception as error:  # noqa: BLE001 - a user's close or init, or store; told to whoever asked
                 errors.append(error)
             if message.rest and message.failed in {None, task.id}:
                 self._broken.add(task.id)

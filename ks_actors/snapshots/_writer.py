@@ -123,6 +123,11 @@ class SnapshotWriter:
         self._stores.setdefault(task, {}).update((store.shape.name, store) for store in stores)
         self._positions[task] = (*self._positions.get(task, ()), *positions)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was added."""
+        return not self._stores
+
     def commit(self) -> SnapshotManifest:
         """Write the manifest: from now on it is a snapshot."""
         tasks = {task: TaskSnapshot(stores, self._positions[task]) for task, stores in sorted(self._stores.items())}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import TaskCorrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 NAME: Final = ".checkpoint"
 VERSION: Final = "0"
@@ -43,3 +43,27 @@ def read_checkpoint(directory: Path) -> dict[tuple[str, int], int]:
     except ValueError as error:
         raise TaskCorrupted(f"{path} is no checkpoint file: {error}; the task is to be wiped and restored") from error
     return offsets
+
+
+@final
+class CheckpointFile:
+    """That file of one task. It is written on opening and closing, for assignment; at commits if a store does not know its offset (KIP-892)."""
+
+    def __init__(self, task: str, directory: Path | None, topics: Mapping[str, str]) -> None:
+        number = task.rpartition("_")[2]
+        self._number: int = int(number) if number.isdecimal() else 0
+        self._directory: Path | None = directory
+        self._topics: Mapping[str, str] = topics
+
+    def partition(self, store: str) -> tuple[str, int]:
+        """Return the changelog partition of a store."""
+        return (self._topics.get(store, store), self._number)
+
+    def read(self) -> dict[tuple[str, int], int]:
+        """Return what is in it; raises TaskCorrupted."""
+        return {} if self._directory is None else read_checkpoint(self._directory)
+
+    def write(self, written: Mapping[str, int], lost: Callable[[str], bool]) -> None:
+        """Write how far the stores are on disk, without those that are `lost`."""
+        if self._directory is not None and self._directory.exists():
+            write_checkpoint(self._directory, {self.partition(name): offset for name, offset in written.items() if not lost(name)})

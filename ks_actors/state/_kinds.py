@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from ks_actors.state._codec import Codec
+from ks_actors.state._custom import CustomStore
 from ks_actors.state._engine import Engine
 from ks_actors.state._key_value import KeyValueBase, KeyValueStore, TimestampedKeyValueStore
 from ks_actors.state._reading import KeyValueReader
@@ -18,6 +19,8 @@ from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import (
     DuplicatesTimestampedWindowStore,
     DuplicatesWindowStore,
+    PanesTimestampedWindowStore,
+    PanesWindowStore,
     SingleTimestampedWindowStore,
     SingleWindowStore,
     window_class,
@@ -30,10 +33,13 @@ AnyStore: TypeAlias = (
     | TimestampedKeyValueStore[Any, Any]
     | SingleWindowStore[Any, Any]
     | SingleTimestampedWindowStore[Any, Any]
+    | PanesWindowStore[Any, Any]
+    | PanesTimestampedWindowStore[Any, Any]
     | DuplicatesWindowStore[Any, Any]
     | DuplicatesTimestampedWindowStore[Any, Any]
     | SessionStore[Any, Any]
     | VersionedKeyValueStore[Any, Any]
+    | CustomStore
 )
 AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader | SessionReader | VersionedReader
 Make: TypeAlias = Callable[[Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]], AnyStore]

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ks_actors._errors import TaskCorrupted
+from ks_actors.state._engine import after
 
 if TYPE_CHECKING:
     from ks_actors.state._engine import Engine, Row
+    from ks_actors.state._kinds import AnyStore
 
 FORMAT: Final = 1
 META: Final = b"\0"
@@ -96,3 +98,24 @@ def facts_row(store: str, facts: bytes) -> Row:
 def read_facts(engine: Engine, store: str) -> bytes | None:
     """Return what a store wanted to be remembered, or None."""
     return engine.get(FACTS + store.encode())
+
+
+def recall(engine: Engine, store: AnyStore, checkpoint: int | None) -> int | None:
+    """Have a store take up what the engine remembers of it; return the next offset of its changelog, None when it has none, or has to be restored.
+
+    Without an offset of its own it takes over the one that a file has, of an earlier layout. With neither, what there is is deleted: it is of a write
+    that has never come to its end, and comes again.
+    """
+    offset = None
+    if store.logged:
+        offset = read_offset(engine, store.name)
+        if offset is None and checkpoint is not None:
+            offset = checkpoint
+            engine.write([offset_row(store.name, offset)])
+        if offset is None:
+            engine.write((), [(store.prefix, after(store.prefix))])
+            return None
+    facts = read_facts(engine, store.name)
+    if facts is not None:
+        store.recall(facts)
+    return offset

@@ -20,7 +20,7 @@ _shared: Final[list[int]] = []
 
 def span_of(retention_ms: int) -> int:
     """Return how long a segment is: short enough that what has expired goes soon, long enough that a join looks into few."""
-    return min(retention_ms // (3 if retention_ms <= LONG_MS else 12) + 1, LONGEST_MS)
+    return min(retention_ms // (6 if retention_ms <= LONG_MS else 12) + 1, LONGEST_MS)
 
 
 def _numbers(first: int, end: int) -> list[int]:

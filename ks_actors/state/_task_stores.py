@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, Final, final
 from weakref import ref
 
 from ks_actors._errors import IllegalTransition, StateError
-from ks_actors.state._checkpoint import read_checkpoint, write_checkpoint
+from ks_actors.state._checkpoint import CheckpointFile
 from ks_actors.state._codec import Codec
-from ks_actors.state._engine import RocksEngine, SharedResources, after
+from ks_actors.state._custom import CustomStores, shown
+from ks_actors.state._engine import RocksEngine, SharedResources
 from ks_actors.state._kinds import MAKERS, TIMESTAMPED
-from ks_actors.state._manifest import Manifest, facts_row, offset_row, read_facts, read_offset
+from ks_actors.state._manifest import Manifest, facts_row, offset_row, recall
 from ks_actors.state._memory import TaskMemory
 from ks_actors.state._token import Token
 from ks_actors.state._tracks import FACTS
 from ks_actors.state._transaction import SLICE, Transactional
+from ks_actors.topology._stores import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -36,7 +38,8 @@ class TaskStores:
     `directory` is the task's own; without one, and for stores of type in_memory, nothing is on disk and all comes from the changelogs. `record_time`
     returns the timestamp (ms) of the record that is being processed. `expired` is called with the number of puts that came too late for a window
     store. `topics` are the names of the changelog topics by store, which serdes are told and the checkpoint file holds; a store's name by default.
-    `open`, `close` and `wipe` block; nothing else does. All of it belongs to one thread at a time.
+    `open`, `close` and `wipe` block; nothing else does, but for what stores of the user's own do. `exact` says that what a crash leaves must be what
+    was committed. All of it belongs to one thread at a time.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class TaskStores:
         record_time: Callable[[], int],
         expired: Callable[[int], None],
         topics: Mapping[str, str] | None = None,
+        exact: bool = False,
     ) -> None:
         self.task: str = task
         self.logged: tuple[str, ...] = tuple(spec.name for spec in specs if spec.logging)
@@ -58,6 +62,8 @@ class TaskStores:
         self._record_time: Callable[[], int] = record_time
         self._expired: Callable[[int], None] = expired
         self._topics: Mapping[str, str] = topics or {}
+        self._file: CheckpointFile = CheckpointFile(task, directory, self._topics)
+        self._custom: CustomStores = CustomStores(task, directory, self._file.partition, record_time, exact=exact)
         self._engine: Engine | None = None
         self._memory: TaskMemory | None = None
         self._stores: dict[str, AnyStore] = {}
@@ -74,12 +80,13 @@ class TaskStores:
     def open(self) -> None:
         """Make the stores, with what is on disk. Blocks. Raises StateLocked, TaskCorrupted and StateFull; the directory is free again then."""
         self._offsets, self._written = {}, {}
-        persistent = [spec for spec in self._specs if spec.type != "in_memory"]
+        persistent = [spec for spec in self._specs if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM]
         if persistent and self._directory is not None:
             shared = self._shared = self._shared or SharedResources()
             self._engine = self._open_engine(self._directory, shared)
         try:
             self._open_stores()
+            self._file.write(self._written, self._custom.lost)
         except BaseException:
             self._release()
             raise
@@ -92,6 +99,9 @@ class TaskStores:
         manifest = None if engine is None else Manifest.read(engine, self.task)
         known = set() if manifest is None else set(manifest.stores)
         for spec in self._specs:
+            if spec.kind is StoreKind.CUSTOM:
+                self._stores[spec.name] = self._custom.open(spec, self._file.read(), self._offsets, self._written)
+                continue
             if engine is None or manifest is None or spec.type == "in_memory":
                 self._stores[spec.name] = self._make(spec, None, b"")
                 continue
@@ -99,7 +109,9 @@ class TaskStores:
             number = manifest.admit(spec.name, spec.kind.value, store.segment_ms, self.task, duplicates=spec.retain_duplicates)
             store.prefix = bytes((number,))
             if spec.name in known:
-                self._recall(store, engine)
+                offset = recall(engine, store, self._file.read().get(self._file.partition(spec.name)))
+                self._offsets |= {} if offset is None else {spec.name: offset}
+                self._written |= {} if offset is None else {spec.name: offset}
             elif isinstance(store, Transactional):
                 store.bare = True
         if engine is not None and manifest is not None and set(manifest.stores) != known:
@@ -107,29 +119,9 @@ class TaskStores:
         if engine is not None and self._shared is not None:
             self._memory = TaskMemory(self._shared.memory, [store for store in self._stores.values() if store.engine is not None])
 
-    def _recall(self, store: AnyStore, engine: Engine) -> None:
-        if store.logged:
-            offset = read_offset(engine, store.name)
-            if offset is None:
-                offset = self._checkpoint().get(self._partition(store.name))
-            if offset is None:
-                engine.write((), [(store.prefix, after(store.prefix))])  # a write that has never come to its end: all of it comes again
-                return
-            self._offsets[store.name] = self._written[store.name] = offset
-        facts = read_facts(engine, store.name)
-        if facts is not None:
-            store.recall(facts)
-
     def _make(self, spec: StoreSpec, engine: Engine | None, prefix: bytes) -> AnyStore:
         codec = Codec(spec, self._topics.get(spec.name, spec.name), timestamped=spec.kind in TIMESTAMPED)
         return MAKERS[spec.kind](codec, engine, prefix, self._record_time, spec, self._expired)
-
-    def _partition(self, store: str) -> tuple[str, int]:
-        number = self.task.rpartition("_")[2]
-        return (self._topics.get(store, store), int(number) if number.isdecimal() else 0)
-
-    def _checkpoint(self) -> dict[tuple[str, int], int]:
-        return {} if self._directory is None else read_checkpoint(self._directory)
 
     def close(self, *, clean: bool) -> None:
         """Let go of everything; with `clean`, write first what is committed. Blocks. What is not committed is lost either way."""
@@ -140,9 +132,9 @@ class TaskStores:
                 for _ in self._flush(last=True):
                     pass
                 self._engine.flush(wait=True)
-                write_checkpoint(self._directory, {self._partition(name): offset for name, offset in self._written.items()})
         finally:
             self._release()
+        self._file.write(self._written, self._custom.lost)
 
     def _release(self) -> None:
         if self._memory is not None:
@@ -165,7 +157,7 @@ class TaskStores:
     def store(self, name: str) -> Any:
         """Return a store, of the class that its kind has (see `AnyStore`); raises StateError when the task has none of that name, or is not open."""
         try:
-            return self._stores[name]
+            return shown(self._stores[name])
         except KeyError:
             raise StateError(f"task {self.task} has no store {name!r}; it has {', '.join(self._stores) or 'none, it is not open'}") from None
 
@@ -201,7 +193,7 @@ class TaskStores:
 
         Call `wants_flush` now and then while restoring: what is restored waits in memory.
         """
-        restored: AnyStore = self.store(store)
+        restored = self._stores[store]
         restored.restore(batch)
         self._offsets[store] = next_offset
         if self._memory is not None and batch.keys:
@@ -214,7 +206,7 @@ class TaskStores:
         `observed` and `sequence` are of window stores: the latest start that was put, the last sequence number.
         """
         if observed >= 0:
-            self.store(store).recall(FACTS.pack(observed, sequence))
+            self._stores[store].recall(FACTS.pack(observed, sequence))
         self._offsets[store] = next_offset
 
     def end_reading(self, reason: str) -> None:
@@ -256,6 +248,7 @@ class TaskStores:
     def persist_unlogged(self, token: Token) -> None:
         """Write what is frozen of stores without changelog, all or nothing: it survives a crash. To be called before `keep`; raises StateFull."""
         self._check(token)
+        self._custom.commit_unlogged()
         stores = [store for store in self._stores.values() if not store.logged and store.engine is not None]
         rows = [row for store in stores for row in store.frozen_rows()]
         if self._engine is not None and rows:
@@ -274,14 +267,21 @@ class TaskStores:
             store.settle(share)
         self._offsets.update(offsets)
         self._frozen = None
+        self._custom.commit(self._offsets, self._written)
+        if self._custom.in_file:
+            self._file.write(self._written, self._custom.lost)
         if self._memory is not None:
             self._memory.measure()
 
     def drop(self) -> None:
-        """Go back to what is committed: what is frozen, and what was put since, is void."""
+        """Go back to what is committed: what is frozen, and what was put since, is void.
+
+        Raises TaskCorrupted when a store of the user's own cannot: the task is to be closed, and opened anew, which restores it.
+        """
         for store in self._stores.values():
             store.drop()
         self._frozen = None
+        self._custom.check()
 
     def memory_bytes(self) -> dict[str, int]:
         """Return about how much memory each store takes, without what is on disk."""

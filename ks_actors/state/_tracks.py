@@ -144,7 +144,7 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
         tracks, dirty = self._tracks, self._dirty
-        if _kernel is not None and (values := _kernel.window_values(tracks, dirty, handles)) is not None:
+        if _kernel is not None and (values := _kernel.window_values(tracks, dirty, handles, False)) is not None:
             return values  # type: ignore[no-any-return]
         try:
             return [dirty[handle] if handle in dirty else tracks[handle[0]][handle[1]] for handle in handles]

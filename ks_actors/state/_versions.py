@@ -90,7 +90,7 @@ class Versions(Table[Handle], Generic[K]):
         return track
 
     def _stored(self, index: Any) -> Iterator[tuple[int, bytes]]:
-        if self.engine is None:
+        if self.engine is None or self.bare:
             return
         low = self.prefix + self._versions.first_bytes(index)
         start = len(low)

@@ -37,7 +37,7 @@ class WindowReader(NotingReader[Windows[Any]]):
         """Iterate over the windows of a key that start from `time_from` to `time_to`, both included, by time."""
         store, index, line = self.store, self._index(key), self._line
         first = max(time_from, line.limit(committed=committed) + 1, 0)
-        starts = sorted(start for start in store._tracks.get(index, ()) if first <= start <= time_to)
+        starts = [start for start in store.starts_of(index) if first <= start <= time_to]
         found = {start: value for start in starts if (value := self._value((index, start), committed=committed)) is not MISSING}
         stored = line.stored_of(index, first, min(time_to + 1, store._low), reverse=reverse)
         rows = self._started([], iter(()), line.rows_of(key, index, found, stored, self._entry, reverse=reverse))
@@ -62,8 +62,8 @@ class WindowReader(NotingReader[Windows[Any]]):
         """Find what is in memory, and sort it, in pieces."""
         store, place = self.store, self._line.place
         handles = chain(
-            ((index, start) for index in list(store._tracks) for start in list(store._tracks.get(index, ()))),
-            overlay,  # what was rolled back since is not in the tracks any more
+            store.handles(),
+            overlay,  # what was rolled back since is not there any more
         )
 
         def found() -> Iterator[Found | None]:

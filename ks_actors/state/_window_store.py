@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._key_value import ValueAndTimestamp
+from ks_actors.state._panes import Panes, has_panes
 from ks_actors.state._span_runs import SpanRuns
 from ks_actors.state._windows import Windows
 
@@ -154,6 +155,16 @@ class SingleTimestampedWindowStore(Windows[K], TimestampedWindowStore[K, V], Gen
 
 
 @final
+class PanesWindowStore(Panes[K], WindowStore[K, V], Generic[K, V]):
+    """One value per key and window, where all keys have the same windows."""
+
+
+@final
+class PanesTimestampedWindowStore(Panes[K], TimestampedWindowStore[K, V], Generic[K, V]):
+    """One value with its timestamp per key and window, where all keys have the same windows."""
+
+
+@final
 class DuplicatesWindowStore(SpanRuns[K], WindowStore[K, V], Generic[K, V]):
     """All values that were put, per key and window."""
 
@@ -168,10 +179,14 @@ def window_class(
 ) -> type[
     SingleWindowStore[Any, Any]
     | SingleTimestampedWindowStore[Any, Any]
+    | PanesWindowStore[Any, Any]
+    | PanesTimestampedWindowStore[Any, Any]
     | DuplicatesWindowStore[Any, Any]
     | DuplicatesTimestampedWindowStore[Any, Any]
 ]:
     """Return the class of a window store."""
     if spec.retain_duplicates:
         return DuplicatesTimestampedWindowStore if timestamped else DuplicatesWindowStore
+    if has_panes(spec):
+        return PanesTimestampedWindowStore if timestamped else PanesWindowStore
     return SingleTimestampedWindowStore if timestamped else SingleWindowStore

@@ -99,35 +99,8 @@ class Windows(TimedTracks, Generic[K]):
 
     @property
     def counts(self) -> bool:
-        """Whether `count_up` can do anything: with a kernel, and keys and values that are told apart and counted by it."""
-        return _kernel is not None and self._faithful and self._simple and not self._sized
-
-    def count_up(
-        self,
-        windows: dict[int, Any],
-        keys: list[Any],
-        timestamps: list[int],
-        first: int,
-        out: tuple[list[Any], list[Any], list[int], bool],
-        clock: tuple[int, int, int],
-    ) -> tuple[int, int]:
-        """Do to plain records what a `get_entry` and a `put_entry` each would do; return where that came to an end, and stream time.
-
-        Windows lie side by side; `clock` is stream time, grace, and how long they are. See `count_windows` in `_kernel.pyi`.
-        """
-        if self._starts is not None or type(self._tracks) is not dict:  # a closed store says so when it is asked record by record
-            return first, clock[0]
-        store = (self._tracks, self._dirty, windows, MISSING, self._buckets)
-        numbers = (*clock, self._observed, self._retention, self._low, self._span)
-        stop, now, observed, added, size = _kernel.count_windows(store, keys, timestamps, first, out, numbers)
-        if observed > self._observed:
-            self._observed, self._limit = observed, observed - self._retention
-        self._resident += added
-        if self._sized_keys:
-            self._size += size
-        if self._due:
-            self.sweep(2 * added)  # whatever grows pays for what is to go
-        return stop, now
+        """Whether there is a `count_up` that does anything."""
+        return False
 
     # Spans of time of one key.
 
@@ -213,15 +186,27 @@ class Windows(TimedTracks, Generic[K]):
             if in_memory and value is None:
                 self._take_out(index, start)
                 continue
-            track = self._track(index)
-            if start not in track:
-                self._added(index, start)
-            track[start] = None if value is None else pack_time(time) + value
+            self._set(index, start, None if value is None else pack_time(time) + value)
             if not in_memory:
                 self._group().add((index, start))
         self._expire()
 
+    def _set(self, index: Any, start: int, value: Any) -> None:
+        track = self._track(index)
+        if start not in track:
+            self._added(index, start)
+        track[start] = value
+
     # All keys.
+
+    def starts_of(self, index: Any) -> list[int]:
+        """Return the starts of a key's windows that are in memory, by start; for queries."""
+        return sorted(self._tracks.get(index, ()))
+
+    def handles(self) -> Iterator[tuple[Any, int]]:
+        """Iterate over key and start of all windows that are in memory, while they may change; for queries."""
+        for index in list(self._tracks):
+            yield from [(index, start) for start in self._tracks.get(index, ())]
 
     def _fetched(self, time_from: int, time_to: int, *, by_time: bool) -> list[tuple[bytes, int, int, Entry]]:
         """Return key bytes, start, sequence number and entry of each window, in order."""
@@ -233,7 +218,7 @@ class Windows(TimedTracks, Generic[K]):
         encode = self._codec.index_bytes
         found = []
         for index, start in list(self._slots(first, time_to)):
-            value = self._tracks[index].get(start, MISSING) if index in self._tracks else MISSING
+            value = self._now((index, start))
             if value is not MISSING:
                 entry = self._entry_of(index, start, value)
                 if entry is not None:

@@ -1,4 +1,4 @@
-"""Stores to add to a topology by hand: `stores.key_value(…)`, `stores.window(…)`, `stores.session(…)`, `stores.versioned_key_value(…)`."""
+"""Stores to add to a topology by hand: `stores.key_value(…)`, `stores.window(…)`, and so on, and `stores.custom(…)`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from ks_actors.topology._names import valid_name
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from ks_actors._state_store import StateStore
     from ks_actors.serdes import Serde
     from ks_actors.topology._stores import StoreType
 
@@ -122,4 +123,17 @@ def session(
         logging=logging,
         changelog_configs=dict(changelog_configs or {}),
         retention_ms=retention_ms,
+    )
+
+
+def custom(name: str, supplier: Callable[[], StateStore], *, logging: bool = True, changelog_configs: Mapping[str, str] | None = None) -> StoreSpec:
+    """Describe a store of the user's own: `supplier` makes a new one for each task, and whenever one starts over (KIP-892)."""
+    return StoreSpec(
+        name=valid_name(name),
+        kind=StoreKind.CUSTOM,
+        key=None,
+        value=None,
+        logging=logging,
+        changelog_configs=dict(changelog_configs or {}),
+        supplier=supplier,
     )

@@ -22,6 +22,7 @@ class StoreKind(Enum):
     TIMESTAMPED_WINDOW = "timestamped_window"
     SESSION = "session"
     VERSIONED = "versioned"
+    CUSTOM = "custom"
 
 
 class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +31,8 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` None is the app's default. `logging` keeps a changelog topic with
     `changelog_configs` on top of what the kind demands. `caching` lets the updates of its table be held back. Times are ms; a
     window or session store drops what is older than `retention_ms` behind the latest record put into it, and a versioned store what has been
-    replaced for `history_retention_ms`.
+    replaced for `history_retention_ms`. The windows of all keys start at multiples of `advance_ms`; 0: anywhere. `supplier` makes a store of the
+    user's own (`StateStore`), of which nothing else is asked but `logging`.
     """
 
     name: str
@@ -43,5 +45,7 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     changelog_configs: Mapping[str, str] = {}
     retention_ms: int = 0
     window_size_ms: int = 0
+    advance_ms: int = 0
     retain_duplicates: bool = False
     history_retention_ms: int = 0
+    supplier: Any = None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors import Batch
 
 SETTINGS = SparkSettings(
-    master="local[2]",
+    master="local[2,2]",
     driver_memory="1g",
     conf={
         "spark.sql.shuffle.partitions": "2",

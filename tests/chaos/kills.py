@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import random
 import shutil
 import signal
@@ -62,7 +63,8 @@ def check(condition: object, what: str) -> None:
 def live(directory: Path, life: Life, seconds: float | None) -> str:
     """Run the app, kill it after some seconds, and return how it ended."""
     command = [sys.executable, "-m", "tests.chaos.killed", str(directory), msgspec.json.encode(life).decode()]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as app:  # noqa: S603 - our own
+    environment = os.environ | {"PYTHONFAULTHANDLER": "1"}
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as app:  # noqa: S603 - our own
         assert app.stdout is not None
         first = app.stdout.readline()
         with contextlib.suppress(subprocess.TimeoutExpired):

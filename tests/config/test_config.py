@@ -111,6 +111,7 @@ def test_what_is_not_said_has_a_default() -> None:
         "snapshot_timeout_ms": 600_000,
         "snapshot_max_age_ms": 86_400_000,
         "windowstore_changelog_additional_retention_ms": 86_400_000,
+        "metrics_recording_level": "INFO",
         "max_drain_ms": 60_000,
         "worker_slice_ms": 5,
     }

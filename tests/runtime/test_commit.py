@@ -31,6 +31,8 @@ from ks_actors.topology import Topology
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from ks_actors.log.embedded._faults import Operation
 
 FOREVER = 1_000_000
@@ -113,6 +115,28 @@ def test_a_full_overlay_is_committed() -> None:
         assert harness.app.metrics()["uncommitted-bytes"] < 20_000
 
     run_app(test, counting(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=20_000, commit_interval_ms=FOREVER)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_the_overlay_is_committed_before_it_is_full(partitions: int) -> None:
+    """When what came with one slice of work says that the next one would cross the limit, which all tasks have together; with -1 there is none."""
+    limit = 200_000
+
+    def test(unlimited: bool) -> Callable[[AppHarness], Awaitable[None]]:
+        async def run(harness: AppHarness) -> None:
+            most = 0
+            for number in range(60):
+                await harness.produce_all("in", [TestRecord(f"{number}-{place}", "1", 0) for place in range(50)])
+                await harness.kit.clock.advance(0.01)
+                most = max(most, int(harness.app.metrics()["uncommitted-bytes"]))
+            assert unlimited or limit // 2 < most < limit
+            assert (harness.app.metrics()["commit-total"] == 0) is unlimited
+
+        return run
+
+    for most_bytes in (limit, -1):
+        options = {"statestore_uncommitted_max_bytes": most_bytes, "commit_interval_ms": FOREVER}
+        run_app(test(most_bytes < 0), counting(), topics={"in": partitions, "out": 1}, **options)
 
 
 def test_the_share_of_a_worker_counts_too() -> None:

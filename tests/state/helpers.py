@@ -19,6 +19,10 @@ PLACES = ("in_memory", "rocksdb", "rocksdb without directory")
 """Where stores live: a dict, RocksDB, or a dict that behaves as RocksDB does."""
 
 
+ADVANCE_MS = 0
+"""What windows start at multiples of, unless a test says so itself."""
+
+
 def key_value(name: str = "s", *, timestamped: bool = False, key: Any = STRING, value: Any = LONG, **options: Any) -> StoreSpec:
     kind = StoreKind.TIMESTAMPED_KEY_VALUE if timestamped else StoreKind.KEY_VALUE
     return StoreSpec(name=name, kind=kind, key=key, value=value, **options)
@@ -28,6 +32,7 @@ def window(
     name: str = "s", *, timestamped: bool = False, key: Any = STRING, value: Any = STRING, retention_ms: int = 100, **options: Any
 ) -> StoreSpec:
     kind = StoreKind.TIMESTAMPED_WINDOW if timestamped else StoreKind.WINDOW
+    options.setdefault("advance_ms", ADVANCE_MS)
     return StoreSpec(
         name=name, kind=kind, key=key, value=value, retention_ms=retention_ms, window_size_ms=options.pop("window_size_ms", 10), **options
     )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
-from ks_actors.state import SharedResources, _spans, _table, _task_stores, _tracks, _transaction
+from ks_actors.state import SharedResources, _panes, _spans, _table, _task_stores, _tracks, _transaction
 from tests.state.helpers import PLACES, Record, Task, key_value, window
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 KEYS = st.integers(0, 7)
 STARTS = st.integers(0, 12).map(lambda number: number * 25_000)
 RETENTION = 130_000
+STEP = 25_000
 SERDES: dict[str, tuple[Any, Any, Callable[[int], Any], Callable[[int], Any]]] = {
     "text": (STRING, LONG, str, int),
     "bytes": (DOUBLE, json(), float, lambda number: [number]),
@@ -38,12 +39,17 @@ def order(key: Any) -> bytes:
 class StoresAgainstDicts(RuleBasedStateMachine):
     """One table, one window store, one with duplicates. `committed`, `frozen` and `open` are what they should hold: table, windows, rows, times."""
 
-    @initialize(place=st.sampled_from(PLACES), kinds=st.sampled_from(sorted(SERDES)), resident=st.sampled_from((3_000, 1 << 20)))
-    def begin(self, place: str, kinds: str, resident: int) -> None:
+    @initialize(
+        place=st.sampled_from(PLACES),
+        kinds=st.sampled_from(sorted(SERDES)),
+        resident=st.sampled_from((3_000, 1 << 20)),
+        advance=st.sampled_from((0, STEP)),
+    )
+    def begin(self, place: str, kinds: str, resident: int, advance: int) -> None:
         key, value, self.key, self.value = SERDES[kinds]
         self.path = Path(tempfile.mkdtemp())
         shared = SharedResources(resident_bytes=resident, tail_records=20)
-        specs = [key_value("s", key=key, value=value), window("w", key=key, value=value, retention_ms=RETENTION)]
+        specs = [key_value("s", key=key, value=value), window("w", key=key, value=value, retention_ms=RETENTION, advance_ms=advance)]
         specs.append(window("d", key=key, value=value, retention_ms=RETENTION, retain_duplicates=True))
         self.task = Task(specs, self.path, place, shared)
         self.number = 0
@@ -249,11 +255,13 @@ def drive(seed: int) -> None:
     """Do what a seed says: unlike Hypothesis, with everything in every run."""
     random = Random(seed)
     machine = StoresAgainstDicts()
-    machine.begin(place=random.choice(PLACES), kinds=random.choice(sorted(SERDES)), resident=random.choice((3_000, 1 << 20)))
+    machine.begin(
+        place=random.choice(PLACES), kinds=random.choice(sorted(SERDES)), resident=random.choice((3_000, 1 << 20)), advance=random.choice((0, STEP))
+    )
     keys = random.choice((3, 8))
 
     def start() -> int:
-        return random.randrange(13) * 25_000
+        return random.randrange(13) * STEP
 
     try:
         for _ in range(120):
@@ -276,7 +284,7 @@ def drive(seed: int) -> None:
 
 @pytest.fixture
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_spans, _table, _task_stores, _tracks, _transaction):
+    for module in (_panes, _spans, _table, _task_stores, _tracks, _transaction):
         for name, value in {"SLICE": 2, "ROWS": 2, "GROUP": 4, "VISITS": 2}.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 KEYS = st.integers(0, 9)
 STARTS = st.integers(0, 12).map(lambda number: number * 25_000)
 RETENTION = 130_000
+STEP = 25_000
 SERDES: dict[str, tuple[Any, Any, Callable[[int], Any], Callable[[int], Any]]] = {
     "text": (STRING, LONG, str, int),
     "bytes": (DOUBLE, json(), float, lambda number: [number]),
@@ -43,12 +44,17 @@ class Open:
 class ReadersAgainstDicts(RuleBasedStateMachine):
     """A table and a window store. `committed` and `open` are what they should hold: table, windows, latest start."""
 
-    @initialize(place=st.sampled_from(PLACES), kinds=st.sampled_from(sorted(SERDES)), resident=st.sampled_from((3_000, 1 << 20)))
-    def begin(self, place: str, kinds: str, resident: int) -> None:
+    @initialize(
+        place=st.sampled_from(PLACES),
+        kinds=st.sampled_from(sorted(SERDES)),
+        resident=st.sampled_from((3_000, 1 << 20)),
+        advance=st.sampled_from((0, STEP)),
+    )
+    def begin(self, place: str, kinds: str, resident: int, advance: int) -> None:
         key, value, self.key, self.value = SERDES[kinds]
         self.path = Path(tempfile.mkdtemp())
         shared = SharedResources(resident_bytes=resident, tail_records=20)
-        specs = [key_value("s", key=key, value=value), window("w", key=key, value=value, retention_ms=RETENTION)]
+        specs = [key_value("s", key=key, value=value), window("w", key=key, value=value, retention_ms=RETENTION, advance_ms=advance)]
         self.task = Task(specs, self.path, place, shared)
         self.in_memory = place == "in_memory"
         self.number = 0
@@ -246,7 +252,7 @@ def test_scans_see_what_there_was_when_they_began(seed: int) -> None:
     """Whatever comes between two rows, a scan finds what there was when it began: nothing more, nothing less, in order."""
     random = Random(seed)
     model = ReadersAgainstDicts()
-    model.begin(random.choice(PLACES), random.choice(sorted(SERDES)), random.choice((3_000, 1 << 20)))
+    model.begin(random.choice(PLACES), random.choice(sorted(SERDES)), random.choice((3_000, 1 << 20)), random.choice((0, STEP)))
 
     def times() -> tuple[int, int]:
         return random.choice(((0, 300_000), (random.randrange(7) * 25_000, random.randrange(4, 13) * 25_000)))

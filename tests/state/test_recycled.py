@@ -135,10 +135,11 @@ def test_tables_with_mutable_values_take_turns(place: str, steps: list[tuple[Any
 
 @settings(max_examples=60, deadline=None)
 @pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("advance", [0, 1])
 @given(steps=WINDOW_STEPS)
-def test_windows_take_turns(place: str, steps: list[tuple[Any, ...]]) -> None:
+def test_windows_take_turns(place: str, advance: int, steps: list[tuple[Any, ...]]) -> None:
     """Windows expire in both copies by what each has seen."""
-    play(window(retention_ms=RETENTION_MS), place, steps)
+    play(window(retention_ms=RETENTION_MS, advance_ms=advance), place, steps)
 
 
 DUPLICATE_STEPS = st.lists(

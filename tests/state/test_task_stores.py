@@ -210,12 +210,20 @@ def test_the_checkpoint_counts_where_a_store_has_no_offset_of_its_own(on_disk: M
     assert engine is not None
     assert directory is not None
     engine.write([(task.store.prefix + b"a", (5).to_bytes(8, "big"))])
-    write_checkpoint(directory, {("s", 3): 7})
     task.stores.close(clean=False)
+    write_checkpoint(directory, {("s", 3): 7})
     task.stores = task.make()
     task.stores.open()
     assert (task.stores.next_offset("s"), task.store.get("a")) == (7, 5)
     write_checkpoint(directory, {})
+    task.stores.close(clean=False)
+    task.stores = task.make()
+    task.stores.open()
+    assert (task.stores.next_offset("s"), task.store.get("a")) == (7, 5), "it is in the store by now"
+    engine = task.stores._engine
+    assert engine is not None
+    engine.write([(b"\0offset:s", None)])
+    task.stores._written.clear()
     task.stores.close(clean=False)
     task.stores = task.make()
     task.stores.open()

@@ -17,7 +17,7 @@ from ks_actors._native import kernel
 from ks_actors._windowed import Window, Windowed
 from ks_actors.processors._windowed import WindowAggregation, WindowedAggregate
 from ks_actors.serdes import BYTES, LONG, STRING, Serde
-from ks_actors.state import SharedResources, _expiry, _segment, _span_runs, _spans, _tracks, _windows
+from ks_actors.state import SharedResources, _expiry, _panes, _segment, _span_runs, _spans, _tracks, _windows
 from ks_actors.state._segment import Raw, Segment
 from tests.processors.helpers import Node
 from tests.state.helpers import PLACES, Task, window
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
-USERS = (_expiry, _segment, _span_runs, _spans, _tracks, _windows)
+USERS = (_expiry, _panes, _segment, _span_runs, _spans, _tracks, _windows)
 LIMITED = Serde.of(lambda text: text.encode(), bytes.decode)
 
 
@@ -59,12 +59,12 @@ def test_windows_are_counted_as_by_get_and_put(seed: int, tmp_path: Path, monkey
     random = Random(seed)
     place, shared = random.choice(PLACES), SharedResources(resident_bytes=random.choice((3_000, 1 << 20)), tail_records=20)
     retention, grace = random.choice((20, 60, 200)), random.choice((0, 15))
-    spec = window("w", timestamped=True, key=random.choice((STRING, STRING, LIMITED)), value=LONG, retention_ms=retention)
+    spec = window("w", timestamped=True, key=random.choice((STRING, STRING, LIMITED)), value=LONG, retention_ms=retention, advance_ms=10)
     operator = WindowedAggregate(WindowAggregation(store="w", size_ms=10, advance_ms=10, grace_ms=grace, send_old=random.random() < 0.5))
     tasks = [Task([spec], tmp_path / name, place, shared) for name in ("kernel", "python")]
     nodes = [Node({"w": task["w"]}) for task in tasks]
     forms = [operator.bind(nodes[0]).batch]
-    monkeypatch.setattr(_windows, "_kernel", None)
+    monkeypatch.setattr(_panes, "_kernel", None)
     forms.append(operator.bind(nodes[1]).batch)
     monkeypatch.undo()
     time = 0
@@ -92,7 +92,7 @@ def test_windows_are_counted_as_by_get_and_put(seed: int, tmp_path: Path, monkey
                     node.stores = {"w": task["w"]}
         if then == "restart":
             forms = [operator.bind(nodes[0]).batch]
-            monkeypatch.setattr(_windows, "_kernel", None)
+            monkeypatch.setattr(_panes, "_kernel", None)
             forms.append(operator.bind(nodes[1]).batch)
             monkeypatch.undo()
         assert nodes[0].rows == nodes[1].rows
@@ -107,7 +107,7 @@ def test_windows_are_counted_as_by_get_and_put(seed: int, tmp_path: Path, monkey
 
 def test_most_windows_are_counted_by_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """New keys, new windows, and those that are known; what is put one by one is little."""
-    task = Task([window("w", timestamped=True, value=LONG, retention_ms=50)], tmp_path)
+    task = Task([window("w", timestamped=True, value=LONG, retention_ms=50, advance_ms=10)], tmp_path)
     puts: list[Any] = []
     put = type(task["w"]).put_entry
 
@@ -127,7 +127,7 @@ def test_most_windows_are_counted_by_the_kernel(tmp_path: Path, monkeypatch: pyt
 
 def test_a_closed_store_counts_nothing(tmp_path: Path) -> None:
     """It raises, as it does for every other use."""
-    task = Task([window("w", timestamped=True, value=LONG)], tmp_path)
+    task = Task([window("w", timestamped=True, value=LONG, advance_ms=10)], tmp_path)
     node = Node({"w": task["w"]}, go_on=False)
     form = WindowedAggregate(WindowAggregation(store="w", size_ms=10, advance_ms=10, grace_ms=10)).bind(node).batch
     assert form is not None
@@ -213,9 +213,11 @@ def test_keys_with_their_windows() -> None:
 def test_values_of_windows() -> None:
     """What was noted counts more than what is there now; one that is nowhere is for Python to find out about."""
     tracks = {"a": {0: (1, 0), 10: (2, 10)}, "b": {0: None}}
-    assert kernel.window_values(tracks, {("a", 10): "noted"}, [("a", 0), ("a", 10), ("b", 0)]) == [(1, 0), "noted", None]
-    assert kernel.window_values(tracks, {}, [("a", 0), ("c", 0)]) is None
-    assert kernel.window_values(tracks, {}, [("a", 5)]) is None
+    panes = {0: {"a": (1, 0), "b": None}, 10: {"a": (2, 10)}}
+    for by_start, dicts in enumerate((tracks, panes)):
+        assert kernel.window_values(dicts, {("a", 10): "noted"}, [("a", 0), ("a", 10), ("b", 0)], bool(by_start)) == [(1, 0), "noted", None]
+        assert kernel.window_values(dicts, {}, [("a", 0), ("c", 0)], bool(by_start)) is None
+        assert kernel.window_values(dicts, {}, [("a", 5)], bool(by_start)) is None
 
 
 class Tagged(tuple[Any, ...]):  # noqa: SLOT001 - that is the point
@@ -246,17 +248,17 @@ def test_keys_that_are_not_plain_are_logged_all_the_same(tmp_path: Path) -> None
     ("name", "arguments"),
     [
         ("count_windows", ()),
-        ("count_windows", (({}, {}, {}, None, {}), [], [], 0, ([], [], [], False), (0, 0, 0, 0, 0, 0, 1))),
-        ("count_windows", (({}, {}, {}, None), [], [], 0, ([], [], [], False), (0, 0, 1, 0, 0, 0, 1))),
-        ("count_windows", (({}, {}, {}, None, {}), ["a"], [], 0, ([], [], [], False), (0, 0, 1, 0, 0, 0, 1))),
-        ("count_windows", (({}, {}, {0: "w"}, None, {0: 5}), ["a"], [0], 0, ([], [], [], False), (0, 0, 1, 0, 5, 0, 1))),
+        ("count_windows", (({}, {}, {}, None), [], [], 0, ([], [], [], False), (0, 0, 0, 0, 0, 0))),
+        ("count_windows", (({}, {}, {}), [], [], 0, ([], [], [], False), (0, 0, 1, 0, 0, 0))),
+        ("count_windows", (({}, {}, {}, None), ["a"], [], 0, ([], [], [], False), (0, 0, 1, 0, 0, 0))),
+        ("count_windows", (({0: 5}, {}, {0: "w"}, None), ["a"], [0], 0, ([], [], [], False), (0, 0, 1, 0, 5, 0))),
         ("window_keys", (["a"], [], None)),
         ("window_keys", (["a"], ["b"], None)),
         ("windowed", (Windowed, ["a"], [])),
         ("windowed", (str, ["a"], ["w"])),
         ("windowed", (Tagged, ["a"], ["w"])),
-        ("window_values", ({}, {}, ["a"])),
-        ("window_values", ({}, [], [])),
+        ("window_values", ({}, {}, ["a"], False)),
+        ("window_values", ({}, [], [], True)),
         ("expire_windows", ([], [], 0)),
         ("expire_windows", ({}, [], "a")),
         ("add_places", ({}, [], array("i"), 0, [])),

@@ -80,6 +80,11 @@ class EmbeddedLog:
     def __repr__(self) -> str:
         return f"<EmbeddedLog {'in memory' if self._directory is None else f'in {self._directory}'}, {self._state}>"
 
+    @property
+    def directory(self) -> Path | None:
+        """Where it is on disk; None in memory."""
+        return self._directory
+
     async def start(self) -> None:
         """Open; may be called once. Raises LogError (somebody else has the directory), LogCorrupted, StorageFull."""
         if self._state != "not started":

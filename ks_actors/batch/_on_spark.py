@@ -1,0 +1,67 @@
+"""A backfill as a job of a batch bridge: one that there is, or one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from contextlib import AsyncExitStack
+from math import inf
+from typing import TYPE_CHECKING
+
+from actors import Ref, System
+from ks_actors._errors import JobFailed, KsActorsError
+from ks_actors.batch._bridge import BatchBridge
+from ks_actors.batch._messages import BridgeMessage, CancelJob, RunJob
+from ks_actors.batch._result import Backfill, tell
+from ks_actors.batch._session import check_packages
+from ks_actors.batch._settings import SparkSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ks_actors.batch._reading import LogAddress
+    from ks_actors.batch._result import BackfillProgress
+    from ks_actors.batch._task_run import Recipe, TaskDone
+
+
+async def on_spark(
+    recipe: Recipe,
+    address: LogAddress,
+    directory: Path,
+    snapshot_uri: str | None,
+    progress: Callable[[BackfillProgress], None] | None,
+    spark: SparkSettings | Ref[BridgeMessage] | None,
+    began: float,
+) -> Backfill:
+    """Run all stages on Spark. Raises what a task has raised, where that is an error of ours; else JobFailed. Cancelling cancels the job."""
+    check_packages()
+    from ks_actors.batch._spark_engine import ParquetRows, SparkRun  # noqa: PLC0415 - it imports pyspark
+
+    plan, loop = recipe.plan, asyncio.get_running_loop()
+
+    def told(done: list[TaskDone]) -> None:
+        loop.call_soon_threadsafe(tell, progress, plan, tuple(done))
+
+    run = SparkRun(recipe, address, directory, snapshot_uri, told)
+    name = f"backfill-{recipe.config.application_id}-{uuid.uuid4().hex[:8]}"
+    async with AsyncExitStack() as stack:
+        if isinstance(spark, Ref):
+            bridge: Ref[BridgeMessage] = spark
+        else:
+            system = await stack.enter_async_context(System("backfill"))
+            bridge = await system.spawn(BatchBridge.spec(spark or SparkSettings()), "batch")
+        try:
+            manifest = await bridge.ask(RunJob, name, run.run).within(inf)
+        except JobFailed as failed:
+            if isinstance(failed.__cause__, KsActorsError):
+                raise failed.__cause__ from failed.__cause__.__cause__
+            raise
+        except asyncio.CancelledError:
+            bridge.ask(CancelJob, name)
+            raise
+    rows = await asyncio.to_thread(ParquetRows, directory, len(plan.stages))
+    written = await asyncio.to_thread(lambda: rows.partitions)
+    sinks = frozenset(where.topic for where in written) - plan.repartitions
+    return Backfill(tuple(run.done), manifest, rows, sinks, directory, time.perf_counter() - began)

@@ -1,0 +1,62 @@
+"""Topologies and settings on their way to other processes."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from typing import Any
+
+import msgspec
+from pyspark import cloudpickle
+
+from ks_actors import serdes
+from ks_actors._errors import BatchError
+
+_CONSTANTS = {id(value): name for name, value in vars(serdes).items() if isinstance(value, serdes.Serde)}
+_ENCODERS = (msgspec.json.Encoder, msgspec.msgpack.Encoder)
+_Base: Any = cloudpickle.Pickler  # which has no types
+_DECODERS = (msgspec.json.Decoder, msgspec.msgpack.Decoder)
+
+
+class _Pickler(_Base):  # type: ignore[misc]  # as it says
+    """Take along functions that cannot be imported, and what serdes are made of."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Say how to make `obj` again."""
+        if id(obj) in _CONSTANTS:
+            return getattr, (serdes, _CONSTANTS[id(obj)])
+        if isinstance(obj, struct.Struct):
+            return struct.Struct, (obj.format,)
+        if isinstance(obj, _ENCODERS):
+            return _encoder, (type(obj), obj.enc_hook, obj.decimal_format, obj.uuid_format, obj.order)
+        if isinstance(obj, _DECODERS):
+            return _decoder, (type(obj), obj.type, obj.strict, obj.dec_hook)
+        return super().reducer_override(obj)
+
+
+def _encoder(kind: Any, enc_hook: Any, decimal_format: Any, uuid_format: Any, order: Any) -> Any:
+    return kind(enc_hook=enc_hook, decimal_format=decimal_format, uuid_format=uuid_format, order=order)
+
+
+def _decoder(kind: Any, type_: Any, strict: bool, dec_hook: Any) -> Any:
+    return kind(type_, strict=strict, dec_hook=dec_hook)
+
+
+def packed(thing: Any) -> bytes:
+    """Return something as bytes that another process can make it from. Raises BatchError, which names what is in the way."""
+    file = io.BytesIO()
+    pickler: Any = _Pickler(file)
+    try:
+        pickler.dump(thing)
+    except Exception as error:
+        raise BatchError(
+            f"the topology cannot be sent to Spark's tasks: {error}. Functions must not hold what belongs to this process, such as connections, "
+            "locks and files: open those in a processor's init"
+        ) from error
+    return file.getvalue()
+
+
+def unpacked(data: bytes) -> Any:
+    """Return what was packed."""
+    return pickle.loads(data)  # noqa: S301 - our own

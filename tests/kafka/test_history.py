@@ -1,0 +1,60 @@
+"""History that is in a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ks_actors import App, StreamsConfig, partition_of, serdes
+from ks_actors.batch._reading import Bounds, LogReader, address_of
+from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
+from ks_actors.log.kafka import KafkaLog
+from tests.batch.histories import fill, rows_of
+from tests.log.helpers import group_name, new_topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ks_actors import Topology
+    from tests.batch.histories import Input, Rows
+    from tests.kafka.broker import Broker
+
+
+def counting(source: str, sink: str) -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream(source, Consumed(serdes.STRING, serdes.STRING)).group_by(lambda _, word: word, Grouped(serdes.STRING, serdes.STRING))
+    words.count(Materialized("counts", serdes.STRING, serdes.LONG)).to_stream().to(sink, Produced(serdes.STRING, serdes.LONG))
+    return builder.build()
+
+
+async def test_history_is_read_handed_over_and_gone_on_from(kafka_broker: Broker, tmp_path: Path) -> None:
+    """A backfill, a snapshot and the live rest count each word once, whatever part it was in; tasks of Spark's would read the same by the address."""
+    async with KafkaLog(kafka_broker.bootstrap) as log:
+        source, sink = (await new_topic(log, 3))[0].topic, (await new_topic(log, 1))[0].topic
+        history: list[Input] = [(source, str(number).encode(), f"w{number % 5}".encode(), number) for number in range(2_000)]
+        await fill(log, {source: 3}, history)
+        config = StreamsConfig(
+            application_id=group_name(),
+            bootstrap_servers=kafka_broker.bootstrap,
+            state_dir=tmp_path / "state",
+            snapshot_uri=str(tmp_path / "snapshots"),
+            processing_guarantee="exactly_once_v2",
+        )
+        app = App(counting(source, sink), config)
+        with await app.backfill() as done:
+            written = [row for where in done.partitions for row in rows_of(done.read(where))]
+        assert len(written) == done.records // 2 == 2_000
+        ranges = await asyncio.to_thread(by_address, config, source)
+        assert list(map(len, ranges)) == [sum(partition_of(record[1] or b"", 3) == number for record in history) for number in range(3)]
+
+        await fill(log, {source: 3}, [(source, str(number).encode(), f"w{number % 5}".encode(), number) for number in range(500)])
+        assert await app.seed(str(tmp_path / "snapshots")) is not None
+        async with app:
+            await app.wait_until_caught_up()
+        (live,) = await asyncio.to_thread(by_address, config, sink)
+        assert {row[0]: int.from_bytes(row[1], "big") for row in live} == {f"w{number}".encode(): 500 for number in range(5)}
+
+
+def by_address(config: StreamsConfig, topic: str) -> list[Rows]:
+    with LogReader(address_of(config)) as reader:
+        return [rows_of(reader.read(one)) for one in reader.ranges([topic], Bounds())]

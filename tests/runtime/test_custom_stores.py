@@ -1,0 +1,164 @@
+"""Stores of the user's own in an app: processed, committed, rolled back, crashed, restored."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import LogError, Processor, QueryFailed, Record, Topology, TransactionAborted, serdes, stores
+from ks_actors.query import FailureReason, KeyQuery, StateQueryRequest
+from ks_actors.runtime import UncaughtResponse
+from ks_actors.testing import run_app
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts
+from tests.state.test_custom import KINDS, InMemory, OnDisk, Transactional
+
+if TYPE_CHECKING:
+    from ks_actors.testing import AppHarness
+
+DECODE, ENCODE = serdes.LONG.deserializer(""), serdes.LONG.serializer("")
+
+
+class Counts(Processor[str, str, str, int]):
+    """Count in a store of the user's own, which knows nothing but bytes, and in one of ours: they have to agree."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        self._custom: InMemory = context.get_state_store("custom")
+        self._ours = context.get_state_store("ours")
+
+    def process(self, record: Record[str, str]) -> None:
+        key = record.key.encode()
+        count = int(self._custom.data.get(key, b"0")) + 1
+        self._custom.put(key, str(count).encode())
+        before = self._ours.get(record.key) or 0
+        self._ours.put(record.key, before + 1)
+        self.context.forward(record.with_value(count if before + 1 == count else -1))
+        if record.value == "!":
+            raise RuntimeError("boom")
+
+
+def counting(kind: type[InMemory]) -> Topology:
+    topology = Topology()
+    topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
+    topology.add_processor("counts", Counts, "source")
+    topology.add_state_store(stores.custom("custom", kind), "counts")
+    topology.add_state_store(stores.key_value("ours", serdes.STRING, serdes.LONG, type="rocksdb"), "counts")
+    topology.add_sink("sink", "out", "counts", key=serdes.STRING, value=serdes.LONG)
+    return topology
+
+
+def replace(_: Exception) -> UncaughtResponse:
+    return UncaughtResponse.REPLACE_WORKER
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_exactly_once_holds_for_stores_of_the_users_own(seed: int, kind: type[InMemory]) -> None:
+    """After crashes and failing commits at random each count is there once and in order, and both stores agree all the time."""
+    random = Random(seed)
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, random)
+        for _ in range(8):
+            await load.send(random.randrange(1, 60))
+            await asyncio.sleep(random.choice([0.01, 0.1, 0.25]))
+            if random.random() < 0.5:
+                harness.fail("commit", random.choice([TransactionAborted("void"), LogError("the broker is away")]))
+            await load.send(random.randrange(1, 30))
+            await harness.turns(random.randrange(120))
+            if random.random() < 0.4:
+                await harness.crash()
+                harness.log._faults._before.clear()
+                await harness.restart()
+        harness.log._faults._before.clear()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    options = {"topics": {"in": 2, "out": 1}, "processing_guarantee": EOS, "commit_interval_ms": 100, "num_workers": 2}
+    run_app(test, counting(kind), seed=seed, uncaught_handler=replace, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_at_least_once_nothing_is_lost(kind: type[InMemory]) -> None:
+    """After crashes none of the counts is missing."""
+    random = Random(7)
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, random)
+        for _ in range(4):
+            await load.send(40)
+            await asyncio.sleep(0.12)
+            await load.send(20)
+            await harness.turns(random.randrange(120))
+            await harness.crash()
+            await harness.restart()
+        await harness.caught_up()
+        counts = {record.key: record.value for record in await harness.read("out") if record.value != -1}
+        assert counts.keys() == load.sent.keys()
+
+    run_app(test, counting(kind), topics={"in": 2, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=100)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_failing_processor_rolls_its_store_back(guarantee: str, kind: type[InMemory]) -> None:
+    """What the store had of records that are processed again is not there any more, whether it can go back itself or is restored."""
+
+    async def test(harness: AppHarness) -> None:
+        for value in "xyz":
+            await harness.produce("in", "k", value)
+        await harness.caught_up()
+        await harness.app.commit()
+        await harness.produce("in", "k", "v")
+        await harness.produce("in", "k", "!")
+        await asyncio.sleep(0.05)
+        assert harness.app.metrics()["failed-workers"] >= 1
+        values = [record.value for record in await harness.read("out")]
+        assert -1 not in values
+        assert set(values) <= {1, 2, 3, 4, 5}
+
+    options = {"topics": {"in": 1, "out": 1}, "processing_guarantee": guarantee, "commit_interval_ms": 3_600_000, "transaction_timeout_ms": 3_600_000}
+    run_app(test, counting(kind), uncaught_handler=replace, **options)  # type: ignore[arg-type]  # of the app's settings
+
+
+def test_only_what_has_changed_is_restored() -> None:
+    """A persistent store is read from its changelog from where it is, a transactional one also after a crash under exactly once."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        await load.send(50)
+        await harness.caught_up()
+        await harness.app.commit()
+        await harness.crash()
+        restored.clear()
+        await harness.restart()
+        await harness.caught_up()
+        assert restored == []
+
+    restored: list[int] = []
+
+    class Watched(Transactional):
+        def take(self, batch: Any) -> None:
+            restored.append(len(batch))
+            super().take(batch)
+
+    run_app(test, counting(Watched), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100)
+
+
+def test_nobody_knows_how_to_query_it() -> None:
+    """Queries say so, typed."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "k", "v")
+        await harness.caught_up()
+        with pytest.raises(QueryFailed) as failed:
+            await harness.app.store("custom").get("k")
+        assert failed.value.reason is FailureReason.UNKNOWN_QUERY_TYPE
+        request = StateQueryRequest(store="custom", query=KeyQuery("k"), partitions=frozenset({0}))
+        results = (await harness.app.query(request)).partition_results
+        assert {result.failure for result in results.values()} == {FailureReason.UNKNOWN_QUERY_TYPE}
+
+    run_app(test, counting(OnDisk), topics={"in": 1, "out": 1})
