@@ -16,7 +16,7 @@ from benchmarks._peer_apps import Tally, topology
 from ks_actors import App, Batch, StreamsConfig
 from ks_actors._partitioner import partition as partition_of
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
-from ks_actors.runtime import RestoreListener, StandbyUpdateListener
+from ks_actors.runtime import InstanceState, RestoreListener, StandbyUpdateListener
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,9 +30,10 @@ _QUIET_S = 2.0
 
 
 class Takeover(NamedTuple):
-    """`seconds` from when the group knows that the member is gone until the first results of all its partitions are committed."""
+    """`seconds` from when the standby's member hears of the change until the first results of all partitions are committed, and since the kill."""
 
     seconds: float
+    since_kill: float
     partitions: int
     restored: int
     changelog: int
@@ -45,6 +46,11 @@ class _Heard(RestoreListener, StandbyUpdateListener):
         self.behind: dict[TopicPartition, int] = {}
         self.restored: dict[TopicPartition, int] = {}
         self.changed: float = time.monotonic()
+        self.told: list[float] = []
+
+    def on_state(self, new: InstanceState, old: InstanceState) -> None:
+        if new is InstanceState.REBALANCING:
+            self.told.append(time.perf_counter())
 
     def on_update_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
         self.behind[partition] = 1
@@ -89,7 +95,9 @@ async def takeover(
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603, ASYNC220 - ours
     try:
         await until_committed(app_id, topic, running)
-        app = App(topology("count", [topic], output, Tally()), config, log=log, restore_listener=heard, standby_listener=heard)
+        app = App(
+            topology("count", [topic], output, Tally()), config, log=log, on_state=heard.on_state, restore_listener=heard, standby_listener=heard
+        )
         async with app:
             async with asyncio.timeout(timeout_s):
                 while not (  # noqa: ASYNC110 - it is looked at from outside
@@ -111,6 +119,7 @@ async def _kill(log: Log, app_id: str, topic: str, output: str, running: subproc
     fetcher.assign(await log.end_offsets(outputs, IsolationLevel.READ_UNCOMMITTED))
     producer = await log.producer(client_id="takeover")
     heard.restored.clear()
+    heard.told.clear()
     running.kill()
     killed = time.perf_counter()
     await producer.send([Outgoing(TopicPartition(topic, number), Batch([_key(number)], [b"{}"], [int(time.time() * 1000)])) for number in numbers])
@@ -118,11 +127,15 @@ async def _kill(log: Log, app_id: str, topic: str, output: str, running: subproc
     async with asyncio.timeout(timeout_s):
         while missing:
             missing -= {fetched.partition for fetched in await fetcher.fetch(max_wait_ms=20) if len(fetched.batch)}
-    seconds = time.perf_counter() - killed - SESSION_S
+    done = time.perf_counter()
+    if not heard.told:
+        raise SystemExit("the standby's member was never told that the other one is gone")
     await producer.close()
     await fetcher.close()
     ends = await log.end_offsets(followed, IsolationLevel.READ_COMMITTED)
-    return Takeover(seconds, len(followed), sum(heard.restored.get(changelog, 0) for changelog in followed), sum(ends.values()))
+    return Takeover(
+        done - heard.told[0], done - killed, len(followed), sum(heard.restored.get(changelog, 0) for changelog in followed), sum(ends.values())
+    )
 
 
 def _key(number: int) -> bytes:

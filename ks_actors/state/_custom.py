@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast, final
 
 from ks_actors._batch import Batch
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.log import TopicPartition
+    from ks_actors.state._commit_times import CommitTimes
     from ks_actors.state._engine import Engine, Row
     from ks_actors.topology._stores import StoreSpec
 
@@ -276,12 +278,14 @@ class CustomStores:
             offsets[name] = written[name] = store.offset
         return store
 
-    def commit(self, offsets: Mapping[str, int], written: MutableMapping[str, int]) -> None:
+    def commit(self, offsets: Mapping[str, int], written: MutableMapping[str, int], times: CommitTimes) -> None:
         """Have those commit whose changelog has gone on; note in `written` what is on disk."""
         for name, store in self._stores.items():
             offset = offsets.get(name)
             if store.logged and offset != store.offset:
+                began = perf_counter()
                 store.commit(offset)
+                times.add(name, perf_counter() - began)
                 if offset is not None and store.kept:
                     written[name] = offset
 

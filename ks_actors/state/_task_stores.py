@@ -9,6 +9,7 @@ from weakref import ref
 from ks_actors._errors import IllegalTransition, StateError
 from ks_actors.state._checkpoint import CheckpointFile
 from ks_actors.state._codec import Codec
+from ks_actors.state._commit_times import CommitTimes
 from ks_actors.state._custom import CustomStores, shown
 from ks_actors.state._engine import RocksEngine, SharedResources
 from ks_actors.state._kinds import MAKERS, TIMESTAMPED
@@ -64,6 +65,7 @@ class TaskStores:
         self._topics: Mapping[str, str] = topics or {}
         self._file: CheckpointFile = CheckpointFile(task, directory, self._topics)
         self._custom: CustomStores = CustomStores(task, directory, self._file.partition, record_time, exact=exact)
+        self.commit_times: CommitTimes = CommitTimes()
         self._engine: Engine | None = None
         self._memory: TaskMemory | None = None
         self._stores: dict[str, AnyStore] = {}
@@ -83,16 +85,13 @@ class TaskStores:
         persistent = [spec for spec in self._specs if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM]
         if persistent and self._directory is not None:
             shared = self._shared = self._shared or SharedResources()
-            self._engine = self._open_engine(self._directory, shared)
+            self._engine = RocksEngine(self.task, self._directory / DATABASE, shared)
         try:
             self._open_stores()
             self._file.write(self._written, self._custom.lost)
         except BaseException:
             self._release()
             raise
-
-    def _open_engine(self, directory: Path, shared: SharedResources) -> Engine:
-        return RocksEngine(self.task, directory / DATABASE, shared)
 
     def _open_stores(self) -> None:
         engine = self._engine
@@ -261,13 +260,13 @@ class TaskStores:
         self._check(token)
         share = SLICE // max(1, len(self._stores))
         for store in self._stores.values():
-            count = store.keep(written=token.persisted and not store.logged)
+            count = self.commit_times.keep(store, written=token.persisted and not store.logged)
             if not store.logged and store.engine is not None and not token.persisted:
                 self._unlogged_records += count
             store.settle(share)
         self._offsets.update(offsets)
         self._frozen = None
-        self._custom.commit(self._offsets, self._written)
+        self._custom.commit(self._offsets, self._written, self.commit_times)
         if self._custom.in_file:
             self._file.write(self._written, self._custom.lost)
         if self._memory is not None:

@@ -1,0 +1,47 @@
+"""How often stores commit, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ks_actors.state._commit_times import CommitTimes
+from ks_actors.testing import run_app
+from tests.runtime.helpers import counting
+
+if TYPE_CHECKING:
+    from ks_actors.testing import AppHarness
+
+
+def test_figures_are_those_of_the_last_30_seconds() -> None:
+    """The rate per second, the latency in ms; what is older does not count any more."""
+    now = 100.0
+    times = CommitTimes(lambda: now)
+    for end, began in ((100.0, 99.0), (120.0, 119.998), (129.0, 128.996)):
+        now = end
+        times.note("s", began)
+    times.add("s", 0.004)
+    figures = times.figures()["s"]
+    assert figures["commit-rate"] == 3 / 30
+    assert round(figures["commit-latency-max"], 6) == 1000
+    now = 131.0
+    figures = {name: round(value, 6) for name, value in times.figures()["s"].items()}
+    assert figures == {"commit-rate": round(2 / 30, 6), "commit-latency-avg": 5, "commit-latency-max": 8}
+    now = 200.0
+    assert times.figures()["s"] == {"commit-rate": 0, "commit-latency-avg": 0, "commit-latency-max": 0}
+
+
+def test_an_app_tells_them_by_task_and_store() -> None:
+    """In `App.task_metrics`, as soon as something was committed."""
+
+    async def test(harness: AppHarness) -> None:
+        for _ in range(3):
+            await harness.produce("in", "k", "v")
+            await harness.caught_up()
+            await harness.app.commit()
+            await asyncio.sleep(0)
+        (figures,) = (await harness.app.task_metrics()).values()
+        assert figures.commits["counts"]["commit-rate"] >= 3 / 30
+        assert 0 < figures.commits["counts"]["commit-latency-avg"] <= figures.commits["counts"]["commit-latency-max"]
+
+    run_app(test, counting(), topics={"in": 1, "out": 1})
