@@ -66,6 +66,11 @@ class MemoryBudget:
         self._lock = Lock()  # stores are closed in threads
 
     @property
+    def tasks(self) -> int:
+        """How many tasks there are, at least one."""
+        return max(1, len(self._tasks))
+
+    @property
     def pressing(self) -> bool:
         """Whether there is so much more than may be that whoever adds to it has to wait."""
         return self.used > self.limit + self.limit // _SPARE
