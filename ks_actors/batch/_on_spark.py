@@ -20,6 +20,7 @@ from ks_actors.batch._settings import SparkSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from types import ModuleType
 
     from ks_actors.batch._reading import LogAddress
     from ks_actors.batch._result import BackfillProgress
@@ -36,15 +37,13 @@ async def on_spark(
     began: float,
 ) -> Backfill:
     """Run all stages on Spark. Raises what a task has raised, where that is an error of ours; else JobFailed. Cancelling cancels the job."""
-    check_packages()
-    from ks_actors.batch._spark_engine import ParquetRows, SparkRun  # noqa: PLC0415 - it imports pyspark
-
+    engine = await asyncio.to_thread(_engine)
     plan, loop = recipe.plan, asyncio.get_running_loop()
 
     def told(done: list[TaskDone]) -> None:
         loop.call_soon_threadsafe(tell, progress, plan, tuple(done))
 
-    run = SparkRun(recipe, address, directory, snapshot_uri, told)
+    run = engine.SparkRun(recipe, address, directory, snapshot_uri, told)
     name = f"backfill-{recipe.config.application_id}-{uuid.uuid4().hex[:8]}"
     async with AsyncExitStack() as stack:
         if isinstance(spark, Ref):
@@ -61,7 +60,15 @@ async def on_spark(
         except asyncio.CancelledError:
             bridge.ask(CancelJob, name)
             raise
-    rows = await asyncio.to_thread(ParquetRows, directory, len(plan.stages))
+    rows = await asyncio.to_thread(engine.ParquetRows, directory, len(plan.stages))
     written = await asyncio.to_thread(lambda: rows.partitions)
     sinks = frozenset(where.topic for where in written) - plan.repartitions
     return Backfill(tuple(run.done), manifest, rows, sinks, directory, time.perf_counter() - began)
+
+
+def _engine() -> ModuleType:
+    """Import what needs pyspark, which takes a second and is not for the event loop. Raises SparkUnavailable."""
+    check_packages()
+    from ks_actors.batch import _spark_engine  # noqa: PLC0415 - as it says
+
+    return _spark_engine

@@ -44,7 +44,11 @@ class Measured:
 
     def weigh_row(self, key: Any, value: Any) -> None:
         """Learn from one row what a row takes."""
-        self.row_bytes = average(self.row_bytes, ROW_BYTES + size(key) + size(value))
+        self.learn_weight(ROW_BYTES + size(key) + size(value))
+
+    def learn_weight(self, weight: int) -> None:
+        """Take note that a row has taken so many bytes."""
+        self.row_bytes = average(self.row_bytes, weight)
 
 
 @final

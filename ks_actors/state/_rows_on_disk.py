@@ -211,6 +211,5 @@ class Ingest:
 
 
 def clear_drafts(directory: Path) -> None:
-    """Delete what an ingest, or the taking of a snapshot, has left in a task's directory when its process was killed. Blocks."""
-    for draft in (directory / _DRAFT, *directory.glob("snapshot-*")):
-        shutil.rmtree(draft, ignore_errors=True)
+    """Delete what an ingest has left in a task's directory when its process was killed. Blocks."""
+    shutil.rmtree(directory / _DRAFT, ignore_errors=True)

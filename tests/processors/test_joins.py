@@ -118,7 +118,7 @@ def test_both_sides_of_a_join_meet_in_one_store() -> None:
 
 
 def read(view: Any, **stores: Any) -> dict[str, Any]:
-    get, close = view.bind(Node(stores))
+    get, close, _ = view.bind(Node(stores))
     found = {key: get(key) for key in ("a", "b", "c")}
     close()
     return found

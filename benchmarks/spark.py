@@ -1,0 +1,203 @@
+"""Measure history: a backfill in one process and on Spark, against the stream that takes the same records; and what a start from it takes.
+
+The table goes to stdout; the last line of stdout is one JSON object. The log is the embedded one, in a directory; Spark is local[2]. Figures:
+
+    backfill_equal    whether all three give the same stores, key for key, and the engines of the backfill the same records
+    backfill_per_s    records per second of a backfill on Spark, in a session that has had one before
+    cold_s            the first one, with the start of the session
+    local_per_s       records per second of a backfill in one process
+    replay_per_s      records per second of an app that begins at the beginning, from its start until all is committed
+    snapshot_start_s  from the beginning of App.seed to an app that runs, by the snapshot of the backfill
+    restore_start_s   the start of the same app without its state on disk, by its changelog
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+# A script's own directory comes first on the path.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from rich.console import Console
+from rich.table import Table
+
+from actors import System
+from ks_actors import App, Batch, Consumed, Materialized, Produced, StreamsBuilder, StreamsConfig, serdes, tune_gc
+from ks_actors.batch import Backfill, BatchBridge, SparkSettings, backfill
+from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.snapshots import Place, SnapshotReader
+
+if TYPE_CHECKING:
+    from ks_actors.topology import Topology
+
+RECORDS = 1_000_000
+KEYS = 100_000
+PARTITIONS = 4
+PART = 10_000
+SPARK = SparkSettings(master="local[2]")
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--records", type=int, default=RECORDS, help=f"records of history, of about 100 bytes (default {RECORDS:,})")
+    parser.add_argument("--keys", type=int, default=KEYS, help=f"keys that they are of (default {KEYS:,})")
+    options = parser.parse_args()
+    tune_gc()
+    with tempfile.TemporaryDirectory(prefix="ks-actors-bench-") as directory:
+        figures = asyncio.run(_measure(Path(directory), options.records, options.keys))
+    table = Table("what", ">figure", title=f"history of {options.records:,} records, {options.keys:,} keys, {PARTITIONS} partitions")
+    for name, figure in figures.items():
+        table.add_row(name, f"{figure:,.3f}" if isinstance(figure, float) else str(figure))
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    print(json.dumps(figures), flush=True)
+
+
+def topology() -> Topology:
+    builder = StreamsBuilder()
+    values = builder.stream("in", Consumed(serdes.STRING, serdes.STRING))
+    sums = values.group_by_key().aggregate(_none, _add, Materialized("sums", serdes.STRING, serdes.json(tuple[int, int])))
+    sums.to_stream().to("out", Produced(serdes.STRING, serdes.json(tuple[int, int])))
+    return builder.build()
+
+
+def _none() -> tuple[int, int]:
+    return 0, 0
+
+
+def _add(_: str, value: str, so_far: tuple[int, int]) -> tuple[int, int]:
+    return so_far[0] + 1, so_far[1] + len(value)
+
+
+async def _measure(directory: Path, records: int, keys: int) -> dict[str, Any]:
+    async with EmbeddedLog(directory / "log") as log:
+        await _fill(log, records, keys)
+        local = await _backfilled(log, directory, "local")
+        began = time.perf_counter()
+        async with System("bench") as system:
+            bridge = await system.spawn(BatchBridge.spec(SPARK), "batch")
+            cold = await _backfilled(log, directory, "spark", spark=bridge)
+            cold_s = time.perf_counter() - began
+            warm = await _backfilled(log, directory, "spark", spark=bridge)
+        start, restore = await _starts(log, directory, records)
+        replay, stores = await _replayed(log, directory)
+    equal = local[1] == cold[1] == warm[1] and stores == local[2] == cold[2] == warm[2]
+    return {
+        "backfill_equal": equal,
+        "backfill_per_s": round(records / warm[0]),
+        "cold_s": round(cold_s, 2),
+        "local_per_s": round(records / local[0]),
+        "replay_per_s": round(records / replay),
+        "snapshot_start_s": round(start, 3),
+        "restore_start_s": round(restore, 3),
+    }
+
+
+async def _fill(log: EmbeddedLog, records: int, keys: int) -> None:
+    await log.create_topics([NewTopic("in", PARTITIONS), NewTopic("out", PARTITIONS)])
+    producer = await log.producer(client_id="bench")
+    for begin in range(0, records, PART):
+        batches = {number: Batch([], [], []) for number in range(PARTITIONS)}
+        for number in range(begin, min(begin + PART, records)):
+            key = number * 7_919 % keys
+            batch = batches[key % PARTITIONS]
+            batch.keys.append(b"key-%08d" % key)
+            batch.values.append(b"%0*d" % (70 + number % 20, number))
+            batch.timestamps.append(number)
+        await producer.send([Outgoing(TopicPartition("in", number), batch) for number, batch in batches.items()])
+    await producer.close()
+
+
+def _config(directory: Path, name: str) -> StreamsConfig:
+    return StreamsConfig(application_id=name, state_dir=directory / "state", commit_interval_ms=1_000)
+
+
+async def _backfilled(log: EmbeddedLog, directory: Path, engine: Any, **options: Any) -> tuple[float, str, dict[str, str]]:
+    """Return seconds, a sum of what was written, and one of each store; the snapshot of the last one is the one that is handed over."""
+    uri = directory / "snapshots"
+    shutil.rmtree(uri, ignore_errors=True)
+    done = await backfill(topology(), _config(directory, "bench"), log=log, snapshot_uri=str(uri), engine=engine, directory=directory, **options)
+    with done:
+        return done.seconds, await asyncio.to_thread(_written, done), await asyncio.to_thread(_stores, done, str(uri))
+
+
+def _written(done: Backfill) -> str:
+    total = hashlib.sha256()
+    for where in done.partitions:
+        for batch in done.read(where):
+            for row in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                total.update(repr((where, row)).encode())
+    return total.hexdigest()
+
+
+def _stores(done: Backfill, uri: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if done.snapshot is None:
+        return found
+    reader = SnapshotReader.open(Place.of(uri).at("bench", done.snapshot.name))
+    for task in sorted(done.snapshot.tasks):
+        rows = sorted(row for batch in reader.batches(task, "sums") for row in zip(batch.keys, batch.values, batch.timestamps, strict=True))
+        found[task] = hashlib.sha256(repr(rows).encode()).hexdigest()
+    return found
+
+
+async def _starts(log: EmbeddedLog, directory: Path, records: int) -> tuple[float, float]:
+    """Return how long it takes to hand over and start, and to start by the changelog, which is given as many records as there were."""
+    config = _config(directory, "bench")
+    began = time.perf_counter()
+    app = App(topology(), config, log=log)
+    await app.seed(str(directory / "snapshots"))
+    async with app:
+        start = time.perf_counter() - began
+    producer = await log.producer(client_id="bench")
+    changelog = "bench-sums-changelog"
+    rows = {number: await _read(log, TopicPartition(changelog, number)) for number in range(PARTITIONS)}
+    there = sum(map(len, rows.values()))
+    for _ in range(max(0, records - there) // max(1, there)):
+        for number, batch in rows.items():
+            await producer.send([Outgoing(TopicPartition(changelog, number), batch)])
+    await producer.close()
+    shutil.rmtree(directory / "state")
+    began = time.perf_counter()
+    async with App(topology(), config, log=log):
+        return start, time.perf_counter() - began
+
+
+async def _replayed(log: EmbeddedLog, directory: Path) -> tuple[float, dict[str, str]]:
+    began = time.perf_counter()
+    async with App(topology(), _config(directory, "replay"), log=log) as app:
+        await app.wait_until_caught_up(3_600_000)
+        seconds = time.perf_counter() - began
+    found = {}
+    for number in range(PARTITIONS):
+        batch = await _read(log, TopicPartition("replay-sums-changelog", number))
+        last = {key: (key, value, time) for key, value, time in zip(batch.keys, batch.values, batch.timestamps, strict=True)}
+        found[f"0_{number}"] = hashlib.sha256(repr(sorted(last.values())).encode()).hexdigest()
+    return seconds, found
+
+
+async def _read(log: EmbeddedLog, where: TopicPartition) -> Batch:
+    fetcher = log.fetcher(client_id="bench", isolation=IsolationLevel.READ_COMMITTED)
+    fetcher.assign({where: 0})
+    whole = Batch([], [], [])
+    while fetched := await fetcher.fetch(max_wait_ms=0):
+        for one in fetched:
+            whole.keys += one.batch.keys
+            whole.values += one.batch.values
+            whole.timestamps += one.batch.timestamps
+    await fetcher.close()
+    return whole
+
+
+if __name__ == "__main__":
+    main()
