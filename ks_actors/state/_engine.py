@@ -75,7 +75,7 @@ class SharedResources:
 
     `resident_bytes` is about how much all tasks together may keep of their committed state in memory: what is read fast, and what is still to be
     written. When it is more, those that have most write and let go. A task writes to disk too when the changelogs' tails behind the offsets on disk
-    pass `tail_records` or `tail_bytes`: that much of each task is replayed after a crash.
+    pass its part of `tail_records`, or `tail_bytes`: about `tail_records` of all tasks together are replayed after a crash.
     """
 
     def __init__(

@@ -44,7 +44,11 @@ class Measured:
 
     def weigh_row(self, key: Any, value: Any) -> None:
         """Learn from one row what a row takes."""
-        self.row_bytes = average(self.row_bytes, ROW_BYTES + size(key) + size(value))
+        self.learn_weight(ROW_BYTES + size(key) + size(value))
+
+    def learn_weight(self, weight: int) -> None:
+        """Take note that a row has taken so many bytes."""
+        self.row_bytes = average(self.row_bytes, weight)
 
 
 @final
@@ -60,6 +64,11 @@ class MemoryBudget:
         self.used: int = 0
         self._tasks: dict[TaskMemory, int] = {}
         self._lock = Lock()  # stores are closed in threads
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are, at least one."""
+        return max(1, len(self._tasks))
 
     @property
     def pressing(self) -> bool:

@@ -51,8 +51,7 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
                 value = self._value((index, slot), committed=committed)
                 if value is not MISSING:
                     found[slot] = value
-        stop = 0 if index in store._loaded else store._low
-        stored = self._stored_of(index, first, stop, latest_start, reverse=reverse)
+        stored = self._stored_of(index, first, store._low, latest_start, reverse=reverse)
         rows = self._started([], iter(()), self._rows_of(key, index, found, stored, reverse=reverse))
         rows.looking = False
         return rows

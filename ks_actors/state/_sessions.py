@@ -117,7 +117,7 @@ class Sessions(TimedTracks, Generic[K]):
     def _delete(self, handle: tuple[Any, int], end: int) -> None:
         """Delete a session. One that nobody has but this transaction leaves no trace: most sessions grow into others."""
         index, slot = handle
-        known = end >= self._low or self.engine is None or index in self._loaded
+        known = end >= self._low or self.engine is None  # of what was put before it was read, notes do not tell what is on disk
         if handle in self._dirty:
             track = self._tracks[index]
             if self._sized:
@@ -204,7 +204,7 @@ class Sessions(TimedTracks, Generic[K]):
         """Read all of a key that may be on disk only."""
         encoded = self._codec.index_bytes(index)
         track = self._track(index)
-        first = max(0, self._limit + 1)
+        first = max(0, self._committed - self._retention + 1)  # queries of what is committed see what has expired since
         for segment in range(first // self.segment_ms, (self._low - 1) // self.segment_ms + 1):
             base = self.prefix + SEGMENT.pack(segment) + encoded
             since = max(first, segment * self.segment_ms)

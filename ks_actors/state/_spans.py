@@ -18,7 +18,6 @@ from ks_actors.state._memory import Measured
 from ks_actors.state._segment import Raw, Segment, span_of
 from ks_actors.state._tracks import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
 from ks_actors.state._transaction import LOGGED_BYTES, ROWS, SLICE
-from ks_actors.state._weight import average
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,7 +110,7 @@ class Spans(Measured):
             segment.committed = segment.frozen
         self._frozen = {}
         if count:
-            self.row_bytes = average(self.row_bytes, ROW_BYTES + self._frozen_size // count)
+            self.learn_weight(ROW_BYTES + self._frozen_size // count)
         if self.engine is not None and not written:
             self.unwritten_bytes += self._frozen_size
         self._committed = max(self._committed, self._frozen_observed)

@@ -305,7 +305,7 @@ class TaskStores:
         if self._engine is not None and shared is not None and self._memory is not None:
             unwritten = any(store.has_unwritten() for store in stores)
             self._write = (
-                self._tail() >= shared.tail_records
+                self._tail() >= shared.tail_records // shared.memory.tasks
                 or sum(store.unwritten_bytes for store in stores) >= shared.tail_bytes
                 or (idle and (self._offsets != self._written or unwritten))
             )

@@ -157,8 +157,8 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def below(self, handle: tuple[Any, int]) -> bytes | None:
         """Return the bytes of the entry that lies below memory, without remembering them."""
-        if self.engine is None or handle[1] >= self._slot_at(self._low) or handle[0] in self._loaded:
-            return None
+        if self.engine is None or handle[1] >= self._slot_at(self._low):
+            return None  # else it may be there although its key is loaded: what was put before that was not read
         raw = self.engine.get(self._engine_key(handle))
         return None if raw is None else self._codec.from_engine(raw)
 

@@ -39,8 +39,7 @@ class WindowReader(NotingReader[Windows[Any]]):
         first = max(time_from, line.limit(committed=committed) + 1, 0)
         starts = [start for start in store.starts_of(index) if first <= start <= time_to]
         found = {start: value for start in starts if (value := self._value((index, start), committed=committed)) is not MISSING}
-        stop = 0 if index in store._loaded else min(time_to + 1, store._low)
-        stored = line.stored_of(index, first, stop, reverse=reverse)
+        stored = line.stored_of(index, first, min(time_to + 1, store._low), reverse=reverse)
         rows = self._started([], iter(()), line.rows_of(key, index, found, stored, self._entry, reverse=reverse))
         rows.looking = False
         return rows

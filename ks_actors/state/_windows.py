@@ -139,7 +139,7 @@ class Windows(TimedTracks, Generic[K]):
         """Read all of a key that may be on disk only."""
         encoded = self._codec.index_bytes(index)
         track = self._track(index)
-        first = max(0, self._limit + 1)
+        first = max(0, self._committed - self._retention + 1)  # queries of what is committed see what has expired since
         for segment in range(first // self.segment_ms, (self._low - 1) // self.segment_ms + 1):
             base = self.prefix + SEGMENT.pack(segment) + encoded
             since = max(first, segment * self.segment_ms)

@@ -92,6 +92,21 @@ def test_of_two_large_tasks_both_let_go(tmp_path: Path, shared: SharedResources)
         task.close()
 
 
+def test_what_is_replayed_after_a_crash_is_shared_by_the_tasks(tmp_path: Path) -> None:
+    """With several tasks each writes earlier, so that not more is replayed than of one."""
+    shared = SharedResources(tail_records=100)
+    first = Task([key_value()], tmp_path / "first", shared=shared)
+    fill(first, 60)
+    assert not first.stores.wants_flush(idle=False)
+    second = Task([key_value()], tmp_path / "second", shared=shared)
+    fill(second, 40)
+    assert first.stores.wants_flush(idle=False)
+    assert not second.stores.wants_flush(idle=False)
+    first.close()
+    second.close()
+    shared.close()
+
+
 def test_windows_and_restored_rows_count(tmp_path: Path, shared: SharedResources) -> None:
     """Whatever the kind of store, and wherever its rows come from."""
     task = Task([key_value(), window("w", retention_ms=1 << 40), window("d", retention_ms=1 << 40, retain_duplicates=True)], tmp_path, shared=shared)

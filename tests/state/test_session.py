@@ -10,8 +10,8 @@ import pytest
 from ks_actors import Window, Windowed
 from ks_actors._errors import StoreClosed
 from ks_actors.serdes import BYTES, DOUBLE, LONG, STRING, json
-from ks_actors.state import SharedResources
-from tests.state.helpers import session
+from ks_actors.state import SharedResources, reader_of
+from tests.state.helpers import session, window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,8 +51,8 @@ def java(make: MakeTask, **options: Any) -> Task:
 
 
 def fill(task: Task, *rows: tuple[Windowed[Any], Any]) -> None:
-    for window, value in rows:
-        task.store.put(window, value)
+    for where, value in rows:
+        task.store.put(where, value)
 
 
 def test_sessions_that_overlap_are_found(make: MakeTask, stage: str) -> None:
@@ -279,6 +279,68 @@ def test_what_leaves_memory_is_on_disk(on_disk: MakeTask) -> None:
     task.reopen()
     assert task.store.fetch_session("2", 2000, 2010) is None
     assert task.store.fetch_session("3", 3000, 3010) == 1000
+
+
+@pytest.mark.parametrize("kind", ["window", "session"])
+def test_what_expires_with_a_transaction_is_there_for_queries_until_it_is_committed(on_disk: MakeTask, kind: str) -> None:
+    """Also when its key was read from disk in that transaction."""
+    task = on_disk(session(value=LONG, retention_ms=100_000) if kind == "session" else window(value=LONG, retention_ms=100_000))
+
+    def put(key: str, time: int, value: int) -> None:
+        if kind == "session":
+            task.store.put(at(key, time, time), value)
+        else:
+            task.store.put(key, value, time)
+
+    put("a", 50_000, 1)
+    put("a", 120_000, 2)
+    task.commit()
+    task.reopen()
+    put("b", 200_000, 3)
+    assert [value for _, value in (task.store.fetch("a") if kind == "session" else task.store.fetch("a", 0, 300_000))] == [2]
+    reader: Any = reader_of(task.store)
+    for committed, values in ((True, [1, 2]), (False, [2])):
+        find = reader.find if kind == "session" else reader.fetch
+        assert [entry[0] for *_, entry in find("a", 0, 300_000, committed=committed, reverse=False)] == values
+    handle = ("a", 50_000, 50_000) if kind == "session" else ("a", 50_000)
+    assert reader.get(*handle, committed=True) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", ["window", "session"])
+def test_what_was_put_over_before_its_key_was_read_is_there_for_queries(on_disk: MakeTask, kind: str) -> None:
+    """A put does not read what there was: who asks for what is committed finds it on disk, also when the rest of its key is in memory."""
+    task = on_disk(session(value=LONG) if kind == "session" else window(value=LONG))
+    for value in (1, 2):
+        for start in (5, 6):
+            if kind == "session":
+                task.store.put(at("a", start, start), value)
+            else:
+                task.store.put("a", value, start)
+            if value == 2:
+                break
+        if value == 1:
+            task.commit()
+            task.reopen()
+    assert [value for _, value in (task.store.fetch("a") if kind == "session" else task.store.fetch("a", 0, 9))] == [2, 1]
+    reader: Any = reader_of(task.store)
+    find, handle = (reader.find, ("a", 5, 5)) if kind == "session" else (reader.fetch, ("a", 5))
+    for committed, values in ((True, [1, 1]), (False, [2, 1])):
+        assert reader.get(*handle, committed=committed) == (values[0], 0)
+        assert [entry[0] for *_, entry in find("a", 0, 9, committed=committed, reverse=False)] == values
+
+
+def test_what_was_put_before_it_was_read_is_deleted_on_disk_too(on_disk: MakeTask) -> None:
+    """A put does not read; what there was before it must not come back when it is deleted in the same transaction."""
+    task = on_disk(session(value=LONG, retention_ms=100_000))
+    task.store.put(at("a", 0, 5), 1)
+    task.commit()
+    task.reopen()
+    task.store.put(at("a", 0, 5), 2)
+    assert [value for _, value in task.store.fetch("a")] == [2]
+    task.store.remove(at("a", 0, 5))
+    task.commit()
+    task.reopen()
+    assert list(task.store.fetch("a")) == []
 
 
 def test_what_is_no_session_is_refused(make: MakeTask) -> None:

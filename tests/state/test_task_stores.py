@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from ks_actors._batch import Batch
 from ks_actors._errors import IllegalTransition, StateError, StateFull, StateLocked, TaskCorrupted
 from ks_actors.serdes import STRING, json, msgpack
 from ks_actors.state import SharedResources, TaskStores, read_checkpoint, write_checkpoint
@@ -403,6 +404,20 @@ def test_a_restore_that_cannot_be_written_is_written_later(on_disk: MakeTask) ->
     task.reopen(clean=False)
     assert [task.store.get(key) for key in ("0000", "0001", "0002", "0499")] == [0, None, 22, -1]
     assert len(list(task.store.all())) == 499
+
+
+def test_a_task_that_is_closed_while_it_restores_goes_on_from_there(on_disk: MakeTask) -> None:
+    """There is nothing to commit of it, but what was restored is on disk, and so is its offset: only the rest is read the next time."""
+    task = on_disk(key_value())
+    task.stores.restore("s", Batch([b"%04d" % number for number in range(100)], [bytes(8)] * 100, [0] * 100), 100)
+    task.stores.close(clean=True)
+    assert task.directory is not None
+    assert read_checkpoint(task.directory) == {("s", 3): 100}
+    again = task.make()
+    again.open()
+    assert again.next_offset("s") == 100
+    assert len(list(again.store("s").all())) == 100
+    again.close(clean=False)
 
 
 def test_a_store_that_is_read_while_it_is_restored(make: MakeTask) -> None:
