@@ -38,10 +38,10 @@ class Flusher:
         return False
 
     def turn(self, clock: Callable[[], float]) -> bool:
-        """Do one step, or as many as a worker's slice lasts while memory is short: so what is put waits for what is written."""
+        """Do one step, or as many as a worker's slice lasts while writing is behind: so what is put waits for what is written."""
         more = self.step()
         stores = None if self.task is None else self._stores.get(self.task)
-        if more and stores is not None and stores.short_of_memory:
+        if more and stores is not None and stores.behind:
             until = clock() + _PRESSED_SECONDS
             while more and clock() < until:
                 more = self.step()

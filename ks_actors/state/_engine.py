@@ -70,6 +70,10 @@ class Engine(Protocol):
         ...
 
 
+BEHIND: Final = 1.25
+"""Parts of what may be replayed after a crash, from which on whoever adds to it has to wait."""
+
+
 class SharedResources:
     """What all stores of one app share: a block cache with RocksDB's write buffers in it, and a budget for what is in Python's memory.
 
@@ -137,6 +141,10 @@ class SharedResources:
         if self.statistics:
             options.enable_statistics()
         return options
+
+    def part_of_tail(self, records: int) -> float:
+        """Return how much so many records of a task are of those that may be replayed of it after a crash."""
+        return records * max(1, self.memory.tasks) / max(1, self.tail_records)
 
     def close(self) -> None:
         """Let go of the memory, once every database is closed."""

@@ -11,7 +11,7 @@ from ks_actors.state._checkpoint import CheckpointFile
 from ks_actors.state._codec import Codec
 from ks_actors.state._commit_times import CommitTimes
 from ks_actors.state._custom import CustomStores, shown
-from ks_actors.state._engine import RocksEngine, SharedResources
+from ks_actors.state._engine import BEHIND, RocksEngine, SharedResources
 from ks_actors.state._kinds import MAKERS, TIMESTAMPED
 from ks_actors.state._manifest import Manifest, facts_row, offset_row, recall
 from ks_actors.state._memory import TaskMemory
@@ -293,9 +293,10 @@ class TaskStores:
 
     # To disk.
 
-    def _tail(self) -> int:
+    def _tail(self) -> float:
+        """Return how much is to be replayed after a crash, in parts of what may be."""
         logged = sum(offset - self._written.get(name, 0) for name, offset in self._offsets.items() if self._stores[name].engine is not None)
-        return logged + self._unlogged_records
+        return 0.0 if self._shared is None else self._shared.part_of_tail(logged + self._unlogged_records)
 
     def wants_flush(self, idle: bool) -> bool:
         """Return whether `flush_steps` should be run: much is to be replayed after a crash, memory is short, or there is something while `idle`."""
@@ -305,7 +306,7 @@ class TaskStores:
         if self._engine is not None and shared is not None and self._memory is not None:
             unwritten = any(store.has_unwritten() for store in stores)
             self._write = (
-                self._tail() >= shared.tail_records // shared.memory.tasks
+                self._tail() >= 1
                 or sum(store.unwritten_bytes for store in stores) >= shared.tail_bytes
                 or (idle and (self._offsets != self._written or unwritten))
             )
@@ -319,9 +320,9 @@ class TaskStores:
         return memory_only
 
     @property
-    def short_of_memory(self) -> bool:
-        """Whether all tasks together take so much more than they may that whoever puts more has to wait for `flush_steps`."""
-        return self._memory is not None and self._memory.pressing
+    def behind(self) -> bool:
+        """Whether memory, or what is to be replayed, is so much more than it may be that whoever puts more has to wait for `flush_steps`."""
+        return self._memory is not None and (self._memory.pressing or self._tail() > BEHIND)
 
     def flush_steps(self) -> Iterator[None]:
         """Write what is committed, each step about half a millisecond, the offsets last; let others run between the steps.
@@ -392,8 +393,8 @@ class TaskStores:
             store.begin_write()
         for store in stores:
             yield from store.write_slices(engine)
-        rows = [offset_row(name, offset) for name, offset in offsets.items()]
-        engine.write([*rows, *(facts_row(store.name, facts) for store in stores if (facts := store.facts()) is not None)])
+        facts = (facts_row(store.name, known) for store in stores if (known := store.facts()) is not None)
+        engine.write([*(offset_row(name, offset) for name, offset in offsets.items()), *facts])
         self._written.update(offsets)
         engine.flush(wait=False)
         yield

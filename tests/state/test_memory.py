@@ -41,7 +41,24 @@ def fill(task: Task, rows: int, first: int = 0) -> None:
 
 
 def short(task: Task) -> bool:
-    return task.stores.short_of_memory
+    return task.stores.behind
+
+
+def test_who_puts_more_waits_when_much_would_be_replayed(tmp_path: Path) -> None:
+    """What is committed and not on disk is bounded, however much is put: from a quarter more on than should be replayed, until it is written."""
+    shared = SharedResources(tail_records=100)
+    task = Task([key_value()], tmp_path, shared=shared)
+    fill(task, 90)
+    assert not task.stores.wants_flush(idle=False)
+    fill(task, 20, first=90)
+    assert task.stores.wants_flush(idle=False)
+    assert not short(task)
+    fill(task, 20, first=110)
+    assert short(task)
+    task.flush()
+    assert not short(task)
+    task.close()
+    shared.close()
 
 
 def flush_while_wanted(*tasks: Task) -> None:
