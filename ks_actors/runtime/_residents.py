@@ -78,11 +78,13 @@ class Residents:
     def committed(self, task: TaskId, frozen: Frozen) -> None:
         """Note that what was frozen of a task is committed; its stores, if it has any, have it this very moment."""
         resident = self._residents.get(task)
+        if resident is None and task not in self.stateless:
+            return  # it has left
         positions = {partition: frozen.positions[partition].offset for partition in frozen.tasks[task].group.queues}
         if resident is not None:
             resident.positions = positions
             resident.metadata = {partition: frozen.positions[partition].metadata for partition in positions}
-        elif task in self.stateless:
+        else:
             self.stateless[task] = positions
 
     def leave(self, task: TaskId) -> None:

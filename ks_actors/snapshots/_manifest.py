@@ -113,6 +113,11 @@ class _Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     manifest: msgspec.Raw
 
 
+# Made here: what msgspec learns of a type when it first meets it must not be learned by two threads at once.
+_sealed: Final = msgspec.json.Decoder(_Sealed)
+_manifest: Final = msgspec.json.Decoder(SnapshotManifest)
+
+
 def seal(manifest: SnapshotManifest) -> bytes:
     """Return the manifest as it is written."""
     content = msgspec.json.encode(manifest)
@@ -122,11 +127,11 @@ def seal(manifest: SnapshotManifest) -> bytes:
 def unseal(data: bytes, name: str) -> SnapshotManifest:
     """Return what was written; raises SnapshotRefused when it is anything else."""
     try:
-        sealed = msgspec.json.decode(data, type=_Sealed)
+        sealed = _sealed.decode(data)
         content = bytes(sealed.manifest)
         if hashlib.sha256(content).hexdigest() != sealed.sha256:
             raise SnapshotRefused(f"the manifest of {name} is not as it was written: its checksum does not match")
-        manifest = msgspec.json.decode(content, type=SnapshotManifest)
+        manifest = _manifest.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SnapshotRefused(f"the manifest of {name} cannot be read: {error}") from error
     if manifest.format != FORMAT:

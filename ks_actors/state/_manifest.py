@@ -45,7 +45,7 @@ class Manifest(msgspec.Struct):
         if data is None:
             return cls()
         try:
-            manifest = msgspec.json.decode(data, type=cls)
+            manifest = _decoder.decode(data)
         except msgspec.MsgspecError as error:
             raise TaskCorrupted(f"task {task}: the list of stores cannot be read: {error}; it is to be wiped and restored") from error
         if manifest.format != FORMAT:
@@ -119,3 +119,7 @@ def recall(engine: Engine, store: AnyStore, checkpoint: int | None) -> int | Non
     if facts is not None:
         store.recall(facts)
     return offset
+
+
+# Made here: what msgspec learns of a type when it first meets it must not be learned by two threads at once, and tasks are opened side by side.
+_decoder: Final = msgspec.json.Decoder(Manifest)
