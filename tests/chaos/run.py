@@ -106,12 +106,12 @@ class Run:
         return await self._verdict()
 
     async def clear(self) -> None:
-        """End all that still runs, and delete what nobody will look at."""
+        """End all that still runs, and delete what nobody will look at: where something was wrong, the broker's data and the state tell what."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.stage.clear()
-        for name in ("broker", "state"):
+        for name in () if self._violations else ("broker", "state"):
             shutil.rmtree(self._work / name, ignore_errors=True)
 
     # --- turns ----------------------------------------------------------------------------------------------------------------
