@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
 from ks_actors.state._closed import Closed
-from ks_actors.state._tracks import SEGMENT, SUFFIX, VISITS
+from ks_actors.state._tracks import VISITS
 from ks_actors.state._transaction import MISSING, SLICE
 from ks_actors.state._weight import TEXTS
 from ks_actors.state._windows import Windows
@@ -68,33 +68,6 @@ class Panes(Windows[K], Generic[K]):
             if value is MISSING and start >= self._low:
                 return None  # all that is so young is in memory
         return self._other_entry(index, start)
-
-    def _other_entry(self, index: Any, start: int) -> Entry | None:
-        if start <= self._limit:
-            return None
-        value = self._now((index, start))
-        if value is MISSING:
-            if start >= self._low or self.engine is None or index in self._loaded:
-                return None
-            raw = self.engine.get(self._engine_key((index, start)))
-            if raw is None:
-                return None
-            value = self._pane(start)[index] = self._codec.from_engine(raw)
-            self._resident += 1
-        return self._entry_of(index, start, value)
-
-    def _entry_of(self, index: Any, slot: int, value: Any) -> Entry | None:
-        """Return the entry behind a value of a pane, a new object when it is mutable and not of this transaction."""
-        if type(value) is tuple:
-            if not self._mutable or (index, slot) in self._dirty:
-                return value
-            value = self._panes[slot][index] = self._raw((index, slot), value)
-        elif value is None:
-            return None
-        entry = self._codec.entry(value)
-        if not self._mutable:
-            self._panes[slot][index] = entry
-        return entry
 
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
         """Set what is there of one window; None deletes it."""
@@ -179,35 +152,6 @@ class Panes(Windows[K], Generic[K]):
             if entry is not None:
                 found.append((start, entry))
         return found
-
-    def _load(self, engine: Engine, index: Any) -> None:
-        """Read all of a key that may be on disk only."""
-        encoded = self._codec.index_bytes(index)
-        first = max(0, self._limit + 1)
-        for segment in range(first // self.segment_ms, (self._low - 1) // self.segment_ms + 1):
-            base = self.prefix + SEGMENT.pack(segment) + encoded
-            since = max(first, segment * self.segment_ms)
-            until = min(self._low, (segment + 1) * self.segment_ms)
-            for name, data in engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)):
-                if len(name) == len(base) + SUFFIX.size:  # else it is one of a longer key
-                    self._found(index, SUFFIX.unpack_from(name, len(base))[0], data)
-        self._loaded.add(index)
-
-    def _found(self, index: Any, start: int, data: bytes) -> None:
-        pane = self._pane(start)
-        if index not in pane:
-            pane[index] = self._codec.from_engine(data)
-            self._resident += 1
-
-    def _load_all(self, engine: Engine, first: int, last: int) -> None:
-        """Read what may be on disk only, of all keys."""
-        cut = len(self.prefix) + SEGMENT.size
-        for segment in range(first // self.segment_ms, last // self.segment_ms + 1):
-            for name, data in engine.scan(self.prefix + SEGMENT.pack(segment), self.prefix + SEGMENT.pack(segment + 1)):
-                start = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)[0]
-                index = self._codec.index_key(name[cut : -SUFFIX.size])
-                if first <= start <= last and index not in self._loaded:
-                    self._found(index, start, data)
 
     def _slots(self, first: int, last: int) -> Iterator[tuple[Any, int]]:
         for start in self._within(first, last):

@@ -34,12 +34,13 @@ class TimedTracks(Tracks):
         if type(value) is tuple:
             if not self._mutable or (index, slot) in self._dirty:
                 return value
-            value = self._tracks[index][slot] = self._raw((index, slot), value)
+            value = self._raw((index, slot), value)
+            self._put_back((index, slot), value)
         elif value is None:
             return None
         entry = self._codec.entry(value)
         if not self._mutable:
-            self._tracks[index][slot] = entry
+            self._put_back((index, slot), entry)
         return entry
 
     def _count(self, value: Any) -> None:

@@ -56,16 +56,15 @@ class Windows(TimedTracks, Generic[K]):
     def _other_entry(self, index: Any, start: int) -> Entry | None:
         if start <= self._limit:
             return None
-        track = self._tracks.get(index)
-        value = MISSING if track is None else track.get(start, MISSING)
+        value = self._now((index, start))
         if value is MISSING:
             if start >= self._low or self.engine is None or index in self._loaded:
                 return None
             raw = self.engine.get(self._engine_key((index, start)))
             if raw is None:
                 return None
-            value = self._track(index)[start] = self._codec.from_engine(raw)
-            self._added(index, start)
+            value = self._codec.from_engine(raw)
+            self._set(index, start, value)
         return self._entry_of(index, start, value)
 
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
@@ -138,7 +137,6 @@ class Windows(TimedTracks, Generic[K]):
     def _load(self, engine: Engine, index: Any) -> None:
         """Read all of a key that may be on disk only."""
         encoded = self._codec.index_bytes(index)
-        track = self._track(index)
         first = max(0, self._committed - self._retention + 1)  # queries of what is committed see what has expired since
         for segment in range(first // self.segment_ms, (self._low - 1) // self.segment_ms + 1):
             base = self.prefix + SEGMENT.pack(segment) + encoded
@@ -146,11 +144,13 @@ class Windows(TimedTracks, Generic[K]):
             until = min(self._low, (segment + 1) * self.segment_ms)
             for name, data in engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)):
                 if len(name) == len(base) + SUFFIX.size:  # else it is one of a longer key
-                    start = SUFFIX.unpack_from(name, len(base))[0]
-                    if start not in track:
-                        track[start] = self._codec.from_engine(data)
-                        self._added(index, start)
+                    self._found(index, SUFFIX.unpack_from(name, len(base))[0], data)
         self._loaded.add(index)
+
+    def _found(self, index: Any, start: int, data: bytes) -> None:
+        """Bring into memory what is on disk of a window, if nothing newer is there."""
+        if self._now((index, start)) is MISSING:
+            self._set(index, start, self._codec.from_engine(data))
 
     # What a transaction needs, and the changelog.
 
@@ -253,10 +253,6 @@ class Windows(TimedTracks, Generic[K]):
             for name, data in engine.scan(base, self.prefix + SEGMENT.pack(segment + 1)):
                 start = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)[0]
                 index = self._codec.index_key(name[cut : -SUFFIX.size])
-                if not first <= start <= last or index in self._loaded:
-                    continue
-                track = self._track(index)
-                if start not in track:
-                    track[start] = self._codec.from_engine(data)
-                    self._added(index, start)
+                if first <= start <= last and index not in self._loaded:
+                    self._found(index, start, data)
         self._due = due

@@ -281,10 +281,12 @@ def test_what_leaves_memory_is_on_disk(on_disk: MakeTask) -> None:
     assert task.store.fetch_session("3", 3000, 3010) == 1000
 
 
-@pytest.mark.parametrize("kind", ["window", "session"])
+@pytest.mark.parametrize("kind", ["window", "window by start", "session"])
 def test_what_expires_with_a_transaction_is_there_for_queries_until_it_is_committed(on_disk: MakeTask, kind: str) -> None:
     """Also when its key was read from disk in that transaction."""
-    task = on_disk(session(value=LONG, retention_ms=100_000) if kind == "session" else window(value=LONG, retention_ms=100_000))
+    advance = 1_000 if kind == "window by start" else 0
+    spec = session(value=LONG, retention_ms=100_000) if kind == "session" else window(value=LONG, retention_ms=100_000, advance_ms=advance)
+    task = on_disk(spec)
 
     def put(key: str, time: int, value: int) -> None:
         if kind == "session":
@@ -306,10 +308,11 @@ def test_what_expires_with_a_transaction_is_there_for_queries_until_it_is_commit
     assert reader.get(*handle, committed=True) == (1, 0)
 
 
-@pytest.mark.parametrize("kind", ["window", "session"])
+@pytest.mark.parametrize("kind", ["window", "window by start", "session"])
 def test_what_was_put_over_before_its_key_was_read_is_there_for_queries(on_disk: MakeTask, kind: str) -> None:
     """A put does not read what there was: who asks for what is committed finds it on disk, also when the rest of its key is in memory."""
-    task = on_disk(session(value=LONG) if kind == "session" else window(value=LONG))
+    advance = 1 if kind == "window by start" else 0
+    task = on_disk(session(value=LONG) if kind == "session" else window(value=LONG, advance_ms=advance))
     for value in (1, 2):
         for start in (5, 6):
             if kind == "session":
