@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
-import pickle
+import builtins
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from ks_actors._errors import JobFailed
+import msgspec
+
+from ks_actors import _errors
+from ks_actors._errors import JobFailed, StreamsError
+from ks_actors._task_id import TaskId
 from ks_actors.batch._session import first_line
 
 if TYPE_CHECKING:
@@ -35,18 +39,55 @@ def carried() -> Iterator[None]:
         raise TaskError(said if packed is None else f"{said} <<ks-actors:{packed}>>") from error
 
 
+class _Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An error on its way. It is data: what comes over the network makes no objects but errors of Python's and this package's, with text in them."""
+
+    kind: str
+    arguments: tuple[str | int | float | None, ...]
+    task: str | None = None
+    node: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    cause: _Told | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(_Told)
+
+
 def _pack(error: Exception) -> str | None:
-    """Return an error, and what it was raised from, as text; None for one that cannot be."""
+    """Return an error, and what it was raised from, as text; None for one that could not be made again."""
+    told = _told(error)
     cause = error.__cause__
-    for causes in ((cause,), (None,)):
-        try:
-            packed = pickle.dumps((error, *causes))
-            pickle.loads(packed)  # noqa: S301 - our own, to see whether it can be
-        except Exception:  # noqa: BLE001, S112 - an error may hold anything: then without its cause, or as text
-            continue
-        if len(packed) <= _LONGEST:
-            return base64.b64encode(packed).decode("ascii")
-    return None
+    if told is not None and isinstance(cause, Exception):
+        told = msgspec.structs.replace(told, cause=_told(cause))
+    packed = b"" if told is None else msgspec.json.encode(told)
+    return base64.b64encode(packed).decode("ascii") if 0 < len(packed) <= _LONGEST else None
+
+
+def _told(error: Exception) -> _Told | None:
+    arguments = tuple(each if isinstance(each, str | int | float | None) else str(each) for each in error.args)
+    told = _Told(type(error).__name__, arguments)
+    if isinstance(error, StreamsError):
+        task = None if error.task is None else str(error.task)
+        told = _Told(told.kind, arguments, task, error.node, error.topic, error.partition, error.offset)
+    made = _made(told)
+    return told if made is not None and type(made) is type(error) and str(made) == str(error) else None
+
+
+def _made(told: _Told) -> Exception | None:
+    """Return the error that was told of; None when it is none of Python's or this package's, or takes something else."""
+    kind = getattr(_errors, told.kind, None) or getattr(builtins, told.kind, None)
+    if not isinstance(kind, type) or not issubclass(kind, Exception):
+        return None
+    try:
+        error = kind(*told.arguments)
+        if isinstance(error, StreamsError):
+            error.task = None if told.task is None else TaskId.parse(told.task)
+            error.node, error.topic, error.partition, error.offset = told.node, told.topic, told.partition, told.offset
+    except (TypeError, ValueError, AttributeError):
+        return None
+    return error
 
 
 def translated(error: Exception, job: str) -> JobFailed:
@@ -54,12 +95,8 @@ def translated(error: Exception, job: str) -> JobFailed:
     text = str(error)
     match = _CARRIED.search(text)
     if match is not None:
-        try:
-            raised, cause = pickle.loads(base64.b64decode(match[1]))  # noqa: S301 - from a task of ours
-        except Exception:  # noqa: BLE001 - a class that is not known here: the text says it all the same
-            raised = cause = None
+        raised = _unpack(match[1])
         if raised is not None:
-            raised.__cause__ = cause
             return _failed(job, f"{type(raised).__name__}: {raised}", raised)
     tracebacks = _TRACEBACK.findall(text)
     if tracebacks:
@@ -67,6 +104,18 @@ def translated(error: Exception, job: str) -> JobFailed:
         if last:
             return _failed(job, f"{last[-1][0]}: {last[-1][1]}".strip(), error)
     return _failed(job, f"{type(error).__name__}: {first_line(error)}", error)
+
+
+def _unpack(packed: str) -> Exception | None:
+    """Return what `_pack` has packed; None for anything else."""
+    try:
+        told = _decoder.decode(base64.b64decode(packed))
+    except (ValueError, msgspec.MsgspecError):
+        return None
+    raised = _made(told)
+    if raised is not None:
+        raised.__cause__ = None if told.cause is None else _made(told.cause)
+    return raised
 
 
 def _failed(job: str, text: str, cause: Exception) -> JobFailed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import subprocess
 import sys
 import uuid
 from contextlib import contextmanager, suppress
@@ -121,7 +122,7 @@ def _end_jvm() -> None:
     gateway.shutdown()
     # It ends with its input.
     process.stdin.close()
-    with suppress(Exception):
+    with suppress(subprocess.TimeoutExpired):
         process.wait(_JVM_END_SECONDS)
     if process.poll() is None:
         process.kill()

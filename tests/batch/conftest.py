@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"spark", "session"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(240))
-            if shutil.which("java") is None:
+            if shutil.which("java") is None and not os.environ.get("CI"):  # there it fails
                 item.add_marker(pytest.mark.skip(reason="no java on this machine"))
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import pickle
 import subprocess
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -219,3 +222,17 @@ def test_an_error_that_cannot_travel_is_told_as_text() -> None:
         raise OffsetOutOfRange(TopicPartition("in", 0), 9, 0, 3)
     failed = translated(RuntimeError(f"Job aborted\nTraceback (most recent call last):\n  File\nTaskError: {raised.value}\n\n\tat java"), "x")
     assert str(failed) == "job x has failed: TaskError: OffsetOutOfRange: in-0 holds offsets 0 to 3, position 9 is outside"
+
+
+def test_what_comes_out_of_a_task_is_data(tmp_path: Path) -> None:
+    """A record may hold anything, and get into an error's text: nothing in it is ever called."""
+
+    class Harmful:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "called",)
+
+    harmful = [pickle.dumps((Harmful(), None)), *(f'{{"kind":"{kind}","arguments":["x"]}}'.encode() for kind in ("eval", "TaskId", "SystemExit"))]
+    for packed in (base64.b64encode(each).decode() for each in harmful):
+        failed = translated(RuntimeError(f"Job aborted <<ks-actors:{packed}>>"), "x")
+        assert isinstance(failed.__cause__, RuntimeError)
+    assert not (tmp_path / "called").exists()
