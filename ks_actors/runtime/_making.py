@@ -30,7 +30,7 @@ def make_stores(
     exact: bool = False,
     vectors: bool = False,
 ) -> TaskStores | None:
-    """Return the stores of a task, still to be opened; None when it has none. `directory` is that of all tasks; `exact`, `vectors`: see TaskStores."""
+    """Return the stores of a task, still to be opened; None when it has none. `directory` is that of all tasks; `exact` and `vectors` see there."""
     if not specs:
         return None
 

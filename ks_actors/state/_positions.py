@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import struct
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from ks_actors._batch import Batch
@@ -16,6 +15,7 @@ from ks_actors.state._manifest import META
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from ks_actors._batch import Headers
     from ks_actors.state._engine import Engine, Row
@@ -37,8 +37,8 @@ _log = logging.getLogger("ks_actors")
 def pack(position: At) -> bytes:
     """Return a position as Kafka Streams writes it.
 
-    A byte 0; the number of topics (int32, as all numbers but offsets); for each the length of its name, the name (UTF-8), the number of partitions, for
-    each of them its number and the offset (int64). Big-endian.
+    A byte 0; the number of topics (int32, as all numbers but offsets); for each the length of its name, the name (UTF-8), the number of partitions,
+    for each of them its number and the offset (int64). Big-endian.
     """
     topics: dict[str, list[tuple[int, int]]] = {}
     for (topic, partition), offset in position.items():

@@ -59,6 +59,7 @@ def test_a_standby_knows_how_far_it_is(store: str, guarantee: str) -> None:
             one, two = (harness, second) if active(harness) else (second, harness)
             assert standing(two) == {"0_0"}
             assert last(await ask(two)) is None
+            at: int | None = None
             for number in range(4):
                 await harness.produce("in", "a", "v")
                 await one.app.wait_until_caught_up()
@@ -70,6 +71,7 @@ def test_a_standby_knows_how_far_it_is(store: str, guarantee: str) -> None:
                 answer = await ask(two, at)
                 assert answer.value == number + 1
                 assert (await ask(two, at + 1)).failure is FailureReason.NOT_UP_TO_BOUND
+            assert at is not None
             # A record that changes nothing is part of what is reached, and not of what is told: a standby never hears of it.
             await harness.produce("in", "a", "-")
             await one.app.wait_until_caught_up()
@@ -114,7 +116,7 @@ def test_a_position_is_handed_over(store: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_bound_holds_after_a_restart(crash: bool, guarantee: str) -> None:  # noqa: FBT001 - a parameter of pytest's
+def test_a_bound_holds_after_a_restart(crash: bool, guarantee: str) -> None:
     """What was committed is met at once, what was not is not, until it is done again; while it restores, a store is where its database is."""
     seen: list[int | None] = []
 

@@ -14,6 +14,8 @@ from tests.state.helpers import Task, key_value
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ks_actors._batch import Headers
+
 FIRST, SECOND = {("in", 3): 7}, {("in", 3): 9, ("other", 3): 1}
 
 
@@ -125,23 +127,28 @@ def test_the_last_record_of_a_commit_tells_the_position(tmp_path: Path) -> None:
 def test_headers_of_others_are_not_positions(tmp_path: Path) -> None:
     """A vector counts with the version that says what it is; the last one of a batch has it all."""
     stores = vectored(tmp_path)
-    for headers in ([()], [(("c", b"x"),)], [(("v", b"\1"), ("c", b"x"))], [(("v", b"\0"),)], [(("v", b"\0"), ("c", None))]):
+    strange: tuple[list[Headers], ...] = ([()], [(("c", b"x"),)], [(("v", b"\1"), ("c", b"x"))], [(("v", b"\0"),)], [(("v", b"\0"), ("c", None))])
+    for headers in strange:
         stores.restore("s", Batch([b"k"], [bytes(8)], [0], headers), 1)
         assert stores.positions.of("s") == {}
-    two = [(("v", b"\0"), ("c", pack(FIRST))), (("v", b"\0"), ("c", pack(SECOND))), ()]
+    two: list[Headers] = [(("v", b"\0"), ("c", pack(FIRST))), (("v", b"\0"), ("c", pack(SECOND))), ()]
     stores.restore("s", Batch([b"k"] * 3, [bytes(8)] * 3, [0] * 3, two), 4)
     assert stores.positions.of("s") == SECOND
     stores.close(clean=False)
 
 
 @pytest.mark.parametrize("logged", [True, False])
-def test_position_files_are_taken_over(tmp_path: Path, logged: bool) -> None:  # noqa: FBT001 - a parameter of pytest's
-    """A `.position` file is what a store without a position of its own is at; it is deleted, and what the store knows itself counts more (KIP-892)."""
+def test_position_files_are_taken_over(tmp_path: Path, logged: bool) -> None:
+    """A `.position` file is what a store without a position of its own is at; it is deleted, and what the store knows counts more (KIP-892)."""
     file = tmp_path / "0_3" / "s.position"
     file.parent.mkdir()
     file.write_text("0\n1\nin 3 99\n")
     task = Task([key_value(logging=logged)], tmp_path)
-    for expected in ({}, FIRST, FIRST):  # a new store has nothing of what the file says; one that has no position takes it over; one that has does not
+    for expected in (
+        {},
+        FIRST,
+        FIRST,
+    ):  # a new store has nothing of what the file says, one without a position takes it over, one with one does not
         assert task.stores.positions.of("s") == expected
         assert not file.exists()
         task.store.put("a", 1)
