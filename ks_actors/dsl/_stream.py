@@ -258,7 +258,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         """Give many records at once to a function, and go on with the records that it returns: as many as it likes, with keys and times of its own.
 
         A task calls it with up to `max_records`, in their order, when the first has waited for `max_wait_ms`, and at each commit: nothing is
-        committed before it has come back. `max_in_flight` calls may run at a time in a task; what they return is handed on in the order in which they began.
+        committed before it has come back. `max_in_flight` calls may run at a time in a task; what they return is handed on in the order of the calls.
         An `async def` is awaited, a plain function is called in a thread. `timeout_ms` and `retry` are as for an `async def` elsewhere; a call that
         has failed is a failure of each of its records. `SparkBridge.function` makes functions that run on Spark.
         """
