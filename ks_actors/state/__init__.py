@@ -10,6 +10,7 @@ from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._rows import Rows
 from ks_actors.state._rows_on_disk import (
+    SUFFIXES,
     CheckpointRows,
     Ingest,
     StoreIngest,
@@ -29,6 +30,7 @@ from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
 
 __all__ = [
+    "SUFFIXES",
     "TIMESTAMPED",
     "AnyReader",
     "AnyStore",
