@@ -42,8 +42,9 @@ def with_app(directory: Path, look: Callable[[StoreEndpoint, str, str], Any]) ->
     return asyncio.run(main())
 
 
-def frames(spark: Any, endpoint: StoreEndpoint, log: str, snapshots: str, **options: str) -> list[Any]:
+def frames(spark: Any, where: tuple[StoreEndpoint, str, str], **options: str) -> list[Any]:
     """Return a store from all three places."""
+    endpoint, log, snapshots = where
     places = [{"log": log}, {"snapshot": snapshots}, {"live": endpoint.address, "token": endpoint.token}]
     return [spark.read.format("ks_actors").options(application_id="app", **place, **options).load() for place in places]
 
@@ -52,7 +53,7 @@ def test_a_store_is_the_same_from_its_changelog_a_snapshot_and_the_app(spark: An
     """Row for row, with windows and sessions taken apart; partitions and keys that are not wanted are not read."""
 
     def look(*where: Any) -> None:
-        for found in frames(spark, *where, store="counts", columns="partition,key,value,timestamp", **SERDES):
+        for found in frames(spark, where, store="counts", columns="partition,key,value,timestamp", **SERDES):
             rows = {row.key: (row.value, row.partition, row.timestamp.timestamp()) for row in found.collect()}
             assert {key: value for key, (value, *_) in rows.items()} == {f"k{number}": 60 for number in range(50)}
             assert {partition for _, partition, _ in rows.values()} == {0, 1}
@@ -62,7 +63,7 @@ def test_a_store_is_the_same_from_its_changelog_a_snapshot_and_the_app(spark: An
             assert sorted(row.key for row in some.collect()) == ["k7", "k8"]
         for store, kind in WINDOWS.items():
             wanted = "key,window_start,value" + (",window_end" if kind == "session" else "")
-            several = frames(spark, *where, store=store, store_kind=kind, columns=wanted, **SERDES)
+            several = frames(spark, where, store=store, store_kind=kind, columns=wanted, **SERDES)
             first, *others = [{tuple(row) for row in found.collect()} for found in several]
             assert len(first) == {"by-time": 1_500, "sessions": 3_000}[store]
             assert others == [first, first]
