@@ -230,10 +230,10 @@ class Versions(Table[Handle], Generic[K]):
         encode = self._versions.log_key
         return [encode(index) for index, _ in handles]
 
-    def _slow_slice(self, handles: list[Handle], keys: list[bytes], values: list[Any]) -> Batch:
+    def _slow_slice(self, handles: list[Handle], keys: list[bytes]) -> Batch:
         contents: list[bytes | None] = []
         timestamps: list[int] = []
-        for handle, value in zip(handles, values, strict=True):
+        for handle, value in zip(handles, self._frozen_values(handles), strict=True):
             raw = self._raw(handle, value)
             contents.append(None if is_tombstone(raw) else raw[TIME_BYTES:])
             timestamps.append(handle[1])
