@@ -18,7 +18,7 @@ from ks_actors.batch._columns import latest
 from ks_actors.batch._failures import carried
 from ks_actors.batch._filters import Pushed
 from ks_actors.batch._reading import LogRange, LogReader
-from ks_actors.batch._records import Records
+from ks_actors.batch._record_batches import Records
 from ks_actors.batch._source_options import SourceOptions, known_columns, read_options
 from ks_actors.batch._store_source import StoreReader
 

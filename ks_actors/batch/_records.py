@@ -1,52 +1,70 @@
-"""Batches of a topic or a store as what Spark is handed: those of the keys that are wanted, decoded, as columns."""
+"""Records in the middle of a stream as a table of Arrow, and back. Imports pyarrow."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors.batch._columns import TopicColumns
-from ks_actors.batch._source_options import serde_of
+import msgspec
+import pyarrow as pa
+
+from ks_actors._errors import BatchError
+from ks_actors.processors import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Sequence
 
-    import pyarrow as pa
+_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_COLUMNS: Final = ("key", "value", "timestamp", "headers")
+_MICROS = 1000
 
-    from ks_actors._batch import Batch
-    from ks_actors.batch._reading import LogRange
-    from ks_actors.batch._source_options import SourceOptions
+
+def table_of(records: Sequence[Record[Any, Any]], key: pa.DataType | None, value: pa.DataType | None) -> pa.Table:
+    """Return records as rows: key, value, timestamp, headers. Types that are not given are told by what is there."""
+    headers = [[{"key": name, "value": data} for name, data in record.headers] for record in records]
+    columns = [
+        _column("key", [record.key for record in records], key),
+        _column("value", [record.value for record in records], value),
+        pa.array([record.timestamp * _MICROS for record in records], _TIME),
+        pa.array(headers, _HEADERS),
+    ]
+    return pa.Table.from_arrays(columns, names=list(_COLUMNS))
 
 
-@final
-class Records:
-    """Make record batches of a schema. `keys` are as the query has them: decoded, where there is a serde."""
+def _column(name: str, objects: list[Any], kind: pa.DataType | None) -> pa.Array:
+    first = next((each for each in objects if each is not None), None)
+    if isinstance(first, msgspec.Struct) or dataclasses.is_dataclass(first):
+        objects = [msgspec.to_builtins(each, builtin_types=(bytes,)) for each in objects]
+    try:
+        return pa.array(objects, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        wanted = "a type of their own" if kind is None else f"of type {kind}"
+        raise BatchError(f"the {name}s of these records cannot be {wanted}: {error}; say what they are by {name}_type") from error
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema, topic: str, keys: frozenset[Any] | None) -> None:
-        self._options = options
-        self._topic = topic
-        self._keys = keys
-        self._decode: Callable[[bytes], Any] | None = (
-            None if options.key_serde is None else serde_of(options.key_serde).deserializer(topic, is_key=True)
+
+def records_of(rows: pa.Table, timestamp: int) -> list[Record[Any, Any]]:
+    """Return rows as records; those without a time get `timestamp` (ms). Raises BatchError unless there are the columns that records are made of."""
+    names = rows.column_names
+    if not {"key", "value"} <= set(names) <= set(_COLUMNS):
+        raise BatchError(
+            f"the rows that have come back have the columns {', '.join(names)}: they are to have key and value, may have timestamp and headers, "
+            "and nothing else; put several columns into one by struct(...)"
         )
-        value = None if options.value_serde is None else serde_of(options.value_serde).deserializer(topic)
-        self._columns = TopicColumns(schema, self._decode, value, options.store_kind)
+    keys, values = rows.column("key").to_pylist(), rows.column("value").to_pylist()
+    times = [timestamp] * len(keys)
+    if "timestamp" in names:
+        times = [timestamp if time is None else time for time in _times(rows.column("timestamp"))]
+    if "headers" not in names:
+        return list(map(Record, keys, values, times))
+    headers = [tuple((each["key"], each["value"]) for each in one or ()) for one in rows.column("headers").to_pylist()]
+    return list(map(Record, keys, values, times, headers))
 
-    def of(self, batches: Iterable[Batch], where: LogRange) -> Iterator[pa.RecordBatch]:
-        """Yield what is wanted."""
-        for batch in batches:
-            wanted = batch if self._keys is None else batch.select([self._wants(key) for key in batch.keys])
-            if len(wanted):
-                yield self._columns.of(wanted, where)
 
-    def _wants(self, key: bytes | None) -> bool:
-        if key is None or self._keys is None:
-            return False
-        plain = self._columns.key_of(key)
-        return (plain if self._decode is None else self._decode(plain)) in self._keys
-
-    def encoded_keys(self) -> list[bytes] | None:
-        """Return the keys that are wanted as the store has them; None for all."""
-        if self._keys is None or self._options.key_serde is None:
-            return None if self._keys is None else sorted(self._keys)
-        encode = serde_of(self._options.key_serde).serializer(self._topic, is_key=True)
-        return sorted(map(encode, self._keys))
+def _times(column: pa.ChunkedArray) -> list[int | None]:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())
+    if not pa.types.is_integer(column.type):
+        raise BatchError(f"the timestamps of the rows that have come back are of type {column.type}: they are to be timestamps, or whole numbers, ms")
+    found: list[int | None] = column.to_pylist()
+    return found

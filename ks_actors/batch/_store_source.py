@@ -13,7 +13,7 @@ from ks_actors.batch._failures import carried
 from ks_actors.batch._filters import Pushed
 from ks_actors.batch._live import LiveStores
 from ks_actors.batch._reading import LogRange
-from ks_actors.batch._records import Records
+from ks_actors.batch._record_batches import Records
 from ks_actors.query._wire import ReadRows
 from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
 from ks_actors.snapshots._manifest import MANIFEST
