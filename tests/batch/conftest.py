@@ -14,6 +14,8 @@ from ks_actors.batch._session import SparkSession
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 
+from .processes import below, ended
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
@@ -29,6 +31,10 @@ SETTINGS = SparkSettings(
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     },
 )
+
+
+def is_sparks(command: str) -> bool:
+    return "spark" in command
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,7 +53,17 @@ def session() -> Iterator[SparkSession]:
         assert made.spark is not None
         yield made
     finally:
+        started = [pid for pid, command in below(os.getpid()).items() if is_sparks(command)]
         made.close()
+        asyncio.run(ended(started))  # also those whose parent has ended before them
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_of_spark_is_left() -> Iterator[None]:
+    """At the end of the run there is no process of Spark's: none of a session, none of a cluster."""
+    yield
+    left = {pid: command for pid, command in below(os.getpid()).items() if is_sparks(command)}
+    assert left == {}, "processes of Spark are left at the end of the run"
 
 
 @pytest.fixture
