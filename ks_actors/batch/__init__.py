@@ -6,6 +6,7 @@ from ks_actors.batch._backfill import Engine, backfill
 from ks_actors.batch._bridge import BatchBridge
 from ks_actors.batch._messages import CancelJob, JobProgress, RunJob
 from ks_actors.batch._plan import Choice
+from ks_actors.batch._publish import publish
 from ks_actors.batch._reading import LogAddress
 from ks_actors.batch._result import Backfill, BackfillProgress
 from ks_actors.batch._session import register
@@ -25,5 +26,6 @@ __all__ = [
     "SparkSettings",
     "TaskDone",
     "backfill",
+    "publish",
     "register",
 ]

@@ -78,7 +78,10 @@ def first_source(plan: Plan, stage: Stage) -> int:
 
 
 def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> Setup:
-    """Return what tasks of a backfill have in common: they wait for all that the log has of a time before they process it."""
+    """Return what tasks of a backfill have in common: they wait for all that the log has of a time before they process it.
+
+    They put records without keys where they will be when it is done again.
+    """
     setup = Setup(
         topology,
         config.replace(max_task_idle_ms=0),
@@ -87,6 +90,7 @@ def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, i
         nodes=lambda task: nodes_of(topology, task),
     )
     setup.know_topics(counts)
+    setup.spread_each = True
     return setup
 
 

@@ -346,6 +346,7 @@ class Task:
                 partitions=setup.partitions,
                 current=self._current,
                 faults=self._faults,
+                spread_each=setup.spread_each,
             )
 
         def asynchronous(node: ProcessorNode, work: NodeWork) -> AsyncNode:
