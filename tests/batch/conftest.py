@@ -37,13 +37,16 @@ def is_sparks(command: str) -> bool:
     return "spark" in command
 
 
+# In CI what needs Java fails where there is none.
+needs_java = pytest.mark.skipif(shutil.which("java") is None and not os.environ.get("CI"), reason="no java on this machine")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out, and say so, what needs Spark where there is no Java; and give Spark the time to start."""
     for item in items:
         if {"spark", "session"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.timeout(240))
-            if shutil.which("java") is None and not os.environ.get("CI"):  # there it fails
-                item.add_marker(pytest.mark.skip(reason="no java on this machine"))
+            item.add_marker(pytest.mark.timeout(400))
+            item.add_marker(needs_java)
 
 
 @pytest.fixture(scope="session")

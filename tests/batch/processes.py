@@ -82,14 +82,14 @@ async def drive(order: Order, log: Path) -> tuple[int, str]:
         try:
             printed, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
         except TimeoutError:
-            raise AssertionError(f"{order} was not done within {PATIENCE} s:\n{_end_of(log)}") from None
+            raise AssertionError(f"{order} was not done within {PATIENCE} s:\n{end_of(log)}") from None
         assert process.returncode is not None
         if process.returncode > 0:
-            raise AssertionError(f"{order} has failed:\n{_end_of(log)}")
+            raise AssertionError(f"{order} has failed:\n{end_of(log)}")
         return process.returncode, printed.decode().strip()
 
 
-def _end_of(log: Path) -> str:
+def end_of(log: Path) -> str:
     return log.read_text(errors="replace")[-4000:]
 
 

@@ -91,7 +91,7 @@ async def test_a_process_that_is_killed_leaves_no_snapshot_and_the_next_one_give
 async def test_a_driver_of_spark_that_is_killed_takes_spark_with_it(session: SparkSession, tmp_path: Path) -> None:
     """No process of Spark's is left, no snapshot, and nothing in the log; a second backfill gives the same."""
     assert session.is_open
-    order = order_of(tmp_path, stop="behind the exchange", meet=str(tmp_path / "meet"), engine="spark", spark=ON_SPARK)
+    order = order_of(tmp_path, stop="first task", meet=str(tmp_path / "meet"), engine="spark", spark=ON_SPARK)
     await begin(order)
     before = await everything_in(order)
     await killed_while(order, tmp_path)
