@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal as signals
 import time
 from contextlib import AsyncExitStack, suppress
 from math import inf
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors import ActorsError, Spec, System
 from ks_actors._app_history import AppOverHistory
@@ -16,6 +15,8 @@ from ks_actors._config_kafka import open_configured
 from ks_actors._errors import KsActorsError, NotRunning, TaskTimeout
 from ks_actors._gc import tune_gc
 from ks_actors._loops import fastest_loop
+from ks_actors._services import enter_services
+from ks_actors._until_signal import until_signal
 from ks_actors.query import StoreQueries
 from ks_actors.query._execute import answer, lags
 from ks_actors.query._local import LocalStores
@@ -32,7 +33,8 @@ from ks_actors.runtime._task_metrics import TaskMetrics, task_metrics
 from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from actors import Ref
@@ -59,7 +61,8 @@ class App(AppOverHistory):
     `topics` are created before the start, with so many partitions, where they do not exist: what the topology reads, in a log that nobody else fills.
     `on_state` is called with the new and the old state; `restore_listener` hears how stores are restored, `standby_listener` how those of standbys
     are kept up to date; `uncaught_handler` decides, with a plain or a coroutine function, about errors that nothing else has dealt with (default: the
-    app ends in ERROR); `task_priority` tells which tasks come first, higher before lower. An app runs once.
+    app ends in ERROR); `task_priority` tells which tasks come first, higher before lower. `services` are entered before the start and left when all
+    has ended, as are those of the topology's functions, such as a SparkBridge. An app runs once.
 
     Raises what its start fails by; leaving the block raises the error that the app ended by, unless the block raises one itself.
     """
@@ -77,6 +80,7 @@ class App(AppOverHistory):
         standby_listener: StandbyUpdateListener | None = None,
         uncaught_handler: UncaughtHandler = shut_down,
         task_priority: Callable[[TaskId], int] | None = None,
+        services: Iterable[AbstractAsyncContextManager[Any]] = (),
     ) -> None:
         super().__init__(topology, config, log, topics or {})
         self._given_system = system
@@ -84,6 +88,8 @@ class App(AppOverHistory):
         self._progress = Progress(restore_listener, standby_listener)
         self._uncaught = uncaught_handler
         self._priority = task_priority
+        self._given_services = tuple(services)
+        self._services = AsyncExitStack()
         self._stack: AsyncExitStack | None = None
         self._log: Log | None = None
         self._instance: Instance | None = None
@@ -124,6 +130,8 @@ class App(AppOverHistory):
             if system is None:
                 system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
             self._log = log
+            stack.push_async_exit(self._services)
+            await enter_services(self._services, self._topology, self._given_services)
             await self._create_topics(log)
             ref = self._ref = await system.spawn(self._spec(log, system), f"app-{self.config.client_id}")
             stack.push_async_callback(system.stop, ref)
@@ -189,18 +197,7 @@ class App(AppOverHistory):
 
     async def _run_until_signal(self) -> None:
         self._ended = asyncio.Event()
-        task = asyncio.ensure_future(self.run())
-        loop = asyncio.get_running_loop()
-        for number in (signals.SIGINT, signals.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)
-        try:
-            await task
-        except asyncio.CancelledError:
-            if not task.cancelled():
-                raise
-        finally:
-            for number in (signals.SIGINT, signals.SIGTERM):
-                loop.remove_signal_handler(number)
+        await until_signal(self.run())
 
     # --- what it is at ----------------------------------------------------------------------------------------------------------
 

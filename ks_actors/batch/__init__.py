@@ -11,6 +11,7 @@ from ks_actors.batch._reading import LogAddress
 from ks_actors.batch._result import Backfill, BackfillProgress
 from ks_actors.batch._session import register
 from ks_actors.batch._settings import SparkSettings
+from ks_actors.batch._spark_bridge import SparkBridge, SparkFunction
 from ks_actors.batch._task_run import TaskDone
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "JobProgress",
     "LogAddress",
     "RunJob",
+    "SparkBridge",
+    "SparkFunction",
     "SparkSettings",
     "TaskDone",
     "backfill",

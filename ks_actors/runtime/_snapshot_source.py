@@ -13,6 +13,7 @@ import msgspec
 from ks_actors._config import ProcessingGuarantee
 from ks_actors._errors import SnapshotRefused
 from ks_actors.log._types import IsolationLevel, TopicPartition
+from ks_actors.runtime._offsets import contained
 from ks_actors.runtime._snapshot_files import shape_of
 from ks_actors.snapshots import find_snapshots
 from ks_actors.state import Ingest, clear_drafts, has_last_rows, stored_offsets
@@ -107,6 +108,9 @@ class SnapshotSource:
         memory = [spec for spec in specs if spec.type == "in_memory"]
         if snapshot is not None and memory:
             await self._fill_all(held, snapshot, memory, blocking)
+        if snapshot is not None and held.loaded is not None:
+            told = snapshot.manifest.tasks[str(held.task)].positions
+            held.stores.positions.advance(held.loaded.rows, contained({TopicPartition(one.topic, one.partition): one.offset for one in told}))
 
     async def _begin(self, held: Held, specs: list[StoreSpec], blocking: Blocking) -> SnapshotReader | None:
         task, directory = str(held.task), self._directory / str(held.task)
