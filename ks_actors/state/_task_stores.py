@@ -175,10 +175,14 @@ class TaskStores(StoreSet):
         Call `wants_flush` now and then while restoring: what is restored waits in memory.
         """
         restored = self._stores[store]
+        if store in self.sources:
+            self.positions.advance((store,), {self._file.partition(store): next_offset - 1})
+            if None in batch.keys:
+                batch = batch.select([key is not None for key in batch.keys])  # such records are no rows, as when they are processed
+        elif batch.headers is not None:
+            self.positions.restored(store, batch.headers)
         restored.restore(batch)
         self._offsets[store] = next_offset
-        if batch.headers is not None:
-            self.positions.restored(store, batch.headers)
         if self._memory is not None and batch.keys:
             restored.weigh_row(batch.keys[-1], batch.values[-1])
             self._memory.measure()
@@ -186,7 +190,7 @@ class TaskStores(StoreSet):
     def begin_with(self, store: str, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
         """Say where a store in memory will be when all is in it that `restore` is about to bring from elsewhere than the changelog's beginning.
 
-        `observed` and `sequence` are of window stores: the latest start that was put, the last sequence number.
+        `observed` and `sequence` are of stores that have times: the latest one that was put, the last sequence number.
         """
         if observed >= 0:
             self._stores[store].recall(FACTS.pack(observed, sequence))
@@ -219,6 +223,8 @@ class TaskStores(StoreSet):
         """
         self._check(token)
         for name in self.logged:
+            if name in self.sources:
+                continue
             batches = self._stores[name].changelog()
             for batch in self.positions.marked(name, batches, self._changed_at) if name in self._changing else batches:
                 yield name, batch
