@@ -256,6 +256,7 @@ async def test_one_that_does_not_end_in_time_is_told(session: SparkSession, tmp_
         left.stop()
 
 
+@pytest.mark.timeout(240)
 def test_no_process_is_left_by_queries(tmp_path: Path) -> None:
     """A bridge that has started Spark ends it, also when a query runs that calls back into Python."""
     code = f"""
