@@ -101,10 +101,9 @@ class Emulation:
 @pytest.mark.parametrize("name", NAMES)
 def test_with_a_cache_that_has_what_the_store_has_given_up_all_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Record by record, for every case: so what differs without it differs for that reason alone."""
-    monkeypatch.setattr(_sessions, "_cached_form", lambda *arguments: Emulation.form(emulation, *arguments))
     monkeypatch.setattr(_sessions, "one_at_a_time", lambda *_: None)
     for case in read_cases(CACHED_SESSIONS, name):
-        emulation = Emulation()
+        monkeypatch.setattr(_sessions, "_cached_form", Emulation().form)
         mismatch = compare(case)
         assert mismatch is None, str(mismatch)
 

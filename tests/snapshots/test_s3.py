@@ -8,7 +8,7 @@ import sys
 import uuid
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -72,7 +72,7 @@ def test_a_task_begins_with_a_snapshot_from_s3(bucket: str, store: str, tmp_path
     heard = Heard()
 
     async def main() -> None:
-        settings = {"snapshot_uri": bucket, "processing_guarantee": EOS, "snapshot_keep": 1}
+        settings: Any = {"snapshot_uri": bucket, "processing_guarantee": EOS, "snapshot_keep": 1}
         async with EmbeddedLog() as log:
             async with (app := app_of(log, tmp_path / "one", store=store, **settings)):
                 await put(log, KEYS)
