@@ -78,7 +78,7 @@ def test_a_task_begins_with_a_snapshot_from_s3(bucket: str, store: str, tmp_path
                 await put(log, KEYS)
                 await app.wait_until_caught_up()
                 await app.snapshot()
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
                 newer = await app.snapshot()
                 await put(log, KEYS[:10])
                 await app.wait_until_caught_up()
