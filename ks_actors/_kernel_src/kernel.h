@@ -26,7 +26,6 @@ PyObject *kernel_window_keys(PyObject *self, PyObject *const *args, Py_ssize_t c
 PyObject *kernel_windowed_key(const char *data, Py_ssize_t size, int64_t start, int64_t sequence);
 
 /* packed_rows.c */
-PyObject *kernel_are_rows(PyObject *self, PyObject *const *args, Py_ssize_t count);
 int kernel_add_rows_type(PyObject *module);
 
 /* meeting.c */

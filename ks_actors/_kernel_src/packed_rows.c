@@ -2,8 +2,12 @@
 
 #include "packing.h"
 
-static PyObject *value_of(const Parts *parts) {
-    return parts->value == NULL ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(parts->value, (Py_ssize_t)parts->value_length);
+static PyObject *object_of(const char *data, size_t length, int text) {
+    return text ? PyUnicode_DecodeUTF8(data, (Py_ssize_t)length, NULL) : PyBytes_FromStringAndSize(data, (Py_ssize_t)length);
+}
+
+static PyObject *value_of(const Value *value, int text) {
+    return value->data == NULL ? Py_NewRef(Py_None) : object_of(value->data, value->length, text);
 }
 
 /* Let the items of a list from `first` on be in the opposite order. */
@@ -27,18 +31,19 @@ static int number_of(PyObject *object, int64_t *number) {
 
 static PyObject *rows_new(PyTypeObject *type, PyObject *args, PyObject *named) {
     long long base;
-    int text;
+    int text, text_values;
     if (named != NULL && PyDict_GET_SIZE(named) != 0) {
         PyErr_SetString(PyExc_TypeError, "Rows takes no names");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "Lp", &base, &text)) {
+    if (!PyArg_ParseTuple(args, "Lpp", &base, &text, &text_values)) {
         return NULL;
     }
     Rows *self = (Rows *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->base = base;
         self->text = text;
+        self->text_values = text_values;
     }
     return (PyObject *)self;
 }
@@ -146,7 +151,7 @@ static PyObject *rows_entries(Rows *self, PyObject *const *args, Py_ssize_t narg
     PyObject *entries = PyList_New(0);
     for (const Row *row = packing_latest(self, args[0], last); entries != NULL && row != NULL && packing_start(self, row) >= first; row = packing_older(self, row)) {
         Parts parts = packing_parts(self, row);
-        PyObject *value = value_of(&parts); /* "N" takes NULL for an error that is set */
+        PyObject *value = value_of(&parts.value, self->text_values); /* "N" takes NULL for an error that is set */
         if (!kernel_append(entries, Py_BuildValue("(L(NL))", (long long)packing_start(self, row), value, (long long)parts.time))) {
             Py_CLEAR(entries);
         }
@@ -162,7 +167,7 @@ static int meet_key(const Rows *self, PyObject *key, Py_ssize_t at, int64_t firs
     Py_ssize_t before = PyList_GET_SIZE(met);
     for (const Row *row = packing_latest(self, key, last); row != NULL && packing_start(self, row) >= first && packing_start(self, row) > limit; row = packing_older(self, row)) {
         Parts parts = packing_parts(self, row);
-        if (!kernel_append(met, Py_BuildValue("(nLN)", at, (long long)packing_start(self, row), value_of(&parts)))) {
+        if (!kernel_append(met, Py_BuildValue("(nLN)", at, (long long)packing_start(self, row), value_of(&parts.value, self->text_values)))) {
             return 0;
         }
     }
@@ -195,23 +200,24 @@ static PyObject *rows_meet(Rows *self, PyObject *const *args, Py_ssize_t nargs) 
     Py_RETURN_NONE;
 }
 
-enum { KEY, START, SEQUENCE, VALUE, TIME, COLUMNS };
+enum { KEY, START, SEQUENCE, VALUE, TIME, CONTENT, COLUMNS };
 
 /* Return what a row has in a column. */
 static PyObject *item_of(const Rows *self, const Row *row, int64_t column) {
     Parts parts = packing_parts(self, row);
     switch (column) {
     case KEY:
-        return self->text ? PyUnicode_DecodeUTF8(parts.key, (Py_ssize_t)parts.key_length, NULL)
-                          : PyBytes_FromStringAndSize(parts.key, (Py_ssize_t)parts.key_length);
+        return object_of(parts.key, parts.key_length, self->text);
     case START:
         return PyLong_FromLongLong(packing_start(self, row));
     case SEQUENCE:
         return PyLong_FromLong(row->sequence);
     case VALUE:
-        return value_of(&parts);
-    default:
+        return value_of(&parts.value, self->text_values);
+    case TIME:
         return PyLong_FromLongLong(parts.time);
+    default:
+        return value_of(&parts.value, 0);
     }
 }
 
@@ -267,19 +273,18 @@ static PyObject *rows_names(Rows *self, PyObject *const *args, Py_ssize_t nargs)
     return names;
 }
 
-/* are_rows(keys, values, text): see _kernel.pyi */
-PyObject *kernel_are_rows(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
-    if (!kernel_has("are_rows", nargs, 3) || !kernel_is_list("are_rows", args[0]) || !kernel_is_list("are_rows", args[1])) {
+static PyObject *rows_take(Rows *self, PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("take", nargs, 2) || !kernel_is_list("take", args[0]) || !kernel_is_list("take", args[1])) {
         return NULL;
     }
-    Rows rows = {.text = args[2] == Py_True};
     int good = 1;
     for (Py_ssize_t index = 0; good && index < PyList_GET_SIZE(args[0]); index++) {
         Key key;
-        good = packing_key(&rows, PyList_GET_ITEM(args[0], index), &key);
+        good = packing_key(self, PyList_GET_ITEM(args[0], index), &key);
     }
     for (Py_ssize_t index = 0; good && index < PyList_GET_SIZE(args[1]); index++) {
-        good = PyBytes_CheckExact(PyList_GET_ITEM(args[1], index));
+        Value value;
+        good = packing_value(self, PyList_GET_ITEM(args[1], index), &value);
     }
     PyErr_Clear();
     return PyBool_FromLong(good);
@@ -288,6 +293,7 @@ PyObject *kernel_are_rows(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
 #define METHOD(name, flag) {#name, (PyCFunction)(void (*)(void))rows_##name, flag, NULL}
 
 static PyMethodDef methods[] = {
+    METHOD(take, METH_FASTCALL),
     METHOD(add, METH_FASTCALL),
     METHOD(add_all, METH_FASTCALL),
     METHOD(replace, METH_FASTCALL),

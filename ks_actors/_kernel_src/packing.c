@@ -54,19 +54,18 @@ static inline const uint8_t *get_length(const uint8_t *at, uint64_t *length) {
 }
 
 /* Write what a row has: the key's length, with whether there is a time, that of the value and 1, or 0 without one; time, key, value. */
-static const uint8_t *write_data(Rows *self, const Key *key, int64_t start, PyObject *value, int64_t time) {
-    size_t length = value == Py_None ? 0 : (size_t)PyBytes_GET_SIZE(value);
+static const uint8_t *write_data(Rows *self, const Key *key, int64_t start, const Value *value, int64_t time) {
     uint8_t lengths[2 * LENGTH_BYTES], *end = put_length(lengths, (uint64_t)key->length << 1 | (time != start));
-    size_t head = (size_t)(put_length(end, value == Py_None ? 0 : (uint64_t)length + 1) - lengths), stamp = time == start ? 0 : sizeof(time);
-    uint8_t *data = reserve(self, head + stamp + key->length + length), *at = data;
+    size_t head = (size_t)(put_length(end, value->data == NULL ? 0 : (uint64_t)value->length + 1) - lengths), stamp = time == start ? 0 : sizeof(time);
+    uint8_t *data = reserve(self, head + stamp + key->length + value->length), *at = data;
     if (data == NULL) {
         return NULL;
     }
     memcpy(at, lengths, head);
     memcpy(at += head, &time, stamp);
     memcpy(at += stamp, key->data, key->length);
-    if (value != Py_None) {
-        memcpy(at + key->length, PyBytes_AS_STRING(value), length);
+    if (value->data != NULL) {
+        memcpy(at + key->length, value->data, value->length);
     }
     return data;
 }
@@ -74,36 +73,44 @@ static const uint8_t *write_data(Rows *self, const Key *key, int64_t start, PyOb
 Parts packing_parts(const Rows *self, const Row *row) {
     uint64_t key, value;
     const uint8_t *at = get_length(get_length(row->data, &key), &value);
-    Parts parts = {.key_length = (size_t)(key >> 1), .value_length = value == 0 ? 0 : (size_t)value - 1, .time = packing_start(self, row)};
+    Parts parts = {.key_length = (size_t)(key >> 1), .time = packing_start(self, row)};
     if (key & 1) {
         memcpy(&parts.time, at, sizeof(parts.time));
         at += sizeof(parts.time);
     }
     parts.key = (const char *)at;
-    parts.value = value == 0 ? NULL : parts.key + parts.key_length;
+    if (value != 0) {
+        parts.value = (Value){.data = parts.key + parts.key_length, .length = (size_t)value - 1};
+    }
     return parts;
 }
 
 /* --- keys ------------------------------------------------------------------------------------------------------------------------- */
 
+/* Return the bytes of a str or of bytes, whichever is wanted, or NULL with TypeError or UnicodeEncodeError. */
+static const char *bytes_of(PyObject *object, int text, const char *what, size_t *length) {
+    if (text ? !PyUnicode_CheckExact(object) : !PyBytes_CheckExact(object)) {
+        PyErr_Format(PyExc_TypeError, "%s of these rows are %s, got %.80s", what, text ? "str" : "bytes", Py_TYPE(object)->tp_name);
+        return NULL;
+    }
+    Py_ssize_t size = text ? 0 : PyBytes_GET_SIZE(object);
+    const char *data = text ? PyUnicode_AsUTF8AndSize(object, &size) : PyBytes_AS_STRING(object);
+    *length = (size_t)size;
+    return data;
+}
+
 int packing_key(const Rows *self, PyObject *object, Key *key) {
-    Py_ssize_t length = 0;
-    if (self->text ? !PyUnicode_CheckExact(object) : !PyBytes_CheckExact(object)) {
-        PyErr_Format(PyExc_TypeError, "keys of these rows are %s, got %.80s", self->text ? "str" : "bytes", Py_TYPE(object)->tp_name);
-        return 0;
+    key->data = bytes_of(object, self->text, "keys", &key->length);
+    key->hash = key->data == NULL ? 0 : (uint32_t)PyObject_Hash(object);
+    return key->data != NULL;
+}
+
+int packing_value(const Rows *self, PyObject *object, Value *value) {
+    *value = (Value){.data = NULL, .length = 0};
+    if (object != Py_None) {
+        value->data = bytes_of(object, self->text_values, "values", &value->length);
     }
-    if (self->text) {
-        key->data = PyUnicode_AsUTF8AndSize(object, &length);
-    } else {
-        key->data = PyBytes_AS_STRING(object);
-        length = PyBytes_GET_SIZE(object);
-    }
-    if (key->data == NULL) {
-        return 0;
-    }
-    key->length = (size_t)length;
-    key->hash = (uint32_t)PyObject_Hash(object);
-    return 1;
+    return value->data != NULL || object == Py_None;
 }
 
 /* Return where in the table the latest row of a key is, or belongs. There has to be a table. */
@@ -179,31 +186,23 @@ static int lengthen(Rows *self) {
     return 1;
 }
 
-/* Tell whether something is a value, or set TypeError. */
-static int is_value(PyObject *object) {
-    if (object == Py_None || PyBytes_CheckExact(object)) {
-        return 1;
-    }
-    PyErr_Format(PyExc_TypeError, "values of these rows are bytes, got %.80s", Py_TYPE(object)->tp_name);
-    return 0;
-}
-
-int packing_add(Rows *self, PyObject *object, int64_t start, int64_t sequence, PyObject *value, int64_t time) {
+int packing_add(Rows *self, PyObject *object, int64_t start, int64_t sequence, PyObject *content, int64_t time) {
     Key key;
+    Value value;
     if (start < self->base || (uint64_t)start - (uint64_t)self->base > UINT32_MAX || sequence < 0 || sequence > INT32_MAX) {
         PyErr_SetString(PyExc_ValueError, "a start or sequence number is out of range");
         return 0;
     }
-    if (!is_value(value) || !packing_key(self, object, &key) || !lengthen(self) || !widen(self)) {
+    if (!packing_value(self, content, &value) || !packing_key(self, object, &key) || !lengthen(self) || !widen(self)) {
         return 0;
     }
-    const uint8_t *data = write_data(self, &key, start, value, time);
+    const uint8_t *data = write_data(self, &key, start, &value, time);
     if (data == NULL) {
         return 0;
     }
     uint32_t place = self->count++;
     self->rows[place] = (Row){.data = data, .delta = (uint32_t)(start - self->base), .hash = key.hash, .older = NO_ROW, .sequence = (int32_t)sequence};
-    if (value != Py_None) {
+    if (value.data != NULL) {
         chain(self, place, &key);
     }
     return 1;
@@ -225,7 +224,7 @@ void packing_cut(Rows *self, uint32_t left) {
     memset(self->table, 0xff, ((size_t)self->mask + 1) * sizeof(*self->table));
     for (uint32_t place = 0; place < left; place++) {
         Parts parts = packing_parts(self, &self->rows[place]);
-        if (parts.value != NULL) {
+        if (parts.value.data != NULL) {
             chain(self, place, &(Key){.data = parts.key, .length = parts.key_length, .hash = self->rows[place].hash});
         }
     }
@@ -244,12 +243,13 @@ const Row *packing_latest(const Rows *self, PyObject *object, int64_t last) {
     return place == NO_ROW ? NULL : &self->rows[place];
 }
 
-int packing_replace(Rows *self, Row *row, PyObject *value, int64_t time) {
-    if (!is_value(value)) {
+int packing_replace(Rows *self, Row *row, PyObject *content, int64_t time) {
+    Value value;
+    if (!packing_value(self, content, &value)) {
         return 0;
     }
     Parts parts = packing_parts(self, row);
-    const uint8_t *data = write_data(self, &(Key){.data = parts.key, .length = parts.key_length}, packing_start(self, row), value, time);
+    const uint8_t *data = write_data(self, &(Key){.data = parts.key, .length = parts.key_length}, packing_start(self, row), &value, time);
     if (data == NULL) {
         return 0;
     }

@@ -25,7 +25,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     int64_t base;
-    int text;
+    int text, text_values; /* whether keys, and values, are str; else they are bytes */
     Row *rows;
     uint32_t count, room;
     uint32_t *table; /* the latest row of each key, by hash */
@@ -41,8 +41,14 @@ typedef struct {
 } Key;
 
 typedef struct {
-    const char *key, *value; /* no value: NULL */
-    size_t key_length, value_length;
+    const char *data; /* none: NULL */
+    size_t length;
+} Value;
+
+typedef struct {
+    const char *key;
+    size_t key_length;
+    Value value;
     int64_t time;
 } Parts;
 
@@ -51,6 +57,9 @@ Parts packing_parts(const Rows *self, const Row *row);
 
 /* Look at a key; return whether it is one, or set TypeError or UnicodeEncodeError. The object is to be held on to. */
 int packing_key(const Rows *self, PyObject *object, Key *key);
+
+/* Look at a value, None too; return whether it is one, or set TypeError or UnicodeEncodeError. */
+int packing_value(const Rows *self, PyObject *object, Value *value);
 
 /* Add a row; return whether that was possible, or set an error. */
 int packing_add(Rows *self, PyObject *key, int64_t start, int64_t sequence, PyObject *value, int64_t time);

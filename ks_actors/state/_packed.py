@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from ks_actors._native import kernel as _kernel
 from ks_actors.state._segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ks_actors._kernel import Rows
     from ks_actors.state._codec import Codec, Entry
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 STEP: Final = 1_000
 """Rows that are made objects of at a time when a column is gone through."""
 
-KEY, START, SEQUENCE, VALUE, TIME = range(5)
+KEY, START, SEQUENCE, VALUE, TIME, CONTENT = range(6)
 
 
 @final
@@ -41,19 +40,18 @@ class Column:
 
 @final
 class PackedSegment:
-    """Rows of one stretch of time, keys str or bytes, values bytes; for the rest it is like `Segment`."""
+    """Rows of one stretch of time, keys and values str or bytes; for the rest it is like `Segment`. `new` makes the memory of them."""
 
-    __slots__ = ("_base", "_text", "committed", "frozen", "goal", "number", "rows", "written")
+    __slots__ = ("_new", "committed", "frozen", "goal", "number", "rows", "written")
 
-    def __init__(self, number: int, span: int, *, text: bool) -> None:
+    def __init__(self, number: int, new: Callable[[], Rows]) -> None:
         self.number: int = number
         self.committed: int = 0
         self.frozen: int = 0
         self.written: int = 0
         self.goal: int = 0
-        self._base: int = number * span
-        self._text: bool = text
-        self.rows: Rows = _kernel.Rows(self._base, text)
+        self._new: Callable[[], Rows] = new
+        self.rows: Rows = new()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -89,23 +87,28 @@ class PackedSegment:
             return tuple(self.rows.column(which, 0, end) for which in range(5))
         return tuple(Column(self.rows, which, end) for which in range(5))
 
-    def add(self, codec: Codec, row: tuple[Any, int, int, bytes | None, int]) -> None:
+    def contents(self, first: int, last: int) -> tuple[list[bytes], list[bytes | None], list[int]]:
+        """Return keys as in a changelog, the bytes of values, and times of rows `first` to before `last`."""
+        rows = self.rows
+        return rows.names(first, last), rows.column(CONTENT, first, last), rows.column(TIME, first, last)
+
+    def add(self, codec: Codec, row: tuple[Any, int, int, Any, int]) -> None:
         """Add key, start, sequence number, value and time. Raises SerializationError."""
         try:
             self.rows.add(*row)
         except (TypeError, UnicodeEncodeError):
             key, start, sequence, value, time = row
-            try:
-                index, raw = codec.index_key(codec.index_bytes(key)), None if value is None else codec.value(value)
+            try:  # it may be of a subclass
+                index, same = codec.index_key(codec.index_bytes(key)), None if value is None else codec.read_value(codec.value(value))
             except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
                 codec.refuse(key, value, error)
-            self.rows.add(index, start, sequence, raw, time)
+            self.rows.add(index, start, sequence, same, time)
 
     def add_all(self, keys: list[Any], starts: list[int], sequences: Iterable[int], values: list[Any]) -> None:
         """Add rows with their starts as times, and values all: all of them, or none when it raises."""
         self.rows.add_all(keys, starts, list(sequences), values)
 
-    def replace(self, place: int, value: bytes | None, time: int) -> None:
+    def replace(self, place: int, value: Any, time: int) -> None:
         """Put another value and time into the place of those of a row."""
         self.rows.replace(place, value, time)
         self.written = min(self.written, place)
@@ -128,7 +131,7 @@ class PackedSegment:
     def release(self, _: int) -> int:
         """Let go of the rows, which is done at once; return how many that were. Whoever reads them keeps them."""
         count = len(self.rows)
-        self.rows = _kernel.Rows(self._base, self._text)
+        self.rows = self._new()
         return count
 
 

@@ -37,10 +37,9 @@ class SpanRuns(SpanWindows[K], Generic[K]):
         """Return whether such rows can be put together, and what they look for can be met, in memory."""
         if not starts:
             return not self._low or self.engine is None
-        limit = max(self._observed, max(starts)) - self._retention
-        if min(starts) <= limit or self._sequence + len(starts) >= SEQUENCE_MASK or (self._low and self.engine is not None):
+        if min(starts) <= self.limit_after(max(starts)) or self._sequence + len(starts) >= SEQUENCE_MASK or (self._low and self.engine is not None):
             return False
-        return not self._packed or _kernel.are_rows(indexes, values, self._text)  # type: ignore[no-any-return]
+        return not self._packed or bool(_kernel.Rows(0, *self._texts).take(indexes, values))
 
     def limit_after(self, last: int) -> int:
         """Return what will have expired, up to and with this start, once a row was put that starts at `last`."""
@@ -72,10 +71,7 @@ class SpanRuns(SpanWindows[K], Generic[K]):
             self._open(number).add_all(*columns)
 
     def _open(self, number: int) -> AnySegment:
-        segment = self._segments.get(number)
-        if segment is None:
-            segment = self._segment(number)
-        self._touched[number] = segment
+        segment = self._touched[number] = self._segment(number)
         return segment
 
     def meet(self, indexes: list[Any], times: list[int], before: int, after: int, limits: list[int] | None) -> list[Met]:

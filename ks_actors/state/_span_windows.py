@@ -45,9 +45,7 @@ class SpanWindows(Spans, Generic[K]):
             return
         index: Any = key if self._faithful else self._codec.key(key)
         number = start // self._span
-        segment = self._segments.get(number) or self._segment(number)
-        if number not in self._touched:
-            self._touched[number] = segment
+        segment = self._touched[number] = self._segment(number)
         if self._gone:
             self.release(2)  # whatever grows pays for what is to go
         value, time = (None, self._time()) if entry is None else entry

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
@@ -15,7 +16,7 @@ from ks_actors._native import kernel as _kernel
 from ks_actors.state._closed import Closed
 from ks_actors.state._codec import Codec, pack_time
 from ks_actors.state._memory import Measured
-from ks_actors.state._packed import START, TIME, VALUE, AnySegment, PackedSegment
+from ks_actors.state._packed import START, AnySegment, PackedSegment
 from ks_actors.state._segment import Raw, Segment, span_of
 from ks_actors.state._tracks import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
 from ks_actors.state._transaction import LOGGED_BYTES, ROWS, SLICE
@@ -34,10 +35,6 @@ ROW_BYTES: Final = 600
 
 BACKLOG: Final = 2_000
 """Rows that have expired and are in memory, from which on somebody should let go of them."""
-
-
-NO_LIMIT: Final = -(1 << 63)
-"""Earlier than any start."""
 
 
 class Spans(Measured):
@@ -65,8 +62,8 @@ class Spans(Measured):
         self._segmented: bool = spec.type != "in_memory"
         self._mutable: bool = codec.mutable
         self._plain: bool = spec.value is serdes.BYTES  # its objects are what it writes
-        self._packed: bool = _kernel is not None and self._plain and codec.plain_keys
-        self._text: bool = codec.faithful and spec.key is serdes.STRING
+        self._packed: bool = _kernel is not None and codec.text and codec.plain_keys
+        self._texts: tuple[bool, bool] = (spec.key is serdes.STRING, spec.value is serdes.STRING)
         self._segments: dict[int, AnySegment] = {}
         self._touched: dict[int, AnySegment] = {}  # by this transaction
         self._frozen: dict[int, AnySegment] = {}  # by the one that is being committed
@@ -89,7 +86,11 @@ class Spans(Measured):
         self.readers: WeakSet[Rows] = WeakSet()  # of queries
 
     def _segment(self, number: int) -> AnySegment:
-        segment = self._segments[number] = PackedSegment(number, self._span, text=self._text) if self._packed else Segment(number)
+        segment = self._segments.get(number)
+        if segment is None and self._packed:
+            segment = self._segments[number] = PackedSegment(number, partial(_kernel.Rows, number * self._span, *self._texts))
+        elif segment is None:
+            segment = self._segments[number] = Segment(number)
         return segment
 
     def _add(self, segment: AnySegment, row: tuple[Any, int, int, Any, int]) -> None:
@@ -175,8 +176,7 @@ class Spans(Measured):
             for first in range(segment.committed, segment.frozen, SLICE):
                 last = min(first + SLICE, segment.frozen)
                 if type(segment) is PackedSegment:
-                    rows = segment.rows
-                    yield Batch(rows.names(first, last), rows.column(VALUE, first, last), rows.column(TIME, first, last))
+                    yield Batch(*segment.contents(first, last))
                 else:
                     yield Batch(self._log_keys(segment, first, last), self._contents(segment, first, last), segment.times[first:last].tolist())
 
@@ -202,13 +202,13 @@ class Spans(Measured):
     def _encoded(self, segment: AnySegment, place: int) -> bytes:
         """Return the bytes of a value; a mutable one is bytes from now on, unless it is of the open transaction."""
         value = segment.values[place]
-        if type(value) is Raw or type(segment) is PackedSegment:
-            return value  # type: ignore[no-any-return]
+        if type(value) is Raw:
+            return value
         try:
             raw = self._codec.value(value)
         except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
             self._codec.refuse(segment.keys[place], value, error)
-        if self._mutable and place < segment.frozen:
+        if self._mutable and place < segment.frozen and type(segment) is Segment:
             segment.values[place] = Raw(raw)
         return raw
 
@@ -220,7 +220,7 @@ class Spans(Measured):
                 return (value, time)
             value = self._encoded(segment, place)
         entry = self._codec.entry(pack_time(time) + value)
-        if not self._mutable:
+        if not self._mutable and type(segment) is Segment:
             segment.values[place] = entry[0]
         return entry
 
@@ -241,8 +241,10 @@ class Spans(Measured):
         self._expire()
 
     def _restore_row(self, index: Any, start: int, sequence: int, value: bytes | None, time: int) -> None:
-        segment = self._segments.get(start // self._span) or self._segment(start // self._span)
-        stored = value if self._plain or value is None else Raw(value)
+        segment = self._segment(start // self._span)
+        stored: Any = value
+        if value is not None and not self._plain:
+            stored = self._codec.entry(pack_time(time) + value)[0] if self._packed else Raw(value)
         for place in segment.places(index, start, start):
             if segment.sequences[place] == sequence:
                 segment.replace(place, stored, time)
@@ -260,9 +262,8 @@ class Spans(Measured):
             starts = segment.starts
             yield from (self._row(segment, place) for place in range(first, last) if starts[place] > limit)
             return
-        rows, timestamped = segment.rows, self._codec.timestamped
-        columns = rows.column(START, first, last), rows.names(first, last), rows.column(VALUE, first, last), rows.column(TIME, first, last)
-        for start, name, value, time in zip(*columns, strict=True):
+        timestamped = self._codec.timestamped
+        for start, name, value, time in zip(segment.rows.column(START, first, last), *segment.contents(first, last), strict=True):
             if start > limit:
                 yield (self._base(start) + name, pack_time(time) + value if timestamped and value is not None else value)
 
@@ -279,7 +280,7 @@ class Spans(Measured):
 
     def frozen_rows(self) -> list[Row]:
         """Return all that is frozen as rows of the engine."""
-        return [row for segment in self._frozen.values() for row in self._rows_of(segment, segment.committed, segment.frozen, NO_LIMIT)]
+        return [row for segment in self._frozen.values() for row in self._rows_of(segment, segment.committed, segment.frozen, -1 << 63)]
 
     def unsettled(self) -> int:
         """Return how many rows have expired and are still in memory."""
