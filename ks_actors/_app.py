@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal as signals
 import time
 from contextlib import AsyncExitStack, suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors import ActorsError, Spec, System
+from ks_actors._app_history import AppOverHistory
 from ks_actors._config_kafka import open_configured
 from ks_actors._errors import KsActorsError, NotRunning, TaskTimeout
 from ks_actors._gc import tune_gc
 from ks_actors._loops import fastest_loop
-from ks_actors.log import IsolationLevel, NewTopic
+from ks_actors._services import enter_services
+from ks_actors._until_signal import until_signal
 from ks_actors.query import StoreQueries
 from ks_actors.query._execute import answer, lags
 from ks_actors.query._local import LocalStores
@@ -26,25 +27,22 @@ from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
 from ks_actors.runtime._metrics import Metrics
 from ks_actors.runtime._parts import Parts
 from ks_actors.runtime._progress import Progress
-from ks_actors.runtime._seeding import Seeder
-from ks_actors.runtime._setup import Setup, nodes_of
+from ks_actors.runtime._setup import Setup
 from ks_actors.runtime._states import InstanceState
 from ks_actors.runtime._task_metrics import TaskMetrics, task_metrics
 from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from actors import Ref
     from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
-    from ks_actors.batch import Backfill, BackfillProgress, Choice, Engine, SparkSettings
-    from ks_actors.log import Log
+    from ks_actors.log import IsolationLevel, Log
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
-    from ks_actors.runtime._seeding import IfSeeded
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.topology import Topology
 
@@ -54,7 +52,7 @@ _log = logging.getLogger("ks_actors")
 _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 
 
-class App:
+class App(AppOverHistory):
     """Run a topology: `async with App(topology, config) as app:` starts it, and closes it at the end, committed.
 
     Makes no event loop, installs no signal handler and holds no global state (but `main` does, for programs that are nothing else). `log` takes the
@@ -63,7 +61,8 @@ class App:
     `topics` are created before the start, with so many partitions, where they do not exist: what the topology reads, in a log that nobody else fills.
     `on_state` is called with the new and the old state; `restore_listener` hears how stores are restored, `standby_listener` how those of standbys
     are kept up to date; `uncaught_handler` decides, with a plain or a coroutine function, about errors that nothing else has dealt with (default: the
-    app ends in ERROR); `task_priority` tells which tasks come first, higher before lower. An app runs once.
+    app ends in ERROR); `task_priority` tells which tasks come first, higher before lower. `services` are entered before the start and left when all
+    has ended, as are those of the topology's functions, such as a SparkBridge. An app runs once.
 
     Raises what its start fails by; leaving the block raises the error that the app ended by, unless the block raises one itself.
     """
@@ -81,17 +80,16 @@ class App:
         standby_listener: StandbyUpdateListener | None = None,
         uncaught_handler: UncaughtHandler = shut_down,
         task_priority: Callable[[TaskId], int] | None = None,
+        services: Iterable[AbstractAsyncContextManager[Any]] = (),
     ) -> None:
-        self.config: StreamsConfig = config
-        self._topology = topology
-        self._given_log = log
-        self._topics: Mapping[str, int] = topics or {}
+        super().__init__(topology, config, log, topics or {})
         self._given_system = system
         self._on_state = on_state
         self._progress = Progress(restore_listener, standby_listener)
         self._uncaught = uncaught_handler
         self._priority = task_priority
-        self._begun: bool = False
+        self._given_services = tuple(services)
+        self._services = AsyncExitStack()
         self._stack: AsyncExitStack | None = None
         self._log: Log | None = None
         self._instance: Instance | None = None
@@ -132,40 +130,14 @@ class App:
             if system is None:
                 system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
             self._log = log
+            stack.push_async_exit(self._services)
+            await enter_services(self._services, self._topology, self._given_services)
             await self._create_topics(log)
             ref = self._ref = await system.spawn(self._spec(log, system), f"app-{self.config.client_id}")
             stack.push_async_callback(system.stop, ref)
             # Each step has its deadline; how long stores take to be restored is not for the app to say.
             await ref.ask(m.Start).within(inf)
             self._stack = stack.pop_all()
-
-    async def seed(self, uri: str, *, if_seeded: IfSeeded = "refuse") -> SnapshotManifest | None:
-        """Hand a snapshot over to the application before its first start; it then goes on where the snapshot ends. Return what that says of itself.
-
-        `uri` is a snapshot, or a place with snapshots, of which the newest of this application is taken. Rows, the group's offsets and deletions of
-        what the changelogs had before are one transaction: all of it happens, or nothing, and doing it again gives the same. `if_seeded` is for a
-        group that has committed something: it is refused, skipped (None is returned), or all is overwritten.
-
-        Raises NotRunning once the app was started, SnapshotRefused for a snapshot that is broken, foreign, or has not all that the topology needs, or
-        when the group has members or offsets; SnapshotFailed when it takes longer than `snapshot_timeout_ms`; StateLocked; LogError.
-        """
-        if self._begun:
-            raise NotRunning(f"app {self.config.application_id} has been started: hand state over before that")
-        async with AsyncExitStack() as stack:
-            log = self._given_log
-            if log is None:
-                log = open_configured(self.config)
-                await log.start()
-                stack.push_async_callback(log.close)
-            await self._create_topics(log)
-            setup = Setup(self._topology, self.config, wall_time=lambda: time.time_ns() // 1_000_000, partitions=lambda _: None, nodes=self._nodes)
-            specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in self._topology.subtopologies()}
-            return await Seeder(setup, log, specs).seed(uri, if_seeded)
-
-    async def _create_topics(self, log: Log) -> None:
-        if self._topics:
-            existing = await log.describe_topics(self._topics)
-            await log.create_topics([NewTopic(name, partitions) for name, partitions in self._topics.items() if name not in existing])
 
     def _spec(self, log: Log, system: System) -> Spec[m.InstanceMessage]:
         setup = self._setup = Setup(
@@ -179,9 +151,6 @@ class App:
         parts = Parts(setup, log, self._metrics, progress=self._progress, priority=self._priority)
         instance = self._instance = Instance(parts, setup, self._crew, self._metrics, uncaught=self._uncaught, on_state=self._note_state)
         return Spec(lambda: instance, mailbox=INSTANCE_MAILBOX, stop_within=self.config.task_timeout_ms / 1000)
-
-    def _nodes(self, task: TaskId) -> Iterable[str]:
-        return nodes_of(self._topology, task)
 
     def _note_state(self, new: InstanceState, old: InstanceState) -> None:
         if new in _ENDS:
@@ -228,18 +197,7 @@ class App:
 
     async def _run_until_signal(self) -> None:
         self._ended = asyncio.Event()
-        task = asyncio.ensure_future(self.run())
-        loop = asyncio.get_running_loop()
-        for number in (signals.SIGINT, signals.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)
-        try:
-            await task
-        except asyncio.CancelledError:
-            if not task.cancelled():
-                raise
-        finally:
-            for number in (signals.SIGINT, signals.SIGTERM):
-                loop.remove_signal_handler(number)
+        await until_signal(self.run())
 
     # --- what it is at ----------------------------------------------------------------------------------------------------------
 
@@ -294,24 +252,6 @@ class App:
         if self._log is None or self._instance is None:
             raise NotRunning("the app has not been started")
         return await offsets_behind(self._metrics, self._log, self.config) or int(self.state is not InstanceState.RUNNING)
-
-    async def backfill(
-        self,
-        *,
-        until: int | Mapping[str, Mapping[int, int]] | None = None,
-        allow: Collection[Choice] = (),
-        engine: Engine = "local",
-        spark: SparkSettings | None = None,
-        progress: Callable[[BackfillProgress], None] | None = None,
-        directory: Path | None = None,
-    ) -> Backfill:
-        """Run the topology over history, into `snapshot_uri`: see `ks_actors.batch.backfill`. Raises NotRunning for an app that was started."""
-        if self._begun:
-            raise NotRunning(f"app {self.config.application_id} has been started: a backfill is for one that is not")
-        from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - most apps have no use for it
-
-        to: Any = {"snapshot_uri": self.config.snapshot_uri, "log": self._given_log, "directory": directory, "engine": engine}
-        return await over_history(self._topology, self.config, until=until, allow=allow, spark=spark, progress=progress, **to)
 
     # --- its stores -------------------------------------------------------------------------------------------------------------
 

@@ -43,7 +43,8 @@ KsActorsError
 │   ├── JobFailed           a job has failed: what it failed by is the cause, with its record where there is one
 │   ├── JobCancelled        somebody has cancelled the job, or the bridge has ended
 │   ├── JobTimeout          the job was not done by its deadline, and was cancelled
-│   └── BackfillRefused     what cannot be the same over history: `reasons` names each, and what to do
+│   ├── BackfillRefused     what cannot be the same over history: `reasons` names each, and what to do
+│   └── PublishRefused      what a backfill has written is not what was published of it before
 ├── IllegalTransition       a life cycle was asked to go where it cannot: a bug (names both states)
 └── NotRunning              the call needs a running app (or one that is not running)
 """
@@ -298,6 +299,10 @@ class BackfillRefused(BatchError):
     def __reduce__(self) -> tuple[type[BackfillRefused], tuple[tuple[str, ...]]]:
         """Be made again from the reasons, where it has come from another process."""
         return type(self), (self.reasons,)
+
+
+class PublishRefused(BatchError):
+    """What a backfill has written is not what the log has of the same job already; nothing was written."""
 
 
 class IllegalTransition(KsActorsError):

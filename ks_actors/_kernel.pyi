@@ -63,6 +63,12 @@ def decode_longs(column: list[Any], /) -> list[Any]:
 def check_bytes(column: list[Any], /) -> list[Any]:
     """Return the column itself. Raises TypeError when there is anything but bytes and None in it."""
 
+def entry_columns(view: dict[Any, Any], dirty: dict[Any, Any], keys: list[Any], /) -> tuple[list[Any], list[int]] | None:
+    """Return the values and the timestamps of entries: those that `dirty` has, the others from `view`.
+
+    None when a key is in neither, or what is there is no pair. Raises what comparing a key raises.
+    """
+
 def count_windows(
     store: tuple[dict[int, dict[Any, Any]], dict[Any, Any], dict[int, Any], object],
     keys: list[Any],

@@ -1,4 +1,4 @@
-/* Counting: the one aggregation whose every step is known here, so that no Python runs between one record and the next. */
+/* Counting: the one aggregation whose every step is known here, so that no Python runs between one record and the next; and what has changed by it. */
 
 #include "kernel.h"
 
@@ -41,9 +41,9 @@ static int replace(Counting *counting, PyObject *key, PyObject *entry, PyObject 
         return 0;
     }
     PyObject *count = PyLong_FromLongLong(number + 1), *latest = later(seen, time);
-    PyObject *changed = count == NULL || latest == NULL ? NULL : PyTuple_Pack(2, count, latest);
+    PyObject *changed = count == NULL || latest == NULL ? NULL : kernel_plain_pair(count, latest);
     int done = -1;
-    if (changed != NULL && kernel_append(counting->changes, PyTuple_Pack(2, count, counting->with_old ? before : Py_None)) &&
+    if (changed != NULL && kernel_append(counting->changes, kernel_plain_pair(count, counting->with_old ? before : Py_None)) &&
         PyList_Append(counting->times, latest) == 0 && note(counting, key, entry) && PyDict_SetItem(counting->view, key, changed) == 0) {
         done = 1;
     }
@@ -89,7 +89,13 @@ PyObject *kernel_count_up(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
         }
     }
     /* Other keys of the dicts may compare by code of their own, and that may do anything to the lists: they are looked at for each record. */
-    for (; index >= 0 && index < PyList_GET_SIZE(keys); index++) {
+    for (Py_ssize_t warmed = index; index >= 0 && index < PyList_GET_SIZE(keys); index++) {
+        if (index >= warmed) {
+            if (!kernel_warm(counting.view, keys, index)) {
+                return NULL;
+            }
+            warmed = index + KERNEL_AHEAD;
+        }
         if (index >= PyList_GET_SIZE(values) || index >= PyList_GET_SIZE(timestamps)) {
             PyErr_SetString(PyExc_ValueError, "count_up takes columns of one length");
             return NULL;
@@ -111,4 +117,55 @@ PyObject *kernel_count_up(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
         }
     }
     return Py_BuildValue("(nn)", index, counting.key_bytes);
+}
+
+/* Return a new reference to what was noted of a key before its first change, or to what is there; NULL when there is none, or with an error. */
+static PyObject *frozen_entry(PyObject *view, PyObject *dirty, PyObject *key) {
+    PyObject *entry = PyDict_GET_SIZE(dirty) == 0 ? NULL : PyDict_GetItemWithError(dirty, key);
+    return Py_XNewRef(entry != NULL || PyErr_Occurred() ? entry : PyDict_GetItemWithError(view, key));
+}
+
+/* Append the parts of the entries of the next keys, as many as are looked for at once; return 1, or 0 when one is no pair, or -1 with an error. */
+static int append_entries(PyObject *const *args, Py_ssize_t from, PyObject *values, PyObject *times) {
+    PyObject *view = args[0], *dirty = args[1], *keys = args[2], *entries[KERNEL_AHEAD];
+    int count = 0, plain = 1, failed = 0;
+    for (; count < KERNEL_AHEAD && from + count < PyList_GET_SIZE(keys); count++) {
+        PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, from + count));
+        entries[count] = frozen_entry(view, dirty, key);
+        Py_DECREF(key);
+        if (entries[count] == NULL) {
+            plain = 0;
+            failed = PyErr_Occurred() != NULL;
+            break;
+        }
+    }
+    for (int each = 0; each < count; each++) {
+        PyObject *entry = entries[each];
+        plain = plain && PyTuple_CheckExact(entry) && PyTuple_GET_SIZE(entry) == 2;
+        failed = failed || (plain && (PyList_Append(values, PyTuple_GET_ITEM(entry, 0)) < 0 || PyList_Append(times, PyTuple_GET_ITEM(entry, 1)) < 0));
+        Py_DECREF(entry);
+    }
+    return failed ? -1 : plain;
+}
+
+/* entry_columns(view, dirty, keys): see _kernel.pyi */
+PyObject *kernel_entry_columns(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("entry_columns", nargs, 3) || !kernel_is_list("entry_columns", args[2])) {
+        return NULL;
+    }
+    if (!PyDict_Check(args[0]) || !PyDict_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "entry_columns takes two dicts first");
+        return NULL;
+    }
+    PyObject *values = PyList_New(0), *times = PyList_New(0), *columns = NULL;
+    int plain = values == NULL || times == NULL ? -1 : 1;
+    for (Py_ssize_t index = 0; plain > 0 && index < PyList_GET_SIZE(args[2]); index += KERNEL_AHEAD) {
+        plain = append_entries(args, index, values, times);
+    }
+    if (plain >= 0) {
+        columns = plain > 0 ? PyTuple_Pack(2, values, times) : Py_NewRef(Py_None);
+    }
+    Py_XDECREF(values);
+    Py_XDECREF(times);
+    return columns;
 }

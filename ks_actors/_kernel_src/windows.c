@@ -12,15 +12,6 @@ typedef struct {
     PyObject *number, *window, *pane;
 } Counting;
 
-/* Return a pair that the garbage collector need not look at: what is in it refers to nothing. New pairs by the million would keep it busy. */
-static PyObject *plain_pair(PyObject *first, PyObject *second) {
-    PyObject *pair = PyTuple_Pack(2, first, second);
-    if (pair != NULL) {
-        PyObject_GC_UnTrack(pair);
-    }
-    return pair;
-}
-
 /* Return an int as int64, INT64_MIN when it is none or too large. */
 static inline int64_t number_of(PyObject *object) {
     int overflow = 0;
@@ -53,7 +44,7 @@ static int enter_window(Counting *counting, int64_t start) {
 
 /* Note what a window was before the first change of the transaction. */
 static int note(Counting *counting, PyObject *key, PyObject *entry) {
-    PyObject *handle = plain_pair(key, counting->number);
+    PyObject *handle = kernel_plain_pair(key, counting->number);
     Py_ssize_t before = PyDict_GET_SIZE(counting->dirty);
     int done = handle != NULL && PyDict_SetDefault(counting->dirty, handle, entry == NULL ? counting->missing : entry) != NULL;
     Py_XDECREF(handle);
@@ -67,9 +58,9 @@ static int note(Counting *counting, PyObject *key, PyObject *entry) {
 /* Put the next count of a key's window into the place of `entry`, which is NULL when there is none; return 1, or -1 with an error. */
 static int replace(Counting *counting, PyObject *key, PyObject *entry, int64_t number, PyObject *latest) {
     PyObject *count = PyLong_FromLongLong(number + 1), *old = counting->with_old ? PyLong_FromLongLong(number) : Py_NewRef(Py_None);
-    PyObject *changed = count == NULL || old == NULL ? NULL : plain_pair(count, latest);
+    PyObject *changed = count == NULL || old == NULL ? NULL : kernel_plain_pair(count, latest);
     int done = changed != NULL && note(counting, key, entry) && PyDict_SetItem(counting->pane, key, changed) == 0 &&
-               kernel_append(counting->changes, plain_pair(count, old)) && PyList_Append(counting->times, latest) == 0 &&
+               kernel_append(counting->changes, kernel_plain_pair(count, old)) && PyList_Append(counting->times, latest) == 0 &&
                PyList_Append(counting->found, counting->window) == 0;
     Py_XDECREF(changed);
     Py_XDECREF(old);
@@ -118,7 +109,13 @@ static int count_one(Counting *counting, PyObject *key, PyObject *time) {
 
 /* Count from `index` on; return where that came to an end, or -1 with an error. */
 static Py_ssize_t count_all(Counting *counting, PyObject *keys, PyObject *timestamps, Py_ssize_t index) {
-    for (; index >= 0 && index < PyList_GET_SIZE(keys); index++) {
+    for (Py_ssize_t warmed = index; index >= 0 && index < PyList_GET_SIZE(keys); index++) {
+        if (index >= warmed && counting->pane != NULL) {
+            if (!kernel_warm(counting->pane, keys, index)) { /* most are likely to be in the window of the last one */
+                return -1;
+            }
+            warmed = index + KERNEL_AHEAD;
+        }
         if (index >= PyList_GET_SIZE(timestamps)) {
             PyErr_SetString(PyExc_ValueError, "count_windows takes columns of one length");
             return -1;

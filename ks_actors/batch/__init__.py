@@ -6,10 +6,12 @@ from ks_actors.batch._backfill import Engine, backfill
 from ks_actors.batch._bridge import BatchBridge
 from ks_actors.batch._messages import CancelJob, JobProgress, RunJob
 from ks_actors.batch._plan import Choice
+from ks_actors.batch._publish import publish
 from ks_actors.batch._reading import LogAddress
 from ks_actors.batch._result import Backfill, BackfillProgress
 from ks_actors.batch._session import register
 from ks_actors.batch._settings import SparkSettings
+from ks_actors.batch._spark_bridge import SparkBridge, SparkFunction
 from ks_actors.batch._task_run import TaskDone
 
 __all__ = [
@@ -22,8 +24,11 @@ __all__ = [
     "JobProgress",
     "LogAddress",
     "RunJob",
+    "SparkBridge",
+    "SparkFunction",
     "SparkSettings",
     "TaskDone",
     "backfill",
+    "publish",
     "register",
 ]

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 import time
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, final
@@ -13,6 +14,7 @@ from urllib.parse import quote
 
 from ks_actors._config_kafka import open_configured
 from ks_actors._errors import ConfigError
+from ks_actors._services import enter_services
 from ks_actors.batch._on_spark import on_spark
 from ks_actors.batch._plan import make_plan, make_setup
 from ks_actors.batch._reading import Bounds, LogAddress, SharedLog, address_of
@@ -84,7 +86,9 @@ async def backfill(
         if address is not None:
             return await on_spark(recipe, address, place, snapshot_uri, progress, spark, began)
         local = _Local(recipe, SharedLog(used, asyncio.get_running_loop()), place, snapshot_uri, progress)
-        return await asyncio.to_thread(local.run, began)
+        async with AsyncExitStack() as services:
+            await enter_services(services, topology)
+            return await asyncio.to_thread(local.run, began)
     except BaseException:
         await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
         raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any, final
 
 import pyarrow.dataset as ds
@@ -10,7 +9,7 @@ import pyarrow.dataset as ds
 from ks_actors.batch._plan import make_setup
 from ks_actors.batch._shipping import packed
 from ks_actors.batch._snapshot import commit_snapshot, new_snapshot
-from ks_actors.batch._spark_task import DDL, FIRST, StageTask, batch_of
+from ks_actors.batch._spark_task import DDL, FIRST, StageTask, batch_of, done_of
 from ks_actors.log._types import TopicPartition
 
 if TYPE_CHECKING:
@@ -65,8 +64,8 @@ class SparkRun:
         task = StageTask(shipped, number, self._address, self._uri, name, None)
         where = str(self._directory / f"stage-{number}")
         self._input(spark, stage).mapInArrow(task.__call__, DDL).write.parquet(where)
-        rows = spark.read.schema(DDL).parquet(where).where("topic is null").select("source", "value").orderBy("source").collect()
-        self.done += [pickle.loads(row.value) for row in rows]  # noqa: S301 - from our own tasks
+        rows = spark.read.schema(DDL).parquet(where).where("topic is null").select("source", "value").orderBy("source").toArrow()
+        self.done += map(done_of, rows.column("value").to_pylist())
 
     def _input(self, spark: Any, stage: Stage) -> Any:
         """Return what the tasks of a stage are given: a partition for each, with a row at least, and all others in order."""

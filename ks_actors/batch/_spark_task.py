@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 import tempfile
 from collections import deque
@@ -13,11 +12,12 @@ import msgspec
 import pyarrow as pa
 
 from ks_actors._batch import Batch
+from ks_actors._errors import BatchError
 from ks_actors.batch._failures import carried
 from ks_actors.batch._plan import first_source
 from ks_actors.batch._reading import LogAddress, LogReader
 from ks_actors.batch._shipping import unpacked
-from ks_actors.batch._task_run import Recipe, TaskRun
+from ks_actors.batch._task_run import Recipe, TaskDone, TaskRun
 from ks_actors.log._types import TopicPartition
 from ks_actors.snapshots import Place
 
@@ -32,6 +32,8 @@ FIRST: Final = -(1 << 63)
 
 _decode = msgspec.msgpack.Decoder(tuple[tuple[str, bytes | None], ...]).decode
 _encode = msgspec.msgpack.Encoder().encode
+# Made here and not when it is first used: msgspec looks a type up lazily, and crashes when two threads do that for the same one.
+_decode_done = msgspec.msgpack.Decoder(TaskDone).decode
 
 ROWS: Final = pa.schema(
     [
@@ -56,6 +58,14 @@ def batch_of(rows: pa.RecordBatch, first: int) -> Batch:
     keys, values, timestamps, headers = (rows.column(name).to_pylist() for name in ("key", "value", "timestamp", "headers"))
     decoded = None if not any(headers) else [() if data is None else _decode(data) for data in headers]
     return Batch(keys, values, timestamps, decoded, range(first, first + len(keys)))
+
+
+def done_of(data: bytes) -> TaskDone:
+    """Return what a task has said when it was done: data, which came over the network. Raises BatchError for anything else."""
+    try:
+        return _decode_done(data)
+    except msgspec.MsgspecError as error:
+        raise BatchError(f"what a Spark task has written as its end is none: {error}; are ks_actors of another version there?") from error
 
 
 class StageTask(msgspec.Struct, frozen=True):
@@ -94,7 +104,7 @@ class StageTask(msgspec.Struct, frozen=True):
                     yield from map(written.rows, some)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
-        yield written.end(pickle.dumps(run.done))
+        yield written.end(_encode(run.done))
 
 
 @final

@@ -207,7 +207,7 @@ class TaskRun:
         self._check_clock()
         self._since += done
         if not done and not more:
-            if task.in_flight:
+            if task.in_flight and not task.can_drain:
                 await self._wait()
             elif self._since or not task.drained:
                 await self._commit()

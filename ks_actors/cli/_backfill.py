@@ -40,6 +40,9 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.option("--allow", type=click.Choice(CHOICES), multiple=True, help="What may differ from a stream. Again for more.")
 @click.option("--spark", metavar="MASTER", help="Run on Spark: local[*], spark://host:port, yarn, k8s://… or sc://host:port.")
 @click.option("--parquet", type=click.Path(file_okay=False, path_type=Path), help="Write what goes to topics there, as Parquet.")
+@click.option(
+    "--publish", "job", is_flag=False, flag_value="backfill", metavar="[JOB]", help="Write it to the topics, once for each job of that name."
+)
 @click.option("--conf", "-c", metavar="NAME=VALUE", multiple=True, help="A setting, such as snapshot_uri=/snapshots. Again for more.")
 @click.option("--config", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings from a .toml or .properties file.")
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
@@ -49,6 +52,7 @@ def backfill(
     allow: tuple[Choice, ...],
     spark: str | None,
     parquet: Path | None,
+    job: str | None,
     conf: tuple[str, ...],
     file: Path | None,
     quiet: bool,
@@ -56,17 +60,21 @@ def backfill(
     """Run a topology over all that its topics hold, in this process or on Spark.
 
     The state goes into a snapshot, where the setting snapshot_uri says, with the positions that a stream goes on from; what the topology writes
-    goes to Parquet files, if --parquet says where. The log is only read. MODULE:NAME and settings are those of `ks-actors run`.
+    goes to Parquet files, if --parquet says where, and to its topics with --publish: what a run of the same job has written there already is not
+    written again. But for that the log is only read. MODULE:NAME and settings are those of `ks-actors run`.
     """
     app = app_of(target, conf, file)
     console = Console(stderr=True, quiet=quiet)
     try:
-        asyncio.run(_run(app, until, allow, parquet, console, None if spark is None else SparkSettings(master=spark)))
+        asyncio.run(_run(app, until, allow, (parquet, job), console, None if spark is None else SparkSettings(master=spark)))
     except KsActorsError as error:
         raise click.ClickException(f"{app.config.application_id}: {type(error).__name__}: {error}") from error
 
 
-async def _run(app: App, until: int | None, allow: Sequence[Choice], parquet: Path | None, console: Console, spark: SparkSettings | None) -> None:
+async def _run(
+    app: App, until: int | None, allow: Sequence[Choice], outputs: tuple[Path | None, str | None], console: Console, spark: SparkSettings | None
+) -> None:
+    parquet, job = outputs
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -83,15 +91,17 @@ async def _run(app: App, until: int | None, allow: Sequence[Choice], parquet: Pa
         done = await app.backfill(until=until, allow=allow, engine="local" if spark is None else "spark", spark=spark, progress=show)
     with done:
         counts = {} if parquet is None else await asyncio.to_thread(done.to_parquet, parquet)
-    for line in _summary(done, counts):
+        published = {} if job is None else await app.publish(done, job=job)
+    for line in _summary(done, counts, published):
         click.echo(line)
 
 
-def _summary(done: Backfill, counts: dict[str, int]) -> list[str]:
+def _summary(done: Backfill, counts: dict[str, int], published: dict[str, int]) -> list[str]:
     dropped = sum(task.dropped for task in done.tasks)
     rate = done.records / done.seconds if done.seconds else 0
     lines = [f"{done.records:,} records in {done.seconds:.1f} s ({rate:,.0f}/s) by {len(done.tasks)} tasks, {dropped:,} left out"]
     if done.snapshot is not None:
         rows = sum(store.rows for task in done.snapshot.tasks.values() for store in task.stores.values())
         lines.append(f"snapshot {done.snapshot.name}: {rows:,} rows")
-    return lines + [f"{topic}: {count:,} records" for topic, count in sorted(counts.items())]
+    lines += [f"{topic}: {count:,} records" for topic, count in sorted(counts.items())]
+    return lines + [f"{topic}: {count:,} records published" for topic, count in sorted(published.items())]

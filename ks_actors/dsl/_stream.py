@@ -11,6 +11,7 @@ from ks_actors.dsl._options import Grouped, Produced, Repartitioned
 from ks_actors.dsl._windowed_partitioner import default_partitioner
 from ks_actors.processors._adapter import ProcessorOperator
 from ks_actors.processors._async_options import AsyncOptions, async_options
+from ks_actors.processors._batched import Batched
 from ks_actors.processors._flat import FlatMap, FlatMapValues
 from ks_actors.processors._stateless import Filter, ForEach, Map, MapValues, PassThrough, Peek, SelectKey
 from ks_actors.topology._names import valid_name
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
     from ks_actors.processors._api import FixedKeyProcessor, Processor
-    from ks_actors.processors._async_options import AsyncArguments
+    from ks_actors.processors._async_options import AsyncArguments, Retry
     from ks_actors.processors._operator import Operator
+    from ks_actors.processors._record import Record
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
     from ks_actors.topology._nodes import TopicExtractor
@@ -241,6 +243,28 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     ) -> Stream[K, V2]:
         """Let a processor that keeps the keys see every record: no repartition is due behind it."""
         return self._process(supplier, stores, name, "KSTREAM-PROCESSVALUES-", options, keeps_key=True)
+
+    def batch(
+        self,
+        function: Callable[[list[Record[K, V]]], Iterable[Record[K2, V2]] | Awaitable[Iterable[Record[K2, V2]]]],
+        *,
+        max_records: int = 10_000,
+        max_wait_ms: int = 1_000,
+        max_in_flight: int = 1,
+        timeout_ms: int | None = None,
+        retry: Retry | None = None,
+        name: str | None = None,
+    ) -> Stream[K2, V2]:
+        """Give many records at once to a function, and go on with the records that it returns: as many as it likes, with keys and times of its own.
+
+        A task calls it with up to `max_records`, in their order, when the first has waited for `max_wait_ms`, and at each commit: nothing is
+        committed before it has come back. `max_in_flight` calls may run at a time in a task; what they return is handed on in the order of the calls.
+        An `async def` is awaited, a plain function is called in a thread. `timeout_ms` and `retry` are as for an `async def` elsewhere; a call that
+        has failed is a failure of each of its records. `SparkBridge.function` makes functions that run on Spark.
+        """
+        name = self.graph.name_or(name, "KSTREAM-BATCH-")
+        run = AsyncOptions(max_in_flight=max_in_flight, order="partition", timeout_ms=timeout_ms, retry=retry)
+        return self._next(name, Batched(function, max_records, max_wait_ms, run), rekeyed=True)
 
     def repartition_for_join(self, name: str | None, key: Serde[K] | None, value: Serde[V] | None) -> Stream[K, V]:
         """Return the stream behind a repartition topic; without a name, all joins of this stream share one."""

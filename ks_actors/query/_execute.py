@@ -103,9 +103,11 @@ class _Moment:
     def __call__(self, read: Callable[[Any], Any], reader: Any) -> Any:
         request, part = self._request, self._part
         self.position = part.position(committed=self._committed)
-        if not request.require_active and not request.bound.admits(self.position, part.partition):
+        if request.require_active or request.bound.is_unbounded:
+            return read(reader)
+        if not request.bound.admits(reached := part.reached(committed=self._committed), part.partition):
             raise QueryFailed(
-                f"partition {part.partition} of store {request.store} is at {self.position!r}, not yet up to {request.bound!r}",
+                f"partition {part.partition} of store {request.store} is at {reached!r}, not yet up to {request.bound!r}",
                 reason=FailureReason.NOT_UP_TO_BOUND,
                 store=request.store,
                 partition=part.partition,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._residents import Resident
     from ks_actors.runtime._setup import Setup
     from ks_actors.state import AnyReader
+    from ks_actors.state._positions import At
     from ks_actors.topology import StoreSpec, Topology
 
 T = TypeVar("T")
@@ -74,12 +75,12 @@ class Part:
         )
 
     def position(self, *, committed: bool) -> Position:
-        """Return how far the store has come in its inputs."""
-        offsets: dict[str, dict[int, int]] = {}
-        for (topic, partition), offset in self._resident.next_offsets(committed=committed).items():
-            if offset > 0:
-                offsets.setdefault(topic, {})[partition] = offset - 1
-        return Position.of(offsets)
+        """Return how far the store was in its inputs when it was changed last."""
+        return _position(self._resident.position(self.reader.name, committed=committed))
+
+    def reached(self, *, committed: bool) -> Position:
+        """Return how far the store has come in its inputs, whatever they changed."""
+        return _position(self._resident.reached(self.reader.name, committed=committed))
 
     async def at(self, read: Callable[[AnyReader], T], timeout_ms: int) -> T:
         """Return what `read` returns: at once, unless a thread is at the task; then as soon as that is back. Raises QueryFailed when it is late."""
@@ -119,6 +120,13 @@ class Part:
             return read(self.reader)
         except StoreClosed as closed:
             raise self.gone() from closed
+
+
+def _position(at: At) -> Position:
+    offsets: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in at.items():
+        offsets.setdefault(topic, {})[partition] = offset
+    return Position.of(offsets)
 
 
 class LocalStores:

@@ -103,6 +103,14 @@ class AsyncNode:
         """Return whether calls that were given up are still on their way out of the user's code."""
         return bool(self._leaving)
 
+    @property
+    def waits(self) -> bool:
+        """Return whether `flush` would send something: never, each record is on its way at once."""
+        return False
+
+    def flush(self) -> None:
+        """Do nothing."""
+
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """Take a record; its result comes out of a later `emit`."""
         call = _Call(key, value, timestamp, headers, self._current)

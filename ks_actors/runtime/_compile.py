@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ks_actors.processors._operator import Process, ProcessBatch
-    from ks_actors.runtime._async import AsyncNode
     from ks_actors.runtime._cache import HeldUpdates
+    from ks_actors.runtime._in_flight import InFlight
     from ks_actors.runtime._node import TaskServices
     from ks_actors.runtime._pairs import Pair
     from ks_actors.runtime._sink import Sink
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 
     entrances: Mapping[str, Entrance]
     closers: tuple[Callable[[], None], ...]
-    asynchronous: tuple[AsyncNode, ...]
+    asynchronous: tuple[InFlight, ...]
     blocking: bool
     caches: tuple[HeldUpdates, ...]
     pair: Pair | None
@@ -64,7 +64,7 @@ class Compiler:
         services: TaskServices,
         *,
         sink: Callable[[SinkNode], Sink],
-        make_async: Callable[[ProcessorNode, NodeWork], AsyncNode],
+        make_async: Callable[[ProcessorNode, NodeWork], InFlight],
     ) -> None:
         self._nodes: dict[str, Node] = {name: topology.nodes[name] for name in names}
         self._services = services
@@ -72,7 +72,7 @@ class Compiler:
         self._make_async = make_async
         self._made: dict[str, tuple[Process, ProcessBatch]] = {}
         self._closers: list[Callable[[], None]] = []
-        self._asynchronous: list[AsyncNode] = []
+        self._asynchronous: list[InFlight] = []
         self._reach: dict[str, frozenset[str]] = {}
         self._works: dict[str, NodeWork] = {}
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ks_actors.runtime._async import AsyncNode
     from ks_actors.runtime._cache import HeldUpdates
+    from ks_actors.runtime._in_flight import InFlight
 
 _SLICE = 1000
 
@@ -16,10 +16,11 @@ _SLICE = 1000
 class Draining:
     """Hand on what a task's asynchronous nodes have in flight and what its caches hold, in turns that are short and never wait.
 
-    Caches are flushed upstream first, and the next one not before nothing is in flight: what comes of the one before may change what it holds.
+    Caches are flushed upstream first, and the next one not before nothing is in flight: what comes of the one before may change what it holds. When
+    no cache can be flushed, a node in which records wait for others sends them, upstream first, too.
     """
 
-    def __init__(self, nodes: Sequence[AsyncNode], caches: Sequence[HeldUpdates]) -> None:
+    def __init__(self, nodes: Sequence[InFlight], caches: Sequence[HeldUpdates]) -> None:
         self.wanted: bool = bool(nodes or caches)
         self._nodes = nodes
         self._caches = caches
@@ -33,7 +34,7 @@ class Draining:
     @property
     def ready(self) -> bool:
         """Return whether `step` has something to do."""
-        return any(node.has_results for node in self._nodes) or self._next() is not None
+        return any(node.has_results for node in self._nodes) or self._next() is not None or self._waiting() is not None
 
     @property
     def held(self) -> int:
@@ -56,6 +57,8 @@ class Draining:
             cache.flush(self.room())
             if clock() >= deadline:
                 return
+        if (node := self._waiting()) is not None:
+            node.flush()
 
     def room(self) -> int:
         """Return how many records may be taken now."""
@@ -65,6 +68,15 @@ class Draining:
         """Forget what is held back."""
         for cache in self._caches:
             cache.drop()
+
+    def _waiting(self) -> InFlight | None:
+        """Return the node that is to send what waits in it: nothing more comes from those above it, which are behind it in the order of nodes."""
+        for node in reversed(self._nodes):
+            if node.waits:
+                return node
+            if node.in_flight:
+                return None
+        return None
 
     def _next(self) -> HeldUpdates | None:
         """Return the cache that may be flushed now."""

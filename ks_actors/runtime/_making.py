@@ -28,8 +28,9 @@ def make_stores(
     expired: Callable[[int], None],
     topics: Mapping[str, str],
     exact: bool = False,
+    vectors: bool = False,
 ) -> TaskStores | None:
-    """Return the stores of a task, still to be opened; None when it has none. `directory` is that of all tasks; `exact`: see TaskStores."""
+    """Return the stores of a task, still to be opened; None when it has none. `directory` is that of all tasks; `exact` and `vectors` see there."""
     if not specs:
         return None
 
@@ -47,6 +48,7 @@ def make_stores(
         expired=expired,
         topics=topics,
         exact=exact,
+        vectors=vectors,
     )
 
 

@@ -17,6 +17,8 @@ from ks_actors.log._types import OffsetAndMetadata
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ks_actors.log._types import TopicPartition
+
 _HEAD = struct.Struct(">bq")
 _LENGTH = struct.Struct(">i")
 _VALUE = struct.Struct(">q")
@@ -41,6 +43,11 @@ def encode_position(offset: int, time: int, progress: Mapping[str, int]) -> Offs
             encoded = key.encode()
             parts += (_LENGTH.pack(len(encoded)), encoded, _VALUE.pack(value))
     return OffsetAndMetadata(offset, base64.b64encode(b"".join(parts)).decode("ascii"))
+
+
+def contained(next_offsets: Mapping[TopicPartition, int]) -> dict[tuple[str, int], int]:
+    """Return the last offset of each partition of which there is something before the next offset."""
+    return {partition: offset - 1 for partition, offset in next_offsets.items() if offset > 0}
 
 
 def decode_position(committed: OffsetAndMetadata) -> Position:

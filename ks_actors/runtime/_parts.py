@@ -325,6 +325,7 @@ class Parts:
             expired=expired,
             topics={spec.name: self._setup.changelog(spec.name) for spec in self._specs[task.subtopology]},
             exact=self._transactional,
+            vectors=self._config.num_standby_replicas > 0,
         )
         return stores, current
 

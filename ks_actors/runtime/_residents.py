@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from ks_actors.runtime._offsets import contained
+from ks_actors.state._positions import merged
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._messages import Frozen
     from ks_actors.runtime._task import Task
     from ks_actors.state import TaskStores
+    from ks_actors.state._positions import At
 
 
 class Role(Enum):
@@ -46,6 +50,22 @@ class Resident:
             return self.positions
         return {partition: queue.position for partition, queue in task.group.queues.items()}
 
+    def position(self, store: str, *, committed: bool) -> At:
+        """Return up to which input is contained in what a store holds, as standbys know it too: as of the last change of the store."""
+        known = self.stores.positions.of(store)
+        if self.processing is None:
+            return known
+        if self.task.subtopology >= 0 and (committed or not self.stores.changed(store)):
+            return known  # a global store has nothing that is not committed
+        return merged(known, contained(self.next_offsets(committed=committed)))
+
+    def reached(self, store: str, *, committed: bool) -> At:
+        """Return up to which input has come to a store, whether that has changed it or not."""
+        known = self.position(store, committed=committed)
+        if self.processing is None or not self.stores.positions.follows_task(store):
+            return known
+        return merged(known, contained(self.next_offsets(committed=committed)))
+
 
 class Residents:
     """Know where the stores of each task are, from when they are open until they are to be closed.
@@ -72,6 +92,8 @@ class Residents:
         if task.stores is None:
             self.stateless[task.id] = positions
             return None
+        if task.id.subtopology >= 0:  # global stores are filled as they are processed
+            task.stores.begin_processing(contained(positions))
         resident = self._residents[task.id] = Resident(task.id, task.stores, Role.ACTIVE, task, positions)
         return resident
 

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 class Sink:
     """One sink node of one task.
 
-    Records with a key go where Kafka's default partitioner sends it, those without are spread batch by batch. What cannot be serialized is for
-    the production handler to decide about.
+    Records with a key go where Kafka's default partitioner sends it, those without are spread batch by batch, or with `spread_each`
+    one by one: then what goes where does not depend on how records happen to come together. What cannot be serialized is for the production handler
+    to decide about.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Sink:
         partitions: Callable[[str], int | None],
         current: Current,
         faults: Faults,
+        spread_each: bool = False,
     ) -> None:
         self._node = node
         self._topic = topic
@@ -50,6 +52,7 @@ class Sink:
         self._current = current
         self._faults = faults
         self._spread = count()
+        self._spread_each = spread_each
         self._writers: dict[str, _TopicWriter] = {}
 
     def bind(self) -> tuple[Process, ProcessBatch | None]:
@@ -143,13 +146,13 @@ class _TopicWriter:
             self._spread_out(keys, values, records)
 
     def _spread_out(self, keys: list[bytes | None], values: list[bytes | None], records: Batch) -> None:
-        number = next(self._sink._spread) % self._count
         if None not in keys:
             whole = cast("list[bytes]", keys)
             numbers = self._partition(whole if self._part is None else list(map(self._part, whole)))
         else:
             part = self._part
-            numbers = [number if key is None else partition(key if part is None else part(key), self._count) for key in keys]
+            without = self._sink._spread if self._sink._spread_each else repeat(next(self._sink._spread))
+            numbers = [next(without) % self._count if key is None else partition(key if part is None else part(key), self._count) for key in keys]
         headers = records.headers
         timestamps = records.timestamps
         if numbers and numbers.count(numbers[0]) == len(numbers):  # as ever where keys are those of the input

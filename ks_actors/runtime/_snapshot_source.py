@@ -13,9 +13,10 @@ import msgspec
 from ks_actors._config import ProcessingGuarantee
 from ks_actors._errors import SnapshotRefused
 from ks_actors.log._types import IsolationLevel, TopicPartition
+from ks_actors.runtime._offsets import contained
 from ks_actors.runtime._snapshot_files import shape_of
 from ks_actors.snapshots import find_snapshots
-from ks_actors.state import Ingest, clear_drafts, has_last_rows, stored_offsets
+from ks_actors.state import Ingest, clear_drafts, fill, has_rows, stored_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -95,7 +96,7 @@ class SnapshotSource:
 
     async def open(self, held: Held, blocking: Blocking) -> None:
         """Open the stores of a task. Raises what opening them does; not what is wrong with snapshots."""
-        specs = [spec for spec in self._specs[held.task.subtopology] if has_last_rows(spec)]
+        specs = [spec for spec in self._specs[held.task.subtopology] if has_rows(spec)]
         snapshot: SnapshotReader | None = None
         try:
             snapshot = await self._begin(held, specs, blocking) if specs else None
@@ -107,6 +108,9 @@ class SnapshotSource:
         memory = [spec for spec in specs if spec.type == "in_memory"]
         if snapshot is not None and memory:
             await self._fill_all(held, snapshot, memory, blocking)
+        if snapshot is not None and held.loaded is not None:
+            told = snapshot.manifest.tasks[str(held.task)].positions
+            held.stores.positions.advance(held.loaded.rows, contained({TopicPartition(one.topic, one.partition): one.offset for one in told}))
 
     async def _begin(self, held: Held, specs: list[StoreSpec], blocking: Blocking) -> SnapshotReader | None:
         task, directory = str(held.task), self._directory / str(held.task)
@@ -245,7 +249,7 @@ class SnapshotSource:
         batches = snapshot.batches(str(held.task), name)
         while (batch := await blocking(partial(next, batches, None))) is not None:
             for start in range(0, len(batch), 1_000):
-                held.stores.restore(name, batch.slice(start, start + 1_000), stored.next_offset or 0)
+                fill(held.stores, name, batch.slice(start, start + 1_000), stored.next_offset or 0)
                 await asyncio.sleep(0)
             count += len(batch)
         return count

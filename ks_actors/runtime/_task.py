@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import StreamsError
 from ks_actors.processors._operator import PunctuationType
 from ks_actors.runtime._absence import Absence
-from ks_actors.runtime._async import AsyncNode
+from ks_actors.runtime._batch_node import in_flight_node
 from ks_actors.runtime._cache import Caches
 from ks_actors.runtime._compile import Compiler
 from ks_actors.runtime._current import Current
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ks_actors._batch import Batch
     from ks_actors._task_id import TaskId
     from ks_actors.log._types import OffsetAndMetadata, Outgoing, TopicPartition
-    from ks_actors.processors._operator import AsyncOperator
     from ks_actors.runtime._compile import Plan
+    from ks_actors.runtime._in_flight import InFlight
     from ks_actors.runtime._node import NodeWork
     from ks_actors.runtime._offsets import Position
     from ks_actors.runtime._setup import Setup
@@ -346,13 +346,11 @@ class Task:
                 partitions=setup.partitions,
                 current=self._current,
                 faults=self._faults,
+                spread_each=setup.spread_each,
             )
 
-        def asynchronous(node: ProcessorNode, work: NodeWork) -> AsyncNode:
-            options = node.operator.asynchronous
-            assert options is not None
-            operator = cast("AsyncOperator", node.operator)
-            return AsyncNode(work, operator, options, current=self._current, wake=self._wake)
+        def asynchronous(node: ProcessorNode, work: NodeWork) -> InFlight:
+            return in_flight_node(node.operator, work, current=self._current, wake=self._wake)
 
         plan = Compiler(setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous).compile()
         self._paired = None if plan.pair is None else PairedTurns(plan.pair, plan, self.group, self._current)

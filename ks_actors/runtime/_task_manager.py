@@ -12,7 +12,7 @@ from ks_actors.runtime import _messages as m
 from ks_actors.runtime._buffers import InputBudget
 from ks_actors.runtime._committing import TasksBroken, Uncommitted
 from ks_actors.runtime._messages import TaskManagerMessage
-from ks_actors.runtime._offsets import Position, decode_position
+from ks_actors.runtime._offsets import Position, contained, decode_position
 from ks_actors.runtime._task import Task
 
 if TYPE_CHECKING:
@@ -316,9 +316,9 @@ class TaskManager(Actor[TaskManagerMessage]):
             if task.id in self._broken or task.broken or not task.commit_needed:
                 continue
             tasks[task.id] = task
-            positions.update(task.positions())
+            positions.update(at := task.positions())
             if task.stores is not None:
-                tokens[task.id] = task.stores.freeze()
+                tokens[task.id] = task.stores.freeze(contained({partition: one.offset for partition, one in at.items()}))
             task.commit_needed = task.commit_requested = False
         self._asked_commit = False
         message.reply.tell(m.Frozen(positions, tokens, tasks))

@@ -35,13 +35,18 @@ def read_checkpoint(directory: Path) -> dict[tuple[str, int], int]:
     if not path.exists():
         return {}
     try:
-        version, count, *lines = path.read_text().splitlines()
-        rows = [line.split() for line in lines]
-        offsets = {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
-        if version != VERSION or len(offsets) != int(count):
-            raise ValueError(f"version {version}, {len(offsets)} of {count} entries")
+        return read_offsets(path)
     except ValueError as error:
         raise TaskCorrupted(f"{path} is no checkpoint file: {error}; the task is to be wiped and restored") from error
+
+
+def read_offsets(path: Path) -> dict[tuple[str, int], int]:
+    """Return the offsets by topic and partition that a file of this format has; raises ValueError when it is of another one."""
+    version, count, *lines = path.read_text().splitlines()
+    rows = [line.split() for line in lines]
+    offsets = {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+    if version != VERSION or len(offsets) != int(count):
+        raise ValueError(f"version {version}, {len(offsets)} of {count} entries")
     return offsets
 
 

@@ -215,8 +215,10 @@ class Table(Transactional[Any], Generic[K]):
             self._stale += 1
 
     def _frozen_values(self, handles: list[Any]) -> list[Any]:
-        dirty, view = self._dirty, self._view
-        return [dirty[handle] if handle in dirty else view[handle] for handle in handles] if dirty else list(map(view.__getitem__, handles))
+        return [self._dirty[handle] if handle in self._dirty else self._view[handle] for handle in handles]
+
+    def _frozen_columns(self, handles: list[Any]) -> tuple[list[Any], list[int]] | None:
+        return super()._frozen_columns(handles) if _kernel is None else _kernel.entry_columns(self._view, self._dirty, handles)
 
     def _log_keys(self, handles: list[Any]) -> list[bytes]:
         return self._codec.keys(handles) if self._codec.faithful else handles
@@ -375,9 +377,7 @@ class Table(Transactional[Any], Generic[K]):
         """Iterate over the keys whose bytes are from `low` to before `high` (nothing: the end)."""
         memory = self._in_memory(low, high)
         known = {found[0] for found in memory}
-        live = [found for found in memory if found[2] is not None]
-        if reverse:
-            live.reverse()
+        live = [found for found in (reversed(memory) if reverse else memory) if found[2] is not None]
         rows: Iterable[Found] = live
         if self.engine is not None:
             prefix, cut, convert = self.prefix, len(self.prefix), self._codec.from_engine
@@ -394,7 +394,6 @@ class Table(Transactional[Any], Generic[K]):
 
     def approximate_num_entries(self) -> int:
         """Return about how many keys there are: exactly in memory, with an engine as it estimates, for all stores of the task."""
-        view = self._view
-        deleted = {key for keys in (self._deleted, self._frozen_deleted) for key in keys if view.get(key, MISSING) is None}
-        here = len(view) - len(deleted) + len(self._restored) + len(self._restored_writing)
+        deleted = {key for keys in (self._deleted, self._frozen_deleted) for key in keys if self._view.get(key, MISSING) is None}
+        here = self.resident_rows() - len(deleted)
         return here if self.engine is None else max(here, self.engine.estimated_keys())

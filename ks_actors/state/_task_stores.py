@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 from weakref import ref
 
 from ks_actors._errors import IllegalTransition, StateError
 from ks_actors.state._checkpoint import CheckpointFile
 from ks_actors.state._codec import Codec
 from ks_actors.state._commit_times import CommitTimes
-from ks_actors.state._custom import CustomStores, shown
+from ks_actors.state._custom import CustomStores
 from ks_actors.state._engine import BEHIND, RocksEngine, SharedResources
 from ks_actors.state._kinds import MAKERS, TIMESTAMPED
 from ks_actors.state._manifest import Manifest, facts_row, offset_row, recall
 from ks_actors.state._memory import TaskMemory
+from ks_actors.state._positions import merged, position_row
+from ks_actors.state._store_set import StoreSet
 from ks_actors.state._token import Token
 from ks_actors.state._tracks import FACTS
 from ks_actors.state._transaction import SLICE, Transactional
@@ -27,20 +29,21 @@ if TYPE_CHECKING:
     from ks_actors._batch import Batch
     from ks_actors.state._engine import Engine
     from ks_actors.state._kinds import AnyStore
+    from ks_actors.state._positions import At
     from ks_actors.topology._stores import StoreSpec
 
 DATABASE: Final = "rocksdb"
 
 
 @final
-class TaskStores:
+class TaskStores(StoreSet):
     """The stores of one task, each to be had from `store` by the topology's names once `open` was called.
 
     `directory` is the task's own; without one, and for stores of type in_memory, nothing is on disk and all comes from the changelogs. `record_time`
     returns the timestamp (ms) of the record that is being processed. `expired` is called with the number of puts that came too late for a window
     store. `topics` are the names of the changelog topics by store, which serdes are told and the checkpoint file holds; a store's name by default.
     `open`, `close` and `wipe` block; nothing else does, but for what stores of the user's own do. `exact` says that what a crash leaves must be what
-    was committed. All of it belongs to one thread at a time.
+    was committed; `vectors`, that changelogs tell positions (see Positions). All of it belongs to one thread at a time.
     """
 
     def __init__(
@@ -54,10 +57,9 @@ class TaskStores:
         expired: Callable[[int], None],
         topics: Mapping[str, str] | None = None,
         exact: bool = False,
+        vectors: bool = False,
     ) -> None:
-        self.task: str = task
-        self.logged: tuple[str, ...] = tuple(spec.name for spec in specs if spec.logging)
-        self._specs: tuple[StoreSpec, ...] = tuple(specs)
+        super().__init__(task, specs, vectors=vectors)
         self._directory: Path | None = directory
         self._shared: SharedResources | None = shared
         self._record_time: Callable[[], int] = record_time
@@ -66,10 +68,7 @@ class TaskStores:
         self._file: CheckpointFile = CheckpointFile(task, directory, self._topics)
         self._custom: CustomStores = CustomStores(task, directory, self._file.partition, record_time, exact=exact)
         self.commit_times: CommitTimes = CommitTimes()
-        self._engine: Engine | None = None
         self._memory: TaskMemory | None = None
-        self._stores: dict[str, AnyStore] = {}
-        self._offsets: dict[str, int] = {}
         self._written: dict[str, int] = {}
         self._unlogged_records: int = 0
         self._tokens: int = 0
@@ -82,6 +81,7 @@ class TaskStores:
     def open(self) -> None:
         """Make the stores, with what is on disk. Blocks. Raises StateLocked, TaskCorrupted and StateFull; the directory is free again then."""
         self._offsets, self._written = {}, {}
+        self.positions.forget()
         persistent = [spec for spec in self._specs if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM]
         if persistent and self._directory is not None:
             shared = self._shared = self._shared or SharedResources()
@@ -111,8 +111,11 @@ class TaskStores:
                 offset = recall(engine, store, self._file.read().get(self._file.partition(spec.name)))
                 self._offsets |= {} if offset is None else {spec.name: offset}
                 self._written |= {} if offset is None else {spec.name: offset}
-            elif isinstance(store, Transactional):
-                store.bare = True
+                self.positions.recall(engine, spec.name, self._directory, empty=store.logged and offset is None)
+            else:
+                self.positions.recall(engine, spec.name, self._directory, empty=True)
+                if isinstance(store, Transactional):
+                    store.bare = True
         if engine is not None and manifest is not None and set(manifest.stores) != known:
             engine.write([manifest.row()], durable=True)  # a store that is not in it is taken for new, whatever there is of it
         if engine is not None and self._shared is not None:
@@ -153,27 +156,6 @@ class TaskStores:
 
     # The stores.
 
-    def store(self, name: str) -> Any:
-        """Return a store, of the class that its kind has (see `AnyStore`); raises StateError when the task has none of that name, or is not open."""
-        try:
-            return shown(self._stores[name])
-        except KeyError:
-            raise StateError(f"task {self.task} has no store {name!r}; it has {', '.join(self._stores) or 'none, it is not open'}") from None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all stores, in the order in which they were given."""
-        return tuple(spec.name for spec in self._specs)
-
-    def next_offset(self, store: str) -> int | None:
-        """Return where a store's changelog is to be read from; None is its beginning."""
-        return self._offsets.get(store)
-
-    @property
-    def offset_sum(self) -> int:
-        """How far the stores are: the sum of the offsets that their changelogs are to be read from."""
-        return sum(self._offsets.values())
-
     @property
     def stored_offset_sum(self) -> int | None:
         """How far what is on disk is; None when nothing is ever there. May be asked after `close`."""
@@ -195,6 +177,8 @@ class TaskStores:
         restored = self._stores[store]
         restored.restore(batch)
         self._offsets[store] = next_offset
+        if batch.headers is not None:
+            self.positions.restored(store, batch.headers)
         if self._memory is not None and batch.keys:
             restored.weigh_row(batch.keys[-1], batch.values[-1])
             self._memory.measure()
@@ -202,28 +186,22 @@ class TaskStores:
     def begin_with(self, store: str, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
         """Say where a store in memory will be when all is in it that `restore` is about to bring from elsewhere than the changelog's beginning.
 
-        `observed` and `sequence` are of window stores: the latest start that was put, the last sequence number.
+        `observed` and `sequence` are of stores that have times: the latest one that was put, the last sequence number.
         """
         if observed >= 0:
             self._stores[store].recall(FACTS.pack(observed, sequence))
         self._offsets[store] = next_offset
 
-    def end_reading(self, reason: str) -> None:
-        """Tell the queries that read these stores that there is nothing more to be had; to be called before `close`, where they are read."""
-        for store in self._stores.values():
-            store.end_reading(reason)
-
     # Commit.
 
-    @property
-    def uncommitted_bytes(self) -> int:
-        """About how much memory the puts since the last freeze take."""
-        return sum(store.uncommitted_bytes() for store in self._stores.values())
+    def freeze(self, position: At | None = None) -> Token:
+        """Begin a new transaction, the open one is to be committed; O(number of stores). One token is under way at a time.
 
-    def freeze(self) -> Token:
-        """Begin a new transaction, the open one is to be committed; O(number of stores). One token is under way at a time."""
+        `position` is how far the task has come in its input.
+        """
         if self._frozen is not None:
             raise IllegalTransition(f"task {self.task}: {self._frozen} is still being committed; keep or drop it first")
+        self._changing, self._changed_at = frozenset(filter(self._puts, self._stores)), position or {}
         for store in self._stores.values():
             store.freeze()
         self._tokens += 1
@@ -241,7 +219,8 @@ class TaskStores:
         """
         self._check(token)
         for name in self.logged:
-            for batch in self._stores[name].changelog():
+            batches = self._stores[name].changelog()
+            for batch in self.positions.marked(name, batches, self._changed_at) if name in self._changing else batches:
                 yield name, batch
 
     def persist_unlogged(self, token: Token) -> None:
@@ -252,7 +231,8 @@ class TaskStores:
         rows = [row for store in stores for row in store.frozen_rows()]
         if self._engine is not None and rows:
             facts = [facts_row(store.name, facts) for store in stores if (facts := store.facts(frozen=True)) is not None]
-            self._engine.write([*sorted(rows), *facts], durable=True)
+            at = {store.name: merged(self.positions.of(store.name), self._changed_at) for store in stores if store.name in self._changing}
+            self._engine.write([*sorted(rows), *facts, *(position_row(name, position) for name, position in at.items() if position)], durable=True)
         token.persisted = True
 
     def keep(self, token: Token, offsets: Mapping[str, int]) -> None:
@@ -265,7 +245,8 @@ class TaskStores:
                 self._unlogged_records += count
             store.settle(share)
         self._offsets.update(offsets)
-        self._frozen = None
+        self.positions.advance(self._changing, self._changed_at)
+        self._frozen, self._changing = None, frozenset()
         self._custom.commit(self._offsets, self._written, self.commit_times)
         if self._custom.in_file:
             self._file.write(self._written, self._custom.lost)
@@ -279,17 +260,8 @@ class TaskStores:
         """
         for store in self._stores.values():
             store.drop()
-        self._frozen = None
+        self._frozen, self._changing = None, frozenset()
         self._custom.check()
-
-    def memory_bytes(self) -> dict[str, int]:
-        """Return about how much memory each store takes, without what is on disk."""
-        return {name: store.memory_bytes() for name, store in list(self._stores.items())}
-
-    def statistics(self) -> dict[str, float]:
-        """Return what the database tells of itself, by Kafka Streams' names; nothing when there is none. May be called in any thread."""
-        engine = self._engine
-        return {} if engine is None else engine.statistics()
 
     # To disk.
 
@@ -341,11 +313,6 @@ class TaskStores:
         self._write = True
         return self._flush(last=True)
 
-    @property
-    def on_disk(self) -> bool:
-        """Whether there is a database."""
-        return self._engine is not None
-
     def checkpoint(self, directory: Path) -> None:
         """Make a copy of the database in a directory that there is not yet, by links; nothing may be written meanwhile. Blocks."""
         if self._engine is None:
@@ -388,13 +355,15 @@ class TaskStores:
     def _write_all(self, engine: Engine, stores: list[AnyStore]) -> Iterator[None]:
         # Nothing may be kept between the last change that was settled and this line: the offsets would be ahead of the data.
         offsets = {store.name: self._offsets[store.name] for store in stores if store.name in self._offsets}
+        positions = {store.name: self.positions.of(store.name) for store in stores}
         self._unlogged_records = 0
         for store in stores:
             store.begin_write()
         for store in stores:
             yield from store.write_slices(engine)
         facts = (facts_row(store.name, known) for store in stores if (known := store.facts()) is not None)
-        engine.write([*(offset_row(name, offset) for name, offset in offsets.items()), *facts])
+        rows = self.positions.rows(positions, self.logged)
+        engine.write([*(offset_row(name, offset) for name, offset in offsets.items()), *facts, *rows])
         self._written.update(offsets)
         engine.flush(wait=False)
         yield

@@ -213,22 +213,23 @@ class Transactional(ABC, Measured, Generic[Handle]):
         handles = list(self._frozen)
         for start in range(0, len(handles), SLICE):
             part = handles[start : start + SLICE]
-            values = self._frozen_values(part)
             keys = self._log_keys(part)
-            if self._mutable or set(map(type, values)) != {tuple}:
-                yield self._slow_slice(part, keys, values)
-                continue
+            columns = None if self._mutable else self._frozen_columns(part)
             try:
-                contents: list[bytes | None] = [*self._codec.values(list(map(_first, values)))]
+                contents: list[bytes | None] | None = None if columns is None else [*self._codec.values(columns[0])]
             except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
-                yield self._slow_slice(part, keys, values)
-            else:
-                yield Batch(keys, contents, list(map(_second, values)))
+                contents = None
+            yield self._slow_slice(part, keys) if columns is None or contents is None else Batch(keys, contents, columns[1])
 
-    def _slow_slice(self, handles: list[Handle], keys: list[bytes], values: list[Any]) -> Batch:
+    def _frozen_columns(self, handles: list[Handle]) -> tuple[list[Any], list[int]] | None:
+        """Return values and timestamps of what is frozen; None when not all are entries."""
+        values = self._frozen_values(handles)
+        return (list(map(_first, values)), list(map(_second, values))) if set(map(type, values)) == {tuple} else None
+
+    def _slow_slice(self, handles: list[Handle], keys: list[bytes]) -> Batch:
         contents: list[bytes | None] = []
         timestamps: list[int] = []
-        for handle, value in zip(handles, values, strict=True):
+        for handle, value in zip(handles, self._frozen_values(handles), strict=True):
             if value is None or value is MISSING:
                 contents.append(None)
                 timestamps.append(self._frozen_deleted[handle])

@@ -219,8 +219,7 @@ class AppHarness:
         """End the app as the end of its process would: nothing is committed, written or said.
 
         Its open transaction stays open until the next instance of its transactional id, or its time is over; the group notices when the session
-        timeout
-        is over. The disk keeps what was in files at this moment. Async processors are cancelled; processors are not closed.
+        timeout is over. The disk keeps what was in files at this moment. Async processors are cancelled, processors not closed, services left.
         """
         app, connection = self.app, self._connection
         assert connection is not None
@@ -236,6 +235,7 @@ class AppHarness:
             for child in context.children:
                 context.kill(child)
             await self.kit.kill(app._ref)
+        await app._services.aclose()
         await connection.reap()
         shutil.rmtree(self.state_dir)
         image.rename(self.state_dir)

@@ -12,14 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from actors import Actor, Spec, System
 from ks_actors import BatchError, ConfigError, JobCancelled, JobFailed, JobTimeout, OffsetOutOfRange, ProcessingFailed, SparkUnavailable, TaskId
-from ks_actors.batch import BatchBridge, CancelJob, JobProgress, RunJob, SparkSettings
+from ks_actors.batch import BatchBridge, CancelJob, JobProgress, RunJob, SparkSettings, TaskDone
 from ks_actors.batch._failures import carried, translated
 from ks_actors.batch._session import SparkSession
-from ks_actors.log import TopicPartition
+from ks_actors.log import OffsetAndMetadata, TopicPartition
 
 from .conftest import SETTINGS
 
@@ -235,4 +236,22 @@ def test_what_comes_out_of_a_task_is_data(tmp_path: Path) -> None:
     for packed in (base64.b64encode(each).decode() for each in harmful):
         failed = translated(RuntimeError(f"Job aborted <<ks-actors:{packed}>>"), "x")
         assert isinstance(failed.__cause__, RuntimeError)
+    assert not (tmp_path / "called").exists()
+
+
+def test_what_a_task_says_at_its_end_is_data(tmp_path: Path) -> None:
+    """It comes back over the network, too: only what a task says of itself is made of it, and anything else is refused."""
+    pytest.importorskip("pyspark")
+    from ks_actors.batch._spark_task import done_of  # noqa: PLC0415 - it needs pyspark
+
+    done = TaskDone(TaskId(0, 1), {TopicPartition("in", 1): OffsetAndMetadata(17, "at")}, 16, 1)
+    assert done_of(msgspec.msgpack.encode(done)) == done
+
+    class Harmful:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "called",)
+
+    for data in (pickle.dumps(done), pickle.dumps(Harmful()), b"", msgspec.msgpack.encode({"task": 1})):
+        with pytest.raises(BatchError, match="what a Spark task has written as its end is none"):
+            done_of(data)
     assert not (tmp_path / "called").exists()

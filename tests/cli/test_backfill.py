@@ -60,6 +60,17 @@ def test_history_becomes_a_snapshot_and_parquet(url: str, tmp_path: Path) -> Non
     assert list((tmp_path / "snapshots" / "words").glob("*/manifest.json"))
 
 
+def test_what_was_written_is_published_once(url: str) -> None:
+    """By one flag, again and again: the topics have it once for each job."""
+    arguments = ["backfill", "backfilled:builder", "-c", f"log={url}", "-c", "application_id=words", "-q", "--publish"]
+    told = []
+    for more in ((), (), ("another",)):
+        ran = CliRunner().invoke(ks_actors, [*arguments, *more])
+        assert ran.exit_code == 0, ran.output
+        told.append(ran.output.splitlines()[-1])
+    assert told == [f"copies: {count} records published" for count in (30, 0, 30)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said", "code"),
     [

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ks_actors import App, StreamsConfig, partition_of, serdes
 from ks_actors.batch._reading import Bounds, LogReader, address_of
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.log.kafka import KafkaLog
 from tests.batch.histories import fill, rows_of
+from tests.batch.test_publish import killed_until_done
 from tests.log.helpers import group_name, new_topic
 
 if TYPE_CHECKING:
@@ -53,6 +56,17 @@ async def test_history_is_read_handed_over_and_gone_on_from(kafka_broker: Broker
             await app.wait_until_caught_up()
         (live,) = await asyncio.to_thread(by_address, config, sink)
         assert {row[0]: int.from_bytes(row[1], "big") for row in live} == {f"w{number}".encode(): 500 for number in range(5)}
+
+
+@pytest.mark.timeout(180)
+async def test_what_was_written_is_published_once_by_processes_that_are_killed(kafka_broker: Broker) -> None:
+    """Killed between any two of its transactions, or in one: records and markers are in one transaction, so the next run goes on where it was."""
+    async with KafkaLog(kafka_broker.bootstrap) as log:
+        source, sink = (await new_topic(log, 3))[0].topic, (await new_topic(log, 3))[0].topic
+        await fill(log, {source: 3}, [(source, str(number).encode(), f"w{number}".encode(), number) for number in range(10_000)])
+        await killed_until_done(f"kafka://{kafka_broker.bootstrap}", group_name(), source, sink, 10_000)
+        found = await asyncio.to_thread(by_address, StreamsConfig(application_id="x", bootstrap_servers=kafka_broker.bootstrap), sink)
+        assert sorted(row[2] for rows in found for row in rows) == list(range(10_000))
 
 
 def by_address(config: StreamsConfig, topic: str) -> list[Rows]:

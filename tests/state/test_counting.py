@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import Batch
+from ks_actors._native import kernel as native
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde, json
 from ks_actors.state import _expiry
 
@@ -17,6 +18,8 @@ from .helpers import Task, key_value
 if TYPE_CHECKING:
     from pathlib import Path
 
+kernel: Any = native
+needs_kernel = pytest.mark.skipif(native is None, reason="there is no kernel")
 KEYS = ("a", "b", "cc", "ddd")
 rows = st.lists(st.tuples(st.sampled_from((*KEYS, None)), st.sampled_from((b"", None)), st.integers(0, 9)), max_size=20)
 steps = st.lists(st.tuples(rows, st.sampled_from(["commit", "drop", "go on"])), max_size=6)
@@ -104,6 +107,41 @@ def test_counts_go_on_from_what_is_on_disk_or_restored(tmp_path: Path) -> None:
         task.stores.drop()
         assert (store.get_entry("k11"), store.get_entry("k9")) == (None, (9, 9))
         task.close()
+
+
+@needs_kernel
+def test_parts_of_entries() -> None:
+    """What was noted counts more than what is there now; None as soon as one of them is nowhere, or no pair."""
+    view = {f"k{number}": (number, -number) for number in range(40)} | {"gone": None, "three": (1, 2, 3)}
+    columns = kernel.entry_columns(view, {"k3": ("noted", 7)}, [f"k{number}" for number in range(40)])
+    assert columns == ([*range(3), "noted", *range(4, 40)], [0, -1, -2, 7, *range(-4, -40, -1)])
+    assert kernel.entry_columns(view, {}, []) == ([], [])
+    for odd in ("gone", "three", "nowhere"):
+        assert kernel.entry_columns(view, {}, ["k1", *[f"k{number}" for number in range(20)], odd]) is None
+        assert kernel.entry_columns({}, {odd: view.get(odd)}, [odd]) is None
+
+
+class Touchy(str):
+    """Text that cannot be compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError(other)
+
+
+@needs_kernel
+def test_what_comparing_keys_raises_is_raised() -> None:
+    """By all that looks for keys, wherever in the batch it is: here at the 18th, of which the first look is one ahead."""
+    keys = [f"k{number}" for number in range(20)]
+    view: dict[Any, Any] = {(Touchy(key) if key == "k17" else key): (1, 1) for key in keys}
+    with pytest.raises(ValueError, match="k17"):
+        kernel.entry_columns(view, {}, keys)
+    changes: list[Any] = []
+    with pytest.raises(ValueError, match="k17"):
+        kernel.count_up(view, {}, keys, [b""] * 20, [1] * 20, 0, changes, [], False)
+    assert len(changes) == 16
 
 
 @pytest.mark.parametrize(("key", "value"), [(STRING, json(int)), (json(str), LONG)])

@@ -55,7 +55,7 @@ def worker(directory: Path) -> None:
             table.put_entry(key, (value, value))
             windows.put_entry(key, value, (value, value))
             unlogged.put_entry(key, (value, value))
-        token = stores.freeze()
+        token = stores.freeze({("in", 0): commit})
         ends = {name: (commit + 1) * PER_COMMIT for name, _ in stores.changelog(token)}
         stores.persist_unlogged(token)
         say(commit)
@@ -114,6 +114,7 @@ def test_killed_at_any_moment(tmp_path: Path, lines: int) -> None:
             assert offset % PER_COMMIT == 0
             done = offset // PER_COMMIT
             assert done <= last + 1
+            assert stores.positions.of(name) == ({("in", 0): done - 1} if done else {})  # in one write with the offset
             expected = {key: value for commit in range(done) for key, value in puts(commit)}
             if name == "s":
                 assert all((stores.store(name).get_entry(key) or (-1, 0))[0] >= value for key, value in expected.items())
@@ -131,6 +132,7 @@ def test_killed_at_any_moment(tmp_path: Path, lines: int) -> None:
         )
         unlogged = dict(stores.store("u").all())
         assert unlogged in (dict(everything), dict(everything + list(puts(last + 1))))
+        assert stores.positions.of("u") == {("in", 0): last + (unlogged != dict(everything))}  # in one write with the rows
     finally:
         stores.close(clean=False)
 

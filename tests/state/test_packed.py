@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
+LOOKS: list[tuple[list[Any], list[Any]]] = [(["k"], [b"v", None]), ([b"k"], []), (["\ud800"], []), ([], ["v"])]
 KINDS = [(False, False), (False, True), (True, False), (True, True)]
 
 
@@ -185,7 +186,7 @@ def test_what_is_no_key_is_not_there() -> None:
     assert (len(rows), rows.places("k", 0, 9), rows.names(0, 9), rows.column(0, -5, 9)) == (0, [], [], [])
     rows.add("k", 5, 1, b"v", 5)
     assert [rows.places(key, 0, 9) for key in ("k", b"k", None, "\ud800", 5)] == [[0], [], [], [], []]
-    assert [rows.take(*columns) for columns in ((["k"], [b"v", None]), ([b"k"], []), (["\ud800"], []), ([], ["v"]))] == [True, False, False, False]
+    assert [rows.take(keys, values) for keys, values in LOOKS] == [True, False, False, False]
     for arguments in ((), ("base", True, True), (1 << 64, True, True)):
         with pytest.raises((TypeError, OverflowError)):
             kernel.Rows(*arguments)

@@ -1,0 +1,106 @@
+"""What an application does before it is started: history, and what comes of it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._config_kafka import open_configured
+from ks_actors._errors import NotRunning
+from ks_actors.log import NewTopic
+from ks_actors.runtime._seeding import Seeder
+from ks_actors.runtime._setup import Setup, nodes_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+    from pathlib import Path
+
+    from ks_actors._config import StreamsConfig
+    from ks_actors._task_id import TaskId
+    from ks_actors.batch import Backfill, BackfillProgress, Choice, Engine, SparkSettings
+    from ks_actors.log import Log, TopicPartition
+    from ks_actors.runtime._seeding import IfSeeded
+    from ks_actors.snapshots import SnapshotManifest
+    from ks_actors.topology import Topology
+
+
+class AppOverHistory:
+    """The part of an App that needs no running tasks."""
+
+    def __init__(self, topology: Topology, config: StreamsConfig, log: Log | None, topics: Mapping[str, int]) -> None:
+        self.config: StreamsConfig = config
+        self._topology: Topology = topology
+        self._given_log: Log | None = log
+        self._topics: Mapping[str, int] = topics
+        self._begun: bool = False
+
+    @asynccontextmanager
+    async def _used_log(self) -> AsyncIterator[Log]:
+        """Have the log that was given, or the config's for a while."""
+        if self._given_log is not None:
+            yield self._given_log
+            return
+        log = open_configured(self.config)
+        await log.start()
+        try:
+            yield log
+        finally:
+            await log.close()
+
+    async def _create_topics(self, log: Log) -> None:
+        if self._topics:
+            existing = await log.describe_topics(self._topics)
+            await log.create_topics([NewTopic(name, partitions) for name, partitions in self._topics.items() if name not in existing])
+
+    def _nodes(self, task: TaskId) -> Iterable[str]:
+        return nodes_of(self._topology, task)
+
+    async def backfill(
+        self,
+        *,
+        until: int | Mapping[str, Mapping[int, int]] | None = None,
+        allow: Collection[Choice] = (),
+        engine: Engine = "local",
+        spark: SparkSettings | None = None,
+        progress: Callable[[BackfillProgress], None] | None = None,
+        directory: Path | None = None,
+    ) -> Backfill:
+        """Run the topology over history, into `snapshot_uri`: see `ks_actors.batch.backfill`. Raises NotRunning for an app that was started."""
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: a backfill is for one that is not")
+        from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - most apps have no use for it
+
+        to: Any = {"snapshot_uri": self.config.snapshot_uri, "log": self._given_log, "directory": directory, "engine": engine}
+        return await over_history(self._topology, self.config, until=until, allow=allow, spark=spark, progress=progress, **to)
+
+    async def publish(
+        self, done: Backfill, *, job: str = "backfill", progress: Callable[[TopicPartition, int], None] | None = None
+    ) -> dict[str, int]:
+        """Write what a backfill has written to its topics, once for each job, and return how many records were new: see `ks_actors.batch.publish`.
+
+        To be done before the app is started: what it writes comes after history. Raises NotRunning for one that was.
+        """
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: history is to be in its topics before that")
+        from ks_actors.batch import publish  # noqa: PLC0415 - most apps have no use for it
+
+        return await publish(done, self.config, job=job, log=self._given_log, progress=progress)
+
+    async def seed(self, uri: str, *, if_seeded: IfSeeded = "refuse") -> SnapshotManifest | None:
+        """Hand a snapshot over to the application before its first start; it then goes on where the snapshot ends. Return what that says of itself.
+
+        `uri` is a snapshot, or a place with snapshots, of which the newest of this application is taken. Rows, the group's offsets and deletions of
+        what the changelogs had before are one transaction: all of it happens, or nothing, and doing it again gives the same. `if_seeded` is for a
+        group that has committed something: it is refused, skipped (None is returned), or all is overwritten.
+
+        Raises NotRunning once the app was started, SnapshotRefused for a snapshot that is broken, foreign, or has not all that the topology needs, or
+        when the group has members or offsets; SnapshotFailed when it takes longer than `snapshot_timeout_ms`; StateLocked; LogError.
+        """
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: hand state over before that")
+        async with self._used_log() as log:
+            await self._create_topics(log)
+            setup = Setup(self._topology, self.config, wall_time=lambda: time.time_ns() // 1_000_000, partitions=lambda _: None, nodes=self._nodes)
+            specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in self._topology.subtopologies()}
+            return await Seeder(setup, log, specs).seed(uri, if_seeded)

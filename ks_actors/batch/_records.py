@@ -1,0 +1,70 @@
+"""Records in the middle of a stream as a table of Arrow, and back. Imports pyarrow."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from ks_actors._errors import BatchError
+from ks_actors.processors import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_COLUMNS: Final = ("key", "value", "timestamp", "headers")
+_MICROS = 1000
+
+
+def table_of(records: Sequence[Record[Any, Any]], key: pa.DataType | None, value: pa.DataType | None) -> pa.Table:
+    """Return records as rows: key, value, timestamp, headers. Types that are not given are told by what is there."""
+    headers = [[{"key": name, "value": data} for name, data in record.headers] for record in records]
+    columns = [
+        _column("key", [record.key for record in records], key),
+        _column("value", [record.value for record in records], value),
+        pa.array([record.timestamp * _MICROS for record in records], _TIME),
+        pa.array(headers, _HEADERS),
+    ]
+    return pa.Table.from_arrays(columns, names=list(_COLUMNS))
+
+
+def _column(name: str, objects: list[Any], kind: pa.DataType | None) -> pa.Array:
+    first = next((each for each in objects if each is not None), None)
+    if isinstance(first, msgspec.Struct) or dataclasses.is_dataclass(first):
+        objects = [msgspec.to_builtins(each, builtin_types=(bytes,)) for each in objects]
+    try:
+        return pa.array(objects, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        wanted = "a type of their own" if kind is None else f"of type {kind}"
+        raise BatchError(f"the {name}s of these records cannot be {wanted}: {error}; say what they are by {name}_type") from error
+
+
+def records_of(rows: pa.Table, timestamp: int) -> list[Record[Any, Any]]:
+    """Return rows as records; those without a time get `timestamp` (ms). Raises BatchError unless there are the columns that records are made of."""
+    names = rows.column_names
+    if not {"key", "value"} <= set(names) <= set(_COLUMNS):
+        raise BatchError(
+            f"the rows that have come back have the columns {', '.join(names)}: they are to have key and value, may have timestamp and headers, "
+            "and nothing else; put several columns into one by struct(...)"
+        )
+    keys, values = rows.column("key").to_pylist(), rows.column("value").to_pylist()
+    times = [timestamp] * len(keys)
+    if "timestamp" in names:
+        times = [timestamp if time is None else time for time in _times(rows.column("timestamp"))]
+    if "headers" not in names:
+        return list(map(Record, keys, values, times))
+    headers = [tuple((each["key"], each["value"]) for each in one or ()) for one in rows.column("headers").to_pylist()]
+    return list(map(Record, keys, values, times, headers))
+
+
+def _times(column: pa.ChunkedArray) -> list[int | None]:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())
+    if not pa.types.is_integer(column.type):
+        raise BatchError(f"the timestamps of the rows that have come back are of type {column.type}: they are to be timestamps, or whole numbers, ms")
+    found: list[int | None] = column.to_pylist()
+    return found

@@ -1,0 +1,178 @@
+"""A batch bridge that lives as long as somebody uses it, and functions that run on it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import AsyncExitStack
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Self, TypeVar, final
+
+from actors import ActorsError, System
+from ks_actors._errors import BatchError, JobCancelled
+from ks_actors.batch._bridge import BatchBridge
+from ks_actors.batch._messages import CancelJob, RunJob
+from ks_actors.batch._settings import SparkSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from actors import Ref
+    from ks_actors.batch._messages import BridgeMessage
+    from ks_actors.processors import Record
+
+T = TypeVar("T")
+
+
+@final
+class _Life:
+    """From the first user to the last one, in one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop: asyncio.AbstractEventLoop = loop
+        self.users: int = 0
+        self.changing = asyncio.Lock()
+        self.stack = AsyncExitStack()
+        self.ref: Ref[BridgeMessage] | None = None
+
+    async def open(self, settings: SparkSettings) -> None:
+        async with AsyncExitStack() as stack:
+            system = await stack.enter_async_context(System("batch"))
+            ref = await system.spawn(BatchBridge.spec(settings), "bridge")
+            # A commit does not wait as long as Spark takes to start, so that has to be over before there are any.
+            await ref.ask(RunJob, "start", _started).within(inf)
+            self.stack, self.ref = stack.pop_all(), ref
+
+    async def close(self) -> None:
+        self.ref = None
+        await self.stack.aclose()
+
+
+@final
+class SparkBridge:
+    """A Spark session for functions in the middle of topologies: `stream.batch(bridge.function(scored))`.
+
+    It may be made anywhere, and does nothing before it is entered: by an App, or `backfill` in one process, whose topology has such a function; by
+    `async with`. Then Spark is started, and it is there for all who have entered, in this event loop, until the last of them has left; what still
+    runs then is cancelled. Entering it raises SparkUnavailable.
+    """
+
+    def __init__(self, settings: SparkSettings | None = None) -> None:
+        self.settings: SparkSettings = settings or SparkSettings()
+        self._life: _Life | None = None
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a SparkBridge belongs to its process: a topology that asks Spark in its middle is backfilled by engine='local'")
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        life = self._life = self._life or _Life(loop)
+        if life.loop is not loop:
+            raise BatchError("this SparkBridge is open in another event loop: make one for each")
+        life.users += 1
+        try:
+            async with life.changing:
+                if life.ref is None:
+                    await life.open(self.settings)
+        except BaseException:
+            self._leave(life)
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        life = self._life
+        assert life is not None
+        life.users -= 1
+        try:
+            async with life.changing:
+                if life.users == 0:
+                    await life.close()
+        finally:
+            life.users += 1
+            self._leave(life)
+
+    def _leave(self, life: _Life) -> None:
+        life.users -= 1
+        if life.users == 0 and life.ref is None:
+            self._life = None
+
+    @property
+    def ref(self) -> Ref[BridgeMessage]:
+        """The actor that has the session, to be told RunJob, CancelJob and what else a BatchBridge knows. Raises BatchError while it is not open."""
+        if self._life is None or self._life.ref is None:
+            raise BatchError("this SparkBridge is not open: an App opens it that has it in its topology or its services, or `async with bridge:`")
+        return self._life.ref
+
+    async def run(self, work: Callable[[Any], T], *, name: str = "job", deadline_ms: int | None = None) -> T:
+        """Do `work(session)` in a thread of the bridge, as RunJob says; cancelling cancels the job. May be awaited in any event loop."""
+        ref, life = self.ref, self._life
+        assert life is not None
+        asked: Any = _run(ref, f"{name}-{uuid.uuid4().hex[:8]}", work, deadline_ms)
+        if asyncio.get_running_loop() is not life.loop:
+            asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, life.loop))
+        done: T = await asked
+        return done
+
+    def function(self, function: Callable[[Any, Any], Any], *, key_type: str | None = None, value_type: str | None = None) -> SparkFunction:
+        """Make a function for `stream.batch` of one of Spark: `function(spark, rows)`, which is given a DataFrame and returns another one.
+
+        `rows` have `key`, `value`, `timestamp` and `headers`, in the order of the records. `key_type` and `value_type` are Spark's types, such as
+        `struct<name: string, size: int>`; without, they are told by the records of each batch. What is returned is a DataFrame, or a table of Arrow,
+        with `key` and `value`; rows without `timestamp` (a timestamp, or ms) get the latest one of the batch, rows without `headers` have none. Rows
+        go on in the order in which they are returned: sort them where that matters.
+        """
+        return SparkFunction(self, function, key_type, value_type)
+
+
+@final
+class SparkFunction:
+    """A function of Spark as one for `stream.batch`; made by `SparkBridge.function`. Raises JobFailed, with what failed as its cause."""
+
+    def __init__(self, bridge: SparkBridge, function: Callable[[Any, Any], Any], key_type: str | None, value_type: str | None) -> None:
+        self.service: SparkBridge = bridge
+        self._function = function
+        self._types = (key_type, value_type)
+
+    async def __call__(self, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+        """Give records to Spark, and return what comes back."""
+        name = getattr(self._function, "__name__", "function").replace("<", "").replace(">", "")
+        return await self.service.run(partial(self._work, records), name=name)
+
+    def _work(self, records: list[Record[Any, Any]], spark: Any) -> list[Record[Any, Any]]:
+        from ks_actors.batch._records import records_of, table_of  # noqa: PLC0415 - it needs a package that others do without
+
+        key, value = (None if kind is None else _arrow_type(kind) for kind in self._types)
+        rows = self._function(spark, spark.createDataFrame(table_of(records, key, value)))
+        table = rows.toArrow() if hasattr(rows, "toArrow") else rows
+        if not hasattr(table, "column_names"):
+            raise BatchError(f"{self._function!r} has returned {rows!r}: return a DataFrame, or a table of Arrow")
+        return records_of(table, max(record.timestamp for record in records))
+
+
+async def _run(ref: Ref[BridgeMessage], name: str, work: Callable[[Any], T], deadline_ms: int | None) -> T:
+    try:
+        done: T = await ref.ask(RunJob, name, work, deadline_ms).within(inf)
+    except asyncio.CancelledError:
+        ref.ask(CancelJob, name)
+        raise
+    except ActorsError as ended:
+        raise JobCancelled("the batch bridge has ended") from ended
+    return done
+
+
+def _started(spark: Any) -> None:
+    """Have Spark do something small: the first of anything takes seconds."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    spark.createDataFrame(pa.table({"n": [0]})).toArrow()
+
+
+def _arrow_type(kind: str) -> pa.DataType:
+    from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415 - as above
+    from pyspark.sql.types import DataType  # noqa: PLC0415 - as above
+
+    return to_arrow_type(DataType.fromDDL(kind), timezone="UTC")

@@ -1,0 +1,173 @@
+"""Up to which records of its task's input each store has what they bring (KIP-796), and where that is kept: in the database, and in the changelog.
+
+It is known per commit, not per record: what a commit has changed is at the task's offsets of that moment.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+from ks_actors._batch import Batch
+from ks_actors.state._checkpoint import read_offsets
+from ks_actors.state._manifest import META
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from ks_actors._batch import Headers
+    from ks_actors.state._engine import Engine, Row
+
+    At: TypeAlias = Mapping[tuple[str, int], int]
+    """Offsets by topic and partition, each of a record that is included."""
+
+POSITION: Final = META + b"position:"
+SUFFIX: Final = ".position"
+VERSION_HEADER: Final = "v"
+VECTOR_HEADER: Final = "c"
+WITH_VECTOR: Final = b"\0"
+_FORMAT: Final = 0
+_int: Final = struct.Struct(">i")
+_pair: Final = struct.Struct(">iq")
+_log = logging.getLogger("ks_actors")
+
+
+def pack(position: At) -> bytes:
+    """Return a position as Kafka Streams writes it.
+
+    A byte 0; the number of topics (int32, as all numbers but offsets); for each the length of its name, the name (UTF-8), the number of partitions,
+    for each of them its number and the offset (int64). Big-endian.
+    """
+    topics: dict[str, list[tuple[int, int]]] = {}
+    for (topic, partition), offset in position.items():
+        topics.setdefault(topic, []).append((partition, offset))
+    parts = [bytes((_FORMAT,)), _int.pack(len(topics))]
+    for topic, offsets in topics.items():
+        name = topic.encode()
+        parts += (_int.pack(len(name)), name, _int.pack(len(offsets)), *(_pair.pack(*pair) for pair in offsets))
+    return b"".join(parts)
+
+
+def unpack(data: bytes) -> dict[tuple[str, int], int]:
+    """Return a position that `pack`, or Kafka Streams, has made; raises ValueError."""
+    try:
+        if data[0] != _FORMAT:
+            raise ValueError(f"a position of format {data[0]}, expected {_FORMAT}")
+        (count,), at = _int.unpack_from(data, 1), 1 + _int.size
+        position: dict[tuple[str, int], int] = {}
+        for _ in range(count):
+            (length,), at = _int.unpack_from(data, at), at + _int.size
+            topic, at = data[at : at + length].decode(), at + length
+            (pairs,), at = _int.unpack_from(data, at), at + _int.size
+            for _ in range(pairs):
+                partition, offset = _pair.unpack_from(data, at)
+                position[topic, partition] = offset
+                at += _pair.size
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"a position that is cut off: {error}") from error
+    return position
+
+
+def merged(position: At, other: At) -> At:
+    """Return the position that has come as far as both; one of them, if that is it."""
+    ahead = {partition: offset for partition, offset in other.items() if offset > position.get(partition, -1)}
+    return {**position, **ahead} if ahead else position
+
+
+def position_row(store: str, position: At) -> Row:
+    """Return a store's position as the database has it."""
+    return (POSITION + store.encode(), pack(position))
+
+
+@final
+class Positions:
+    """The committed positions of a task's stores.
+
+    What `of` returns is never changed. `vectors` says that each commit's last record of a store in its changelog tells the position, in the headers
+    that Kafka Streams has for it, so that standbys know theirs.
+    """
+
+    def __init__(self, *, vectors: bool) -> None:
+        self._vectors: bool = vectors
+        self._at: dict[str, At] = {}
+        self._lost: set[str] = set()
+
+    def of(self, store: str) -> At:
+        """Return where a store is."""
+        return self._at.get(store, {})
+
+    def follows_task(self, store: str) -> bool:
+        """Whether a store that is processed has all that the task has processed: else it has lost some of it, as it has no changelog."""
+        return store not in self._lost
+
+    def advance(self, stores: Iterable[str], position: At) -> None:
+        """Take note that stores are there, or further."""
+        for store in stores:
+            self._at[store] = merged(self.of(store), position)
+            self._lost.discard(store)
+
+    def begin(self, stores: Iterable[str], logged: Collection[str], position: At) -> None:
+        """Take note that the task is processed from there on, all changelogs are read: only what has none may lack something."""
+        for store in stores:
+            if store in logged:
+                self.advance((store,), position)
+            elif merged(self.of(store), position) is not self.of(store):
+                self._lost.add(store)
+
+    def forget(self) -> None:
+        """Begin anew, without stores."""
+        self._at.clear()
+        self._lost.clear()
+
+    # The database.
+
+    def recall(self, engine: Engine, store: str, directory: Path | None, *, empty: bool) -> None:
+        """Take up what the database has. A file of Kafka Streams' layout is taken over into it where it has nothing yet, and deleted (KIP-892).
+
+        What the file says of a store that is `empty` is not true here.
+        """
+        data = None if empty else engine.get(POSITION + store.encode())
+        if data is not None:
+            self._at[store] = unpack(data)
+        path = None if directory is None else directory / f"{store}{SUFFIX}"
+        if path is None or not path.exists():
+            return
+        if data is None and not empty:
+            try:
+                self._at[store] = read_offsets(path)
+            except ValueError as error:
+                _log.warning("%s is no position file, the position of store %s is not known before it changes: %s", path, store, error)
+            else:
+                engine.write([position_row(store, self._at[store])], durable=True)  # before the file is gone
+        path.unlink()
+
+    def rows(self, before: Mapping[str, At], logged: Collection[str]) -> list[Row]:
+        """Return as rows where stores were `before` they were written. Those without changelog write their own, and may have done so meanwhile."""
+        return [position_row(store, at) for store, at in before.items() if at and (store in logged or at is self.of(store))]
+
+    # The changelog.
+
+    def marked(self, store: str, batches: Iterable[Batch], position: At) -> Iterator[Batch]:
+        """Return what is to be written of one commit, with the position in the headers of its last record."""
+        if not self._vectors:
+            yield from batches
+            return
+        last: Batch | None = None
+        for batch in batches:
+            if last is not None:
+                yield last
+            last = batch
+        if last is not None:
+            vector: Headers = ((VERSION_HEADER, WITH_VECTOR), (VECTOR_HEADER, pack(merged(self.of(store), position))))
+            yield Batch(last.keys, last.values, last.timestamps, [*[()] * (len(last) - 1), vector])
+
+    def restored(self, store: str, headers: Iterable[Headers]) -> None:
+        """Take note of what the records of a changelog say, the last first: what one of them says, those before do not exceed."""
+        for header in reversed(list(filter(None, headers))):
+            known = dict(header)
+            vector = known.get(VECTOR_HEADER)
+            if known.get(VERSION_HEADER) == WITH_VECTOR and vector is not None:
+                self.advance((store,), unpack(vector))
+                return

@@ -1,0 +1,199 @@
+"""What a backfill has written comes into its topics once, however often it is sent there."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import App, Batch, LogTimeout, NotRunning, PublishRefused, StreamsConfig, UnknownTopicOrPartition
+from ks_actors.batch import _publish, backfill, publish
+from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+
+from .conftest import SETTINGS as SPARK
+from .histories import fill, read_all, rows_of, streamed
+from .publisher import loud
+from .test_backfill import LINE_TOPICS, LINES, SETTINGS, words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ks_actors import Topology
+    from ks_actors.batch import Backfill
+    from ks_actors.batch._session import SparkSession
+    from ks_actors.log import Log
+
+    from .histories import Rows
+
+CONFIG = StreamsConfig.of({**SETTINGS})
+LOUD = TopicPartition("loud", 0)
+
+
+async def filled(log: Log) -> None:
+    await log.create_topics([NewTopic(name, count) for name, count in LINE_TOPICS.items()])
+    await fill(log, LINE_TOPICS, LINES)
+
+
+async def written(log: Log) -> dict[TopicPartition, Rows]:
+    return {
+        TopicPartition(topic, number): rows_of(batches)
+        for topic in ("counts", "loud")
+        for number, batches in (await read_all(log, topic, LINE_TOPICS[topic])).items()
+    }
+
+
+def of(done: Backfill) -> dict[TopicPartition, Rows]:
+    return {where: rows_of(done.read(where)) for where in done.partitions}
+
+
+async def test_topics_get_what_was_written_once() -> None:
+    """Record for record, in order and without marks; a second run finds that all is there."""
+    async with EmbeddedLog() as log:
+        await filled(log)
+        with await backfill(words(), CONFIG, log=log) as done:
+            counts = await publish(done, CONFIG, log=log)
+            assert counts == {topic: sum(len(rows) for where, rows in of(done).items() if where.topic == topic) for topic in ("counts", "loud")}
+            assert await written(log) == of(done)
+        with await backfill(words(), CONFIG, log=log) as again:
+            assert await publish(again, CONFIG, log=log) == {"counts": 0, "loud": 0}
+            assert await written(log) == of(again)
+            assert sum((await publish(again, CONFIG, log=log, job="another")).values()) == sum(counts.values())
+
+
+async def test_history_and_the_live_rest_are_in_the_topic_as_of_a_stream(tmp_path: Path) -> None:
+    """Published, handed over and gone on with: the topic has what a stream over everything writes."""
+    async with EmbeddedLog() as log:
+        await filled(log)
+        config = CONFIG.replace(state_dir=tmp_path / "state", snapshot_uri=str(tmp_path / "snapshots"))
+        app = App(words(), config, log=log)
+        with await app.backfill(until=150) as done:
+            await app.publish(done)
+        await app.seed(str(tmp_path / "snapshots"))
+        async with app:
+            await app.wait_until_caught_up()
+            with pytest.raises(NotRunning, match="before that"):
+                await app.publish(done)
+        found = await written(log)
+    expected, _ = await asyncio.to_thread(streamed, words(), SETTINGS, LINE_TOPICS, LINES)
+    loud_ones = {where: rows for where, rows in expected.items() if where.topic == "loud"}
+    assert {where: rows for where, rows in found.items() if where.topic == "loud"} == loud_ones
+    assert {where: len(rows) for where, rows in found.items()} == {where: len(rows) for where, rows in expected.items()}
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("operation", ["send", "commit"])
+async def test_a_run_that_has_failed_half_way_is_gone_on_with(operation: str, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever call fails, before or after it had its effect: the next run writes what is missing, and nothing twice."""
+    monkeypatch.setattr(_publish, "_AT_ONCE", 7)
+    monkeypatch.setattr(_publish, "_SLICE", 7)
+    async with EmbeddedLog() as log:
+        await filled(log)
+        with await backfill(words(), CONFIG, log=log) as done:
+            failures = 0
+            transactions = 0
+
+            def failing(_: TopicPartition, __: int) -> None:
+                nonlocal transactions
+                transactions += 1
+                if transactions % 17 == 0:
+                    log.inject(operation, LogTimeout("for a test"), after=after)  # type: ignore[arg-type]
+
+            while True:
+                try:
+                    await publish(done, CONFIG, log=log, progress=failing)
+                    break
+                except LogTimeout:
+                    failures += 1
+            assert failures > 5
+            assert await written(log) == of(done)
+
+
+@pytest.mark.timeout(120)
+async def test_a_killed_process_doubles_nothing(tmp_path: Path) -> None:
+    """Killed again and again between any two of its writes, until a run comes through."""
+    records = [("quiet", str(number).encode(), f"v{number}".encode(), number) for number in range(20_000)]
+    async with EmbeddedLog(tmp_path / "log") as log:
+        await log.create_topics([NewTopic("quiet", 3), NewTopic("loud", 3)])
+        await fill(log, {"quiet": 3}, records)
+    await killed_until_done(f"embedded://{tmp_path / 'log'}", "app", "quiet", "loud", 20_000)
+    async with EmbeddedLog(tmp_path / "log") as log:
+        found = await read_all(log, "loud", 3)
+    assert sorted(row[2] for batches in found.values() for row in rows_of(batches)) == list(range(20_000))
+
+
+async def killed_until_done(log: str, application_id: str, source: str, sink: str, records: int) -> None:
+    """Run the publisher, kill it three times, and let it come through."""
+    dice = random.Random(records)
+    for kill in (True, True, True, False):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.batch.publisher", log, application_id, source, sink, stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        if kill:
+            for _ in range(dice.randrange(1, 40)):
+                assert await process.stdout.readline()
+            process.kill()
+            await process.stdout.read()
+            assert await process.wait() == -signal.SIGKILL
+        else:
+            told = (await process.stdout.read()).decode().splitlines()
+            assert await process.wait() == 0
+            assert 0 < int(told[-1].removeprefix("new ")) < records
+
+
+def of_nobody(count: int) -> Batch:
+    return Batch([None] * count, [f"v{number}".encode() for number in range(count)], list(range(count)))
+
+
+def test_records_without_keys_go_where_they_went_before(session: SparkSession, tmp_path: Path) -> None:
+    """Also by Spark, where they come in other batches: a run on one engine goes on with what the other has begun."""
+    assert session.is_open
+    topics = {"quiet": 2, "loud": 3}
+
+    async def main() -> None:
+        async with EmbeddedLog(tmp_path / "log") as log:
+            await log.create_topics([NewTopic(name, count) for name, count in topics.items()])
+            producer = await log.producer(client_id="test")
+            for number in range(2):
+                await producer.send([Outgoing(TopicPartition("quiet", number), of_nobody(2_500))])
+            topology: Topology = loud("quiet", "loud")
+            with await backfill(topology, CONFIG, log=log, engine="spark", spark=SPARK, directory=tmp_path) as done:
+                assert await publish(done, CONFIG, log=log) == {"loud": 5_000}
+            with await backfill(topology, CONFIG, log=log) as again:
+                assert await publish(again, CONFIG, log=log) == {"loud": 0}
+                assert [sum(1 for _ in rows_of(again.read(TopicPartition("loud", number)))) for number in range(3)] == [1_668, 1_666, 1_666]
+
+    asyncio.run(main())
+
+
+async def test_other_records_are_refused() -> None:
+    """Of other ranges or another topology; nothing is written then."""
+    async with EmbeddedLog() as log:
+        await filled(log)
+        with await backfill(words(), CONFIG, log=log, until=200) as done:
+            await publish(done, CONFIG, log=log)
+        before = await written(log)
+        for topology, until in ((words(), None), (words(), 100), (loud("lines", "counts"), 200)):
+            with await backfill(topology, CONFIG, log=log, until=until) as other, pytest.raises(PublishRefused, match="Nothing was written"):
+                await publish(other, CONFIG, log=log)
+        assert await written(log) == before
+
+
+async def test_a_topic_that_was_deleted_is_no_topic_that_has_it_all() -> None:
+    """What was published is gone: that is said, and another job writes it again."""
+    async with EmbeddedLog() as log:
+        await filled(log)
+        with await backfill(words(), CONFIG, log=log) as done:
+            await publish(done, CONFIG, log=log)
+            await log.delete_topics(["loud"])
+            with pytest.raises(UnknownTopicOrPartition, match="no topics loud to publish to"):
+                await publish(done, CONFIG, log=log)
+            await log.create_topics([NewTopic("loud", 3)])
+            with pytest.raises(PublishRefused, match="the topic was deleted since then"):
+                await publish(done, CONFIG, log=log)
+            assert (await publish(done, CONFIG, log=log, job="once-more"))["loud"] == 400
