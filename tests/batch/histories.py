@@ -62,6 +62,22 @@ async def read_all(log: Log, topic: str, partitions: int) -> dict[int, list[Batc
     return found
 
 
+async def read_committed(log: Log, where: TopicPartition) -> list[Batch]:
+    """Return all that is committed in a partition, to its end, however long a broker takes to give it."""
+    end = (await log.end_offsets([where], IsolationLevel.READ_COMMITTED))[where]
+    at = (await log.begin_offsets([where]))[where]
+    fetcher = log.fetcher(client_id="test", isolation=IsolationLevel.READ_COMMITTED)
+    fetcher.assign({where: at})
+    found: list[Batch] = []
+    async with asyncio.timeout(30):
+        while at < end:
+            for one in await fetcher.fetch(max_wait_ms=200):
+                at = one.next_offset
+                found.append(one.batch)
+    await fetcher.close()
+    return found
+
+
 def rows_of(batches: Iterable[Batch]) -> Rows:
     return [row for batch in batches for row in zip(batch.keys, batch.values, batch.timestamps, batch.headers or [()] * len(batch), strict=True)]
 
