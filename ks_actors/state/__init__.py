@@ -11,6 +11,7 @@ from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._rows import Rows
 from ks_actors.state._rows_in_memory import committed_facts, committed_rows, fill, log_batch, prepare_rows
 from ks_actors.state._rows_on_disk import (
+    SUFFIXES,
     CheckpointRows,
     Ingest,
     StoreIngest,
@@ -28,6 +29,7 @@ from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
 
 __all__ = [
+    "SUFFIXES",
     "TIMESTAMPED",
     "AnyReader",
     "AnyStore",
