@@ -21,6 +21,7 @@ from ks_actors._config_values import (
     whole_number,
 )
 from ks_actors._handlers import log_and_fail
+from ks_actors._optimizations import optimization
 from ks_actors._timestamps import FailOnInvalidTimestamp
 from ks_actors.log._types import IsolationLevel
 
@@ -81,7 +82,7 @@ class Options(TypedDict, total=False):
     processing_exception_handler: ProcessingExceptionHandler | str
     production_exception_handler: ProductionExceptionHandler | str
     errors_dead_letter_queue_topic_name: str
-    topology_optimization: str
+    topology_optimization: str | Collection[str]
     default_dsl_store: str
     default_state_isolation_level: IsolationLevel | str
     dsl_store: str
@@ -179,7 +180,7 @@ SETTINGS: dict[str, Setting] = {
     "processing_exception_handler": Setting(handler, _is(log_and_fail)),
     "production_exception_handler": Setting(handler, _is(log_and_fail)),
     "errors_dead_letter_queue_topic_name": Setting(topic_name, _is(None)),
-    "topology_optimization": Setting(one_of(none="none"), _is("none")),
+    "topology_optimization": Setting(optimization, _is("none")),
     "default_dsl_store": Setting(one_of(rocksdb="rocksdb", in_memory="in_memory"), _is("rocksdb")),
     "default_state_isolation_level": Setting(
         one_of(**{each.value: each for each in IsolationLevel}),

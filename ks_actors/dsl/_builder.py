@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from ks_actors._optimizations import wanted_by
 from ks_actors.dsl import _stream, _table
 from ks_actors.dsl._graph import GraphBuilder, StreamSource
 from ks_actors.dsl._options import Consumed
@@ -12,6 +13,7 @@ from ks_actors.dsl._options import Consumed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ks_actors._config import StreamsConfig
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl._table import GlobalTable, Table
@@ -94,6 +96,9 @@ class StreamsBuilder:
         self._graph.add_node(spec.name, write)
         return self
 
-    def build(self) -> Topology:
-        """Return the topology. It can be called once more after further operations, which then are in the new topology."""
-        return self._graph.build()
+    def build(self, config: StreamsConfig | None = None) -> Topology:
+        """Return the topology, optimized as the config's `topology_optimization` says; without a config it is not.
+
+        It can be called once more after further operations, which then are in the new topology.
+        """
+        return self._graph.build(frozenset() if config is None else wanted_by(config.topology_optimization))

@@ -165,11 +165,12 @@ class GraphBuilder:
         """Demand that the topics of these source nodes have the same number of partitions and that a task gets the same partition of all."""
         self._copartitioned.append(frozenset(sources))
 
-    def build(self) -> Topology:
+    def build(self, optimizations: frozenset[str]) -> Topology:
         """Write the nodes to a new topology, in the order in which they were attached and parents first."""
         self._merge_sources()
         self._keep_null_keys()
         topology = Topology()
+        topology.optimizations = optimizations
         written = {self.root}
         waiting = sorted((node.priority, node) for node in self.root.children)
         while waiting:

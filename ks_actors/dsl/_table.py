@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
+from ks_actors._optimizations import REUSE_SOURCE_TOPICS
 from ks_actors.dsl import _grouped, _stream, _suppressed, _table_joins
 from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
@@ -253,7 +254,10 @@ def source_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], mate
             timestamp_extractor=consumed.timestamp_extractor,
             offset_reset=consumed.offset_reset,
         )
-        topology.add_operator(name, logic.operator(), source, stores=logic.stores())
+        stores = logic.stores()
+        if REUSE_SOURCE_TOPICS in (topology.optimizations or ()):
+            stores = tuple(msgspec.structs.replace(store, logging=True, source_topic=topic) for store in stores)
+        topology.add_operator(name, logic.operator(), source, stores=stores)
 
     node = graph.add_node(name, write)
     return Table(graph, node, frozenset({source}), spec.key, spec.value, logic, store_name=spec.name if named else None)

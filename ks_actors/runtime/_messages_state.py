@@ -200,6 +200,17 @@ class ChangelogEnds(Message, frozen=True, tag="ENDS"):
     order: Restore | Follow
     begins: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
+    limits: Mapping[TopicPartition, int]
+
+
+class LookAtLimits(Message, frozen=True, tag="LOOK_AT_LIMITS"):
+    """It is time to see how far standbys may be read that follow source topics (internal)."""
+
+
+class LimitsKnown(Message, frozen=True, tag="LIMITS"):
+    """How far standbys may be read that follow source topics; without those of which it could not be found out (internal)."""
+
+    limits: Mapping[TopicPartition, int]
 
 
 class EndsUnknown(Message, frozen=True, tag="ENDS_UNKNOWN"):
@@ -217,7 +228,9 @@ class FollowAgain(Message, frozen=True, tag="FOLLOW_AGAIN"):
     """The rest after a failure is over (internal)."""
 
 
-RestorerMessage: TypeAlias = Restore | Follow | StopRestoring | ChangelogEnds | EndsUnknown | TakenIn | FollowAgain | Arrived | FetchFailed
+RestorerMessage: TypeAlias = (
+    Restore | Follow | StopRestoring | ChangelogEnds | EndsUnknown | TakenIn | FollowAgain | LookAtLimits | LimitsKnown | Arrived | FetchFailed
+)
 
 # --- to the Collector -----------------------------------------------------------------------------------------------------------
 

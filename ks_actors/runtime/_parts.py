@@ -23,11 +23,13 @@ from ks_actors.runtime._current import Current
 from ks_actors.runtime._directory import StateDirectory
 from ks_actors.runtime._disk import Disk
 from ks_actors.runtime._global_tables import GLOBAL_MAILBOX, AwaitFilled, GlobalTables
+from ks_actors.runtime._limits import Limits
 from ks_actors.runtime._making import GLOBAL, make_stores
 from ks_actors.runtime._membership import GroupView
 from ks_actors.runtime._poller import POLLER_MAILBOX, Poller
 from ks_actors.runtime._production import Production
 from ks_actors.runtime._purge import Purger
+from ks_actors.runtime._restore_fetcher import restore_fetcher
 from ks_actors.runtime._restorer import RESTORER_MAILBOX, Restorer
 from ks_actors.runtime._snapshot_source import SnapshotSource
 from ks_actors.runtime._snapshots import SNAPSHOTS_MAILBOX, Snapshots
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
     from actors import Context, Ref
     from ks_actors._task_id import TaskId
-    from ks_actors.log import Log, TransactionalProducer
+    from ks_actors.log import Log, Membership, TransactionalProducer
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._progress import Progress
     from ks_actors.runtime._setup import Setup
@@ -89,6 +91,7 @@ class Parts:
         self.committer: Ref[m.CommitterMessage]
         self._state: Ref[m.StateManagerMessage]
         self._restorer: Ref[m.RestorerMessage]
+        self._membership: Membership
         self._poller: Ref[m.PollerMessage] | None = None
         # With the whole of a commit, which waits for several things one after the other, and for some twice when it fails.
         self.patience: float = 4 * max(1, setup.config.task_timeout_ms) / 1000
@@ -186,8 +189,9 @@ class Parts:
         )
         self._metrics.standbys = lambda: len(state.standby_stores())
         self._state = await self._spawn(context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager")
-        fetcher = self._log.fetcher(client_id=f"{config.client_id}-restore", isolation=IsolationLevel.READ_COMMITTED)
-        restorer = self._reader = Restorer(self._log, fetcher, self._state, poll_ms=config.poll_ms)
+        fetcher = restore_fetcher(self._log, f"{config.client_id}-restore", setup.reused_topics, self._isolation)
+        limits = Limits(setup.reused_topics, lambda: self._membership, config.commit_interval_ms)
+        restorer = self._reader = Restorer(self._log, fetcher, self._state, limits, poll_ms=config.poll_ms)
         self._restorer = await self._spawn(context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer")
         if config.snapshot_uri is not None:
             await context.blocking(partial(Place.of, config.snapshot_uri))  # what is wrong with it is said now
@@ -256,7 +260,7 @@ class Parts:
         group = GroupView(process_id, config.max_poll_interval_ms)
         subtopologies = setup.subtopology_topics()
         stateful = [number for number, specs in self._specs.items() if any(spec.logging for spec in specs)]
-        membership = await log.join(
+        membership = self._membership = await log.join(
             config.application_id,
             NewMember(
                 client_id=f"{config.client_id}-{process_id}",
@@ -309,16 +313,15 @@ class Parts:
 
     def _make_stores(self, task: TaskId) -> tuple[TaskStores | None, Current]:
         current = Current()
-        metrics = self._metrics
 
         def expired(count: int) -> None:
-            found = metrics.tasks.get(task)
+            found = self._metrics.tasks.get(task)
             if found is not None:
                 found.dropped += count
 
         stores = make_stores(
             str(task),
-            self._specs[task.subtopology],
+            self._setup.stores_of(task, self._specs[task.subtopology]),
             directory=self._directory.path,
             shared=self._shared,
             current=current,

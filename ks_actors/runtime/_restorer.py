@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from actors import Actor, Mailbox, Signal, Stopping
+from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import LogClosed, OffsetOutOfRange
 from ks_actors.log._types import IsolationLevel
 from ks_actors.runtime import _messages as m
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.log import Fetcher, Log
     from ks_actors.log._types import Fetched, TopicPartition
+    from ks_actors.runtime._limits import Limits
 
 RESTORER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 # Records of a partition per fetch, and in a message. While nothing but standbys is read tasks are processed: nobody is to wait long for records to be
@@ -38,8 +39,9 @@ class Restorer(Actor[RestorerMessage]):
     What somebody who had the task has written and not committed is not seen, but waited for: until it is committed after all, or aborted.
     """
 
-    def __init__(self, log: Log, fetcher: Fetcher, state: Ref[m.StateManagerMessage], *, poll_ms: int) -> None:
+    def __init__(self, log: Log, fetcher: Fetcher, state: Ref[m.StateManagerMessage], limits: Limits, *, poll_ms: int) -> None:
         self._log = log
+        self._limits = limits
         self._fetcher = fetcher
         self._state = state
         self._poll_ms = poll_ms
@@ -58,8 +60,10 @@ class Restorer(Actor[RestorerMessage]):
         self._fetching: bool = False
 
     async def signal(self, signal: Signal) -> None:
-        """Close the reader at the end."""
-        if isinstance(signal, Stopping):
+        """Close the reader at the end; look from time to time how far standbys may be read that follow source topics."""
+        if isinstance(signal, Started) and self._limits:
+            self.ctx.timers.every("limits", self._limits.seconds, m.LookAtLimits())
+        elif isinstance(signal, Stopping):
             await self._fetcher.close()
 
     def receive(self, message: RestorerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
@@ -85,6 +89,10 @@ class Restorer(Actor[RestorerMessage]):
                     return
             case m.TakenIn():
                 self._given -= 1
+            case m.LookAtLimits():
+                self._look_at_limits()
+            case m.LimitsKnown():
+                self._note_limits(message)
             case m.StopRestoring():
                 for task in list(self._orders) if message.tasks is None else message.tasks:
                     self._forget(task)
@@ -119,7 +127,7 @@ class Restorer(Actor[RestorerMessage]):
         # All that is there, whether it is decided about or not. A transaction that the committed offsets are from may not be marked as committed in
         # every partition yet, and where it is not, the end of what is committed is still before it.
         ends = await self._log.end_offsets(order.changelogs, IsolationLevel.READ_UNCOMMITTED)
-        return m.ChangelogEnds(order, begins, ends)
+        return m.ChangelogEnds(order, begins, ends, await self._limits.look(order.changelogs))
 
     def _begin(self, found: m.ChangelogEnds) -> None:
         order = found.order
@@ -135,13 +143,15 @@ class Restorer(Actor[RestorerMessage]):
         if beyond:
             self._start_over(order.task, "; ".join(beyond))
             return
+        self._limits.note(found.limits)
         for changelog, at in starts.items():
             start = self._positions[changelog] = found.begins[changelog] if at is None else at
             if isinstance(order, m.Restore):
-                if start >= found.ends[changelog]:
+                end = self._limits.end(changelog, found.ends[changelog])
+                if start >= end:
                     self._reached(changelog)
                 else:
-                    self._ends[changelog] = found.ends[changelog]
+                    self._ends[changelog] = end
         self._assign()
         self._tell_restored(order.task)
 
@@ -169,11 +179,22 @@ class Restorer(Actor[RestorerMessage]):
             self._positions.pop(changelog, None)
             self._ends.pop(changelog, None)
             self._task_of.pop(changelog, None)
+            self._limits.forget(changelog)
+
+    def _look_at_limits(self) -> None:
+        """See how far the group has come, of what is followed."""
+        followed = [changelog for order in self._orders.values() if isinstance(order, m.Follow) for changelog in order.changelogs]
+        if self._limits.among(followed):
+            self.ctx.pipe(self._limits.look(followed), m.LimitsKnown, _no_limits)
+
+    def _note_limits(self, found: m.LimitsKnown) -> None:
+        self._limits.note({changelog: limit for changelog, limit in found.limits.items() if changelog in self._task_of})
+        self._assign()
 
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def _pass_on(self, fetched: Sequence[Fetched]) -> None:
-        known = [one for one in fetched if one.partition in self._reading]
+        known = [self._limits.within(one) for one in fetched if one.partition in self._reading]
         if known:
             self._rests.succeeded()
             self._give(known)
@@ -184,7 +205,7 @@ class Restorer(Actor[RestorerMessage]):
             if end is not None and one.next_offset >= end:
                 reached.append(self._task_of[one.partition])
                 self._reached(one.partition)
-        if reached:
+        if reached or any(self._limits.reached(one.partition, one.next_offset) for one in known):
             self._assign()
             for task in reached:
                 self._tell_restored(task)
@@ -217,7 +238,9 @@ class Restorer(Actor[RestorerMessage]):
     def _assign(self) -> None:
         """Read what is to be read to its end, if anything is; else what is followed."""
         wanted: Iterable[TopicPartition] = self._ends or [
-            changelog for changelog in self._positions if isinstance(self._orders[self._task_of[changelog]], m.Follow)
+            changelog
+            for changelog, at in self._positions.items()
+            if isinstance(self._orders[self._task_of[changelog]], m.Follow) and not self._limits.reached(changelog, at)
         ]
         reading = {changelog: self._positions[changelog] for changelog in wanted}
         if reading != self._reading:
@@ -261,6 +284,11 @@ def _ends_known(found: m.ChangelogEnds) -> RestorerMessage:
 
 def _no_ends(order: m.Restore | m.Follow, error: Exception) -> RestorerMessage:
     return m.EndsUnknown(order, error)
+
+
+def _no_limits(error: Exception) -> RestorerMessage:
+    _log.warning("how far standbys may be read could not be found out, it is tried again: %s", error)
+    return m.LimitsKnown({})
 
 
 def _arrived(message: m.Arrived) -> RestorerMessage:

@@ -70,6 +70,11 @@ class SeedPlan:
         known = {str(task) for task in self.tasks}
         if unknown := sorted(tasks.keys() - known):
             raise SnapshotRefused(f"{place} has tasks that this topology does not have: {', '.join(unknown)}")
+        if reused := sorted(self._setup.reused_topics):
+            raise SnapshotRefused(
+                f"{place}: nothing may be written to topics that tables are filled from and restored from: {', '.join(reused)}; "
+                "build the topology without the optimization reuse.ktable.source.topics"
+            )
         for task in self.tasks:
             specs = {spec.name: spec for spec in self.specs(task)}
             stores = tasks[str(task)].stores if str(task) in tasks else {}

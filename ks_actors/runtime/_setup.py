@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ks_actors._errors import TopologyError
+from ks_actors._errors import ConfigError, TopologyError
+from ks_actors._optimizations import wanted_by
 from ks_actors._timestamps import FailOnInvalidTimestamp
 from ks_actors.runtime._blocking import check_threads
 from ks_actors.runtime._cache import CacheBudget
@@ -43,6 +44,7 @@ class Setup:
         existing_topics: Iterable[str] = (),
         work_time: Callable[[], float] = perf_counter,
     ) -> None:
+        _check_optimizations(topology, config)
         check_threads(topology, config.default_timestamp_extractor)
         self.topology: Topology = topology
         self.config: StreamsConfig = config
@@ -104,8 +106,25 @@ class Setup:
         key, value = self.serdes(spec.key, spec.value)
         return msgspec.structs.replace(spec, key=key, value=value, type=spec.type or self.config.default_dsl_store)
 
+    @property
+    def reused_topics(self) -> frozenset[str]:
+        """The topics that the app reads and that are changelogs of stores, too."""
+        return frozenset(spec.source_topic for spec in self.topology.stores.values() if spec.source_topic is not None)
+
+    def stores_of(self, task: TaskId, specs: Iterable[StoreSpec]) -> list[StoreSpec]:
+        """Return what the stores of a task are, among `specs`: a topic that one is filled from may have fewer partitions than there are tasks."""
+        return [
+            spec
+            if spec.source_topic is None or task.partition < (self.partitions(spec.source_topic) or 0)
+            else msgspec.structs.replace(spec, logging=False, source_topic=None)
+            for spec in specs
+        ]
+
     def changelog(self, store: str) -> str:
-        """Return the name of a store's changelog topic."""
+        """Return the name of a store's changelog topic, which may be one that the app reads."""
+        spec = self.topology.stores.get(store)
+        if spec is not None and spec.source_topic is not None:
+            return spec.source_topic
         return f"{self.application_id}-{store}-changelog"
 
     def serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> tuple[Serde[Any], Serde[Any]]:
@@ -144,6 +163,14 @@ class Setup:
     def copartition_groups(self) -> list[frozenset[str]]:
         """Return the groups of topics that need the same number of partitions, by their names in the log."""
         return [frozenset(map(self.topic, group)) for subtopology in self.topology.subtopologies() for group in subtopology.copartition_groups]
+
+
+def _check_optimizations(topology: Topology, config: StreamsConfig) -> None:
+    """Raise ConfigError when the topology is not optimized as is wanted. One that is made by hand has nothing to be optimized."""
+    if topology.optimizations is not None and (missing := sorted(wanted_by(config.topology_optimization) - topology.optimizations)):
+        raise ConfigError(
+            f"topology_optimization: {', '.join(missing)} is wanted, and the topology was built without: give the config to StreamsBuilder.build, too"
+        )
 
 
 def nodes_of(topology: Topology, task: TaskId) -> Iterable[str]:

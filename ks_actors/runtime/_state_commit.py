@@ -63,6 +63,16 @@ class StateCommit:
                 # Each time others have their turn may be as long as the slices of all workers: a commit of many records is not to wait for as many.
                 began = await self._turn(began)
 
+    def _ends(self, task: TaskId, stores: TaskStores, message: m.Keep) -> dict[str, int]:
+        """Return where the changelogs go on: one that the task reads, where the task does."""
+        found: dict[str, int] = {}
+        for name in stores.logged:
+            changelog = TopicPartition(self._changelog(name), task.partition)
+            end = message.frozen.positions[changelog].offset if name in stores.sources else message.ends.get(changelog)
+            if end is not None:
+                found[name] = end
+        return found
+
     def _keep(self, message: m.Keep) -> None:
         for task in message.frozen.tasks.keys() & self._residents.stateless.keys():
             self._residents.committed(task, message.frozen)
@@ -70,8 +80,5 @@ class StateCommit:
             stores = self._stores.get(task)
             if stores is None:
                 continue
-            ends = {
-                name: end for name in stores.logged if (end := message.ends.get(TopicPartition(self._changelog(name), task.partition))) is not None
-            }
-            stores.keep(token, ends)
+            stores.keep(token, self._ends(task, stores, message))
             self._residents.committed(task, message.frozen)

@@ -132,7 +132,9 @@ def _changelogs(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapp
         sources += [topic for topic in counts for pattern in subtopology.source_patterns if pattern.fullmatch(topic)]
         tasks = max((counts[topic] for topic in sources if topic in counts), default=1)
         topics += [
-            NewTopic(setup.changelog(spec.name), tasks, _changelog_configs(setup, spec)) for spec in subtopology.stores.values() if spec.logging
+            NewTopic(setup.changelog(spec.name), tasks, _changelog_configs(setup, spec))
+            for spec in subtopology.stores.values()
+            if spec.logging and spec.source_topic is None
         ]
     return topics
 

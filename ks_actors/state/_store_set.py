@@ -23,6 +23,7 @@ class StoreSet:
     def __init__(self, task: str, specs: Sequence[StoreSpec], *, vectors: bool) -> None:
         self.task: str = task
         self.logged: tuple[str, ...] = tuple(spec.name for spec in specs if spec.logging)
+        self.sources: dict[str, str] = {spec.name: spec.source_topic for spec in specs if spec.source_topic is not None}
         self.positions: Positions = Positions(vectors=vectors)
         self._specs: tuple[StoreSpec, ...] = tuple(specs)
         self._engine: Engine | None = None

@@ -175,10 +175,14 @@ class TaskStores(StoreSet):
         Call `wants_flush` now and then while restoring: what is restored waits in memory.
         """
         restored = self._stores[store]
+        if store in self.sources:
+            self.positions.advance((store,), {self._file.partition(store): next_offset - 1})
+            if None in batch.keys:
+                batch = batch.select([key is not None for key in batch.keys])  # such records are no rows, as when they are processed
+        elif batch.headers is not None:
+            self.positions.restored(store, batch.headers)
         restored.restore(batch)
         self._offsets[store] = next_offset
-        if batch.headers is not None:
-            self.positions.restored(store, batch.headers)
         if self._memory is not None and batch.keys:
             restored.weigh_row(batch.keys[-1], batch.values[-1])
             self._memory.measure()
@@ -219,6 +223,8 @@ class TaskStores(StoreSet):
         """
         self._check(token)
         for name in self.logged:
+            if name in self.sources:
+                continue
             batches = self._stores[name].changelog()
             for batch in self.positions.marked(name, batches, self._changed_at) if name in self._changing else batches:
                 yield name, batch

@@ -32,7 +32,8 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     `changelog_configs` on top of what the kind demands. `caching` lets the updates of its table be held back. Times are ms; a
     window or session store drops what is older than `retention_ms` behind the latest record put into it, and a versioned store what has been
     replaced for `history_retention_ms`. The windows of all keys start at multiples of `advance_ms`; 0: anywhere. `supplier` makes a store of the
-    user's own (`StateStore`), of which nothing else is asked but `logging`.
+    user's own (`StateStore`), of which nothing else is asked but `logging`. `source_topic` is the topic that the store is filled from as it is: that
+    one is its changelog, to which nothing is written.
     """
 
     name: str
@@ -48,4 +49,5 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     advance_ms: int = 0
     retain_duplicates: bool = False
     history_retention_ms: int = 0
+    source_topic: str | None = None
     supplier: Any = None

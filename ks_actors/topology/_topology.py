@@ -42,6 +42,8 @@ class Topology:
         self._internal: dict[str, InternalTopic] = {}
         self._copartitioned: list[frozenset[str]] = []
         self._groups: Groups[str] = Groups()
+        self.optimizations: frozenset[str] | None = None
+        """The optimizations that it was built with (`topology_optimization`); None: it was made by hand, there is nothing to be optimized."""
 
     @property
     def nodes(self) -> Mapping[str, Node]:

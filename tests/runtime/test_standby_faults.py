@@ -13,6 +13,7 @@ from ks_actors import Batch, LogError, StateFull, TaskCorrupted, TaskId
 from ks_actors.log import GroupMetadata, IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._limits import Limits
 from ks_actors.runtime._restorer import Restorer
 from ks_actors.state import TaskStores
 from ks_actors.testing import run_app
@@ -22,6 +23,7 @@ from tests.runtime.standing import Heard, active, check_places, contents, keeper
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ks_actors.log import Membership
     from ks_actors.testing import AppHarness
 
 TOPICS = {"in": 4, "out": 1}
@@ -432,6 +434,10 @@ ROW = Batch([b"k"], [b"v"], [0])
 TASK, COPY, THIRD = (TopicPartition("changelog", number) for number in range(3))
 
 
+def _no_group() -> Membership:
+    raise AssertionError("nobody asks: there are no source topics")
+
+
 class Reading:
     """A reader of changelogs alone, with a probe in the place of the stores' owner."""
 
@@ -444,7 +450,7 @@ class Reading:
     async def begin(self) -> None:
         await self.log.create_topics([NewTopic("changelog", 3)])
         fetcher = self.log.fetcher(client_id="r", isolation=IsolationLevel.READ_COMMITTED)
-        self.reader = await self.kit.spawn(Spec(lambda: Restorer(self.log, fetcher, self.probe, poll_ms=10)), "reader")
+        self.reader = await self.kit.spawn(Spec(lambda: Restorer(self.log, fetcher, self.probe, Limits((), _no_group, 100), poll_ms=10)), "reader")
 
     async def write(self, partition: TopicPartition, number: int, size: int = 1) -> None:
         producer = await self.log.producer(client_id="writer")

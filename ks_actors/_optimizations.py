@@ -1,0 +1,33 @@
+"""What can be made better of a topology, by Kafka Streams' names (`topology.optimization`)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+REUSE_SOURCE_TOPICS: Final = "reuse.ktable.source.topics"
+MERGE_REPARTITION_TOPICS: Final = "merge.repartition.topics"
+SINGLE_STORE_SELF_JOIN: Final = "single.store.self.join"
+OPTIMIZATIONS: Final = (REUSE_SOURCE_TOPICS, MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN)
+NOT_YET: Final = frozenset({MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN})
+NONE: Final = "none"
+ALL: Final = "all"
+
+
+def optimization(value: Any) -> str:
+    """Take `none`, `all`, or names of optimizations, separated by commas or one by one; give them separated by commas."""
+    words = value.split(",") if isinstance(value, str) else value
+    if not isinstance(words, (list, tuple, set, frozenset)) or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"is none of {', '.join((NONE, ALL, *OPTIMIZATIONS))}")
+    wanted = {word.strip().lower() for word in words}
+    if len(wanted) > 1 and wanted & {NONE, ALL}:
+        raise ValueError("has none or all beside other words")
+    if wanted.difference(OPTIMIZATIONS, {NONE, ALL}):
+        raise ValueError(f"is none of {', '.join((NONE, ALL, *OPTIMIZATIONS))}")
+    if unsupported := sorted(NOT_YET.intersection(OPTIMIZATIONS if wanted == {ALL} else wanted)):
+        raise ValueError(f"wants {', '.join(unsupported)}, which this version does not support")
+    return ",".join(sorted(wanted)) or NONE
+
+
+def wanted_by(told: str) -> frozenset[str]:
+    """Return the optimizations that a setting's value stands for."""
+    return frozenset() if told == NONE else frozenset(OPTIMIZATIONS) if told == ALL else frozenset(told.split(","))
