@@ -50,6 +50,14 @@ async def values_later(value: int) -> list[bytes]:
     return []
 
 
+async def many_later(records: list[Record[str, int]]) -> list[Record[int, bytes]]:
+    return []
+
+
+def many(records: list[Record[str, int]]) -> list[Record[str, bytes]]:
+    return []
+
+
 def test_operations_have_precise_types() -> None:
     """Keys and values are followed through functions, plain and async, with and without the key."""
     b = StreamsBuilder()
@@ -58,6 +66,9 @@ def test_operations_have_precise_types() -> None:
     assert_type(b.stream("other"), Stream[Any, Any])
     assert_type(s.filter(lambda key, value: value > 1 and key.islower()), Stream[str, int])
     assert_type(s.map_values(lambda value: str(value)), Stream[str, str])
+    assert_type(s.batch(many_later), Stream[int, bytes])
+    assert_type(s.batch(many), Stream[str, bytes])
+    assert_type(s.batch(lambda records: [record.with_value("x") for record in records]), Stream[str, str])
     assert_type(s.map_values(lambda key, value: key * value), Stream[str, str])
     assert_type(s.map_values(float), Stream[str, float])
     assert_type(s.map_values(later, max_in_flight=3), Stream[str, bytes])

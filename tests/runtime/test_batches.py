@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import (
+    App,
     Grouped,
     Materialized,
+    MissingSourceTopics,
     ProcessingFailed,
     Produced,
     Record,
     Retry,
     StreamsBuilder,
+    StreamsConfig,
     TaskTimeout,
     TopologyError,
     log_and_continue,
     serdes,
 )
 from ks_actors.log import TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, by_key, check_counts
 
@@ -447,3 +451,67 @@ def test_it_is_a_node_of_its_own_in_descriptions() -> None:
     text = str(builder.build().describe())
     assert "    Processor: KSTREAM-BATCH-0000000001 (stores: [])\n      --> scored\n      <-- KSTREAM-SOURCE-0000000000\n" in text
     assert "    Sink: by-key-repartition-sink (topic: by-key-repartition)" in text
+
+
+# --- services ---------------------------------------------------------------------------------------------------------------------
+
+
+class Service:
+    """Something that a function needs, and that says whether it is open."""
+
+    def __init__(self) -> None:
+        self.entered: int = 0
+        self._open: bool = False
+
+    async def __aenter__(self) -> None:
+        assert not self._open
+        self.entered += 1
+        self._open = True
+
+    async def __aexit__(self, *_: object) -> None:
+        self._open = False
+
+    def open(self) -> bool:
+        return self._open
+
+
+class Asks:
+    """A function that needs a service."""
+
+    def __init__(self, service: Service) -> None:
+        self.service: Service = service
+
+    async def __call__(self, records: Texts) -> Texts:
+        assert self.service.open()
+        return records
+
+
+def test_what_functions_need_is_open_while_the_app_is() -> None:
+    """Entered once before the start, however many functions have it, and left when all has ended, be it by a crash."""
+    service = Service()
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).batch(Asks(service)).batch(Asks(service)).to("out", STRINGS_OUT)
+
+    async def test(harness: AppHarness) -> int:
+        assert service.open()
+        await harness.produce_all("in", numbered(3))
+        await harness.crash()
+        assert not service.open()
+        await harness.restart()
+        await harness.caught_up()
+        await harness.close()
+        assert not service.open()
+        return len(await harness.read("out"))
+
+    assert run_app(test, builder.build(), topics={"in": 1, "out": 1}) == 3
+    assert service.entered == 2
+
+
+async def test_services_of_an_app_are_open_while_it_is() -> None:
+    """Also those that are given to it, and also when the app does not start."""
+    service = Service()
+    async with EmbeddedLog() as log:
+        config = StreamsConfig(application_id="served")
+        with pytest.raises(MissingSourceTopics):
+            await App(through(Lots()), config, log=log, services=[service]).start()
+        assert (service.entered, service.open()) == (1, False)
