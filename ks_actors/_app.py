@@ -20,6 +20,7 @@ from ks_actors._until_signal import until_signal
 from ks_actors.query import StoreQueries
 from ks_actors.query._execute import answer, lags
 from ks_actors.query._local import LocalStores
+from ks_actors.query._serve import serve
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._behind import offsets_behind
 from ks_actors.runtime._crew import Crew, WorkerMetadata
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
     from ks_actors.log import IsolationLevel, Log
-    from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
+    from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult, StoreEndpoint
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.topology import Topology
@@ -285,6 +286,20 @@ class App(AppOverHistory):
         """Return how far each partition of each store on this instance is behind its changelog, by store and partition. Raises NotRunning."""
         self._local.check_running()
         return await lags(self._local, self.log)
+
+    async def serve_stores(self, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> StoreEndpoint:
+        """Let other processes read the stores of this instance, such as jobs of Spark; return where, until the app is closed.
+
+        Read only, for those who know the `token` (default: a new one that cannot be guessed). Nothing is encrypted: with another `host` than this
+        machine's own, the network is to be one that you trust. Port 0 is any free one. Raises NotRunning, and OSError when the address is taken.
+        """
+        self._running()
+        setup = self._setup
+        assert setup is not None
+        assert self._stack is not None
+        endpoint = await serve(self._local, setup.changelog, host=host, port=port, token=token)
+        self._stack.push_async_callback(endpoint.close)
+        return endpoint
 
     # --- orders -----------------------------------------------------------------------------------------------------------------
 

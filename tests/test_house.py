@@ -65,7 +65,7 @@ ARROWS = {
     "processors": {"serdes"},
     "topology": {"processors"},
     "assignment": {"log"},
-    "batch": {"assignment", "log", "processors", "runtime", "serdes", "snapshots", "state", "topology"},
+    "batch": {"assignment", "log", "processors", "query", "runtime", "serdes", "snapshots", "state", "topology"},
     "state": {"topology", "serdes"},
     "cli": {"batch", "log", "runtime", "topology"},
     "dsl": {"topology", "processors", "serdes"},

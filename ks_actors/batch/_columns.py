@@ -8,12 +8,14 @@ import msgspec
 import pyarrow as pa
 
 from ks_actors._batch import Batch
+from ks_actors.snapshots._manifest import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ks_actors.batch._reading import LogRange
 
+_SUFFIXES = {"window": SUFFIXES["window"], "session": SUFFIXES["session"]}
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _MICROS = 1000
 
@@ -32,15 +34,32 @@ def headers_of(column: Sequence[list[dict[str, Any]] | None]) -> list[tuple[tupl
 
 
 class TopicColumns:
-    """Make batches of a topic record batches of a schema: some of the columns there are, decoded where there is a decoder."""
+    """Make batches of a topic record batches of a schema: some of the columns there are, decoded where there is a decoder.
 
-    def __init__(self, schema: pa.Schema, decode_key: Callable[[bytes], Any] | None, decode_value: Callable[[bytes], Any] | None) -> None:
+    Keys of a store with windows, of this `kind`, are taken apart.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, decode_key: Callable[[bytes], Any] | None, decode_value: Callable[[bytes], Any] | None, kind: str = ""
+    ) -> None:
         self._schema = schema
         self._decoders = {"key": decode_key, "value": decode_value}
+        self._suffix = _SUFFIXES.get(kind)
+        self._sessions = kind == "session"
+        self._windows: list[tuple[int, int]] = []
 
     def of(self, batch: Batch, where: LogRange) -> pa.RecordBatch:
         """Return the columns of a batch."""
+        suffix = self._suffix
+        if suffix is not None:
+            keys: list[Any] = batch.keys
+            self._windows = [suffix.unpack_from(key, len(key) - suffix.size) for key in keys]
+            batch = Batch(list(map(self.key_of, keys)), batch.values, batch.timestamps, batch.headers, batch.offsets)
         return pa.RecordBatch.from_arrays([self._column(field, batch, where) for field in self._schema], schema=self._schema)
+
+    def key_of(self, key: bytes) -> bytes:
+        """Return a key without its window."""
+        return key if self._suffix is None else key[: -self._suffix.size]
 
     def _column(self, field: pa.Field, batch: Batch, where: LogRange) -> pa.Array:
         name = field.name
@@ -51,8 +70,10 @@ class TopicColumns:
         columns: dict[str, Callable[[], list[Any]]] = {
             "topic": lambda: [where.topic] * len(batch),
             "partition": lambda: [where.partition] * len(batch),
-            "offset": lambda: list(batch.offsets),
-            "timestamp": lambda: [time * _MICROS for time in batch.timestamps],
+            "offset": lambda: list(batch.offsets) if len(batch.offsets) else [None] * len(batch),
+            "timestamp": lambda: [None if time < 0 else time * _MICROS for time in batch.timestamps],
+            "window_start": lambda: [found[1 if self._sessions else 0] * _MICROS for found in self._windows],
+            "window_end": lambda: [found[0] * _MICROS for found in self._windows],
         }
         return pa.array(columns[name](), field.type)
 

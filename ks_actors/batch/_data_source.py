@@ -1,4 +1,4 @@
-"""Topics as DataFrames: `spark.read.format("ks_actors")`. Imports pyspark: nothing else of ks_actors imports this when it is imported itself."""
+"""Topics and stores as DataFrames: `spark.read.format("ks_actors")`. Imports pyspark, so nothing else imports this at its own import."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    EqualTo,
     Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ks_actors._errors import ConfigError
-from ks_actors.batch._columns import TopicColumns, latest
+from ks_actors.batch._columns import latest
 from ks_actors.batch._failures import carried
+from ks_actors.batch._filters import Pushed
 from ks_actors.batch._reading import LogRange, LogReader
-from ks_actors.batch._source_options import COLUMNS, SourceOptions, read_options, serde_of
+from ks_actors.batch._record_batches import Records
+from ks_actors.batch._source_options import SourceOptions, known_columns, read_options
+from ks_actors.batch._store_source import StoreReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, MutableMapping, Sequence
@@ -38,36 +35,10 @@ class _Piece(InputPartition):
         self.what = what
 
 
-class _Offset:
-    """What filters have left of the offsets of each partition."""
-
-    def __init__(self) -> None:
-        self.least: int = 0
-        self.end: int | None = None
-
-    def narrow(self, one: LogRange) -> LogRange:
-        start = max(one.start, self.least)
-        end = one.end if self.end is None else min(one.end, self.end)
-        return LogRange(one.topic, one.partition, start, max(start, end))
-
-
 def _read(options: SourceOptions, schema: pa.Schema, what: LogRange, keys: frozenset[Any] | None) -> Iterator[pa.RecordBatch]:
     with carried(), LogReader(options.address) as reader:
-        columns = TopicColumns(schema, *_decoders(options, what.topic))
         batches: Iterable[Any] = reader.read(what)
-        for batch in (latest(batches),) if options.latest else batches:
-            decode = _decoders(options, what.topic)[0]
-            wanted = batch
-            if keys is not None:
-                wanted = batch.select([key is not None and (key if decode is None else decode(key)) in keys for key in batch.keys])
-            if len(wanted):
-                yield columns.of(wanted, what)
-
-
-def _decoders(options: SourceOptions, topic: str) -> tuple[Any, Any]:
-    key = None if options.key_serde is None else serde_of(options.key_serde).deserializer(topic, is_key=True)
-    value = None if options.value_serde is None else serde_of(options.value_serde).deserializer(topic)
-    return key, value
+        yield from Records(options, schema, what.topic, keys).of((latest(batches),) if options.latest else batches, what)
 
 
 class TopicReader(DataSourceReader):
@@ -76,61 +47,24 @@ class TopicReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema: Any = to_arrow_schema(schema, timezone="UTC")
-        self._partitions: frozenset[int] | None = None
-        self._keys: frozenset[Any] | None = None
-        self._offset = _Offset()
+        self._pushed = Pushed(offsets=not options.latest)  # the latest of all that there is, not of what a filter leaves
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - pyspark's name
         """Take what can be known before anything is read; yield the rest, which Spark does."""
-        for one in filters:
-            if not self._takes(one):
-                yield one
-
-    def _takes(self, one: Filter) -> bool:
-        match one:
-            case EqualTo(("partition",), value):
-                self._partitions = _met(self._partitions, (value,))
-            case In(("partition",), value):
-                self._partitions = _met(self._partitions, value)
-            case EqualTo(("key",), value):
-                self._keys = _met(self._keys, map(_plain, (value,)))
-            case In(("key",), value):
-                self._keys = _met(self._keys, map(_plain, value))
-            case _:
-                return self._narrows(one)
-        return True
-
-    def _narrows(self, one: Filter) -> bool:
-        offset = self._offset
-        if self._options.latest:  # the latest of all that there is, not of what a filter leaves
-            return False
-        match one:
-            case EqualTo(("offset",), value):
-                offset.least, offset.end = max(offset.least, value), value + 1 if offset.end is None else min(offset.end, value + 1)
-            case GreaterThan(("offset",), value):
-                offset.least = max(offset.least, value + 1)
-            case GreaterThanOrEqual(("offset",), value):
-                offset.least = max(offset.least, value)
-            case LessThan(("offset",), value):
-                offset.end = value if offset.end is None else min(offset.end, value)
-            case LessThanOrEqual(("offset",), value):
-                offset.end = value + 1 if offset.end is None else min(offset.end, value + 1)
-            case _:
-                return False
-        return True
+        yield from self._pushed.take(filters)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the ranges, as they are now: whatever is written later is not in them."""
         options = self._options
         with LogReader(options.address) as reader:
             ranges = reader.ranges(options.topics, options.bounds)
-        wanted = [self._offset.narrow(one) for one in ranges if self._partitions is None or one.partition in self._partitions]
+        wanted = [self._pushed.narrow(one) for one in ranges if self._pushed.wants(one.partition)]
         wanted = [one for one in wanted if one.start < one.end]
         return [_Piece(piece) for one in wanted for piece in ([one] if options.latest else one.split(options.most))]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Read one range; in a task."""
-        return _read(self._options, self._schema, partition.what, self._keys)
+        return _read(self._options, self._schema, partition.what, self._pushed.keys)
 
 
 class TopicStreamReader(DataSourceStreamReader):
@@ -177,7 +111,7 @@ class TopicStreamReader(DataSourceStreamReader):
 
 
 class KsActorsSource(DataSource):
-    """Topics of a log, and changelogs of stores."""
+    """Topics of a log, and stores: from changelogs, snapshots and apps that run."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -193,24 +127,20 @@ class KsActorsSource(DataSource):
         return self._read_options.ddl
 
     def _checked(self, schema: StructType) -> StructType:
-        strange = [name for name in schema.fieldNames() if name not in COLUMNS]
+        known = known_columns(self._read_options.store_kind)
+        strange = [name for name in schema.fieldNames() if name not in known]
         if strange:
-            raise ConfigError(f"there are no columns {', '.join(strange)}; there are {', '.join(COLUMNS)}")
+            raise ConfigError(f"there are no columns {', '.join(strange)}; there are {', '.join(known)}")
         return schema
 
-    def reader(self, schema: StructType) -> TopicReader:
-        """Return what reads a range once."""
+    def reader(self, schema: StructType) -> TopicReader | StoreReader:
+        """Return what reads a range, or a store, once."""
+        if self._read_options.place is not None:
+            return StoreReader(self._read_options, self._checked(schema))
         return TopicReader(self._read_options, self._checked(schema))
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802 - pyspark's name
         """Return what reads on and on."""
+        if self._read_options.place is not None:
+            raise ConfigError("a store is read once: what comes into it is in its changelog, or in the topic that it is written to")
         return TopicStreamReader(self._read_options, self._checked(schema))
-
-
-def _met(known: frozenset[Any] | None, wanted: Iterable[Any]) -> frozenset[Any]:
-    found = frozenset(wanted)
-    return found if known is None else known & found
-
-
-def _plain(value: Any) -> Any:
-    return bytes(value) if isinstance(value, bytearray) else value

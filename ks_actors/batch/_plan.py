@@ -15,7 +15,7 @@ from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.processors._aggregates import StreamCount
 from ks_actors.runtime._setup import Setup, nodes_of
 from ks_actors.runtime._topics import plan_topics
-from ks_actors.state import has_last_rows, is_read_in_memory
+from ks_actors.state import has_rows
 from ks_actors.topology import ProcessorNode
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ def _reasons(setup: Setup, tasks: Mapping[int, int], sources: Mapping[int, Colle
         for node in _dependent(setup, subtopology) if mixed else ():
             yield "order_after_rekey", _ORDER.format(node, ", ".join(mixed))
         for spec in setup.store_specs(subtopology.stores) if snapshot else ():
-            if not (is_read_in_memory(spec) if spec.type == "in_memory" else has_last_rows(spec)):
-                kind = f"is of kind {spec.kind.value}{' in memory' if spec.type == 'in_memory' else ''}, which snapshots do not have"
+            if not has_rows(spec):
+                kind = f"is of kind {spec.kind.value}, which snapshots do not have"
                 why = kind if spec.logging else "has no changelog"
                 yield "incomplete_snapshot", _INCOMPLETE.format(spec.name, why)
 

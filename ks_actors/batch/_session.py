@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ks_actors.batch._settings import SparkSettings
 
 _NEEDED = ("pyspark", "pandas", "pyarrow")
+_NEEDED_TO_CONNECT = (*_NEEDED, "grpc", "grpc_status", "zstandard")
 _JVM_END_SECONDS = 20
 
 # Long columns in few pieces, times in UTC, nothing done twice at once, no port for a browser, nothing printed over the app's own.
@@ -66,8 +67,8 @@ class SparkSession:
         return self._spark is not None
 
     def _start(self) -> Any:
-        check_packages()
         settings = self._settings
+        check_packages(connects=settings.connects)
         from pyspark.sql import SparkSession as Pyspark  # noqa: PLC0415 - nobody pays for it who does not use it
 
         found: Any = getattr(Pyspark, "_instantiatedSession", None)
@@ -137,10 +138,10 @@ def register(session: PysparkSession) -> None:
     session.dataSource.register(KsActorsSource)
 
 
-def check_packages() -> None:
+def check_packages(*, connects: bool = False) -> None:
     """Raise SparkUnavailable, with all that is missing, unless the packages of the extra are there."""
     missing = []
-    for name in _NEEDED:
+    for name in _NEEDED_TO_CONNECT if connects else _NEEDED:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
@@ -149,7 +150,8 @@ def check_packages() -> None:
             missing.append(name)
     if missing:
         are = "is" if len(missing) == 1 else "are"
-        raise SparkUnavailable(f"Spark needs {', '.join(missing)}, which {are} not installed: pip install 'ks-actors[spark]'")
+        what, extra = ("Spark Connect", "spark-connect") if connects else ("Spark", "spark")
+        raise SparkUnavailable(f"{what} needs {', '.join(missing)}, which {are} not installed: pip install 'ks-actors[{extra}]'")
 
 
 def _check_java() -> None:

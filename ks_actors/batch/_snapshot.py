@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ks_actors._batch import Batch
 from ks_actors.runtime._snapshot_files import shape_of, topology_fingerprint
 from ks_actors.snapshots import SnapshotWriter, SourcePosition, StoreWriter
-from ks_actors.state import CheckpointRows, KeyValueReader, SharedResources, has_last_rows, is_read_in_memory, log_batch, reader_of
+from ks_actors.state import CheckpointRows, SharedResources, committed_facts, committed_rows, has_rows, log_batch, prepare_rows, reader_of
 from ks_actors.state._stored import DATABASE
 
 if TYPE_CHECKING:
@@ -20,15 +20,13 @@ if TYPE_CHECKING:
     from ks_actors.state import Rows, TaskStores
     from ks_actors.topology import StoreSpec
 
-_LATEST: Final = (1 << 63) - 1
-
 
 def write_memory(setup: Setup, task: str, specs: Iterable[StoreSpec], stores: TaskStores, snapshot: Place) -> list[StoreSnapshot]:
     """Write the stores of a task that are in memory, while they are open; return what the manifest is to say of them. Blocks."""
     written = []
     for spec in specs:
         store = stores.store(spec.name)
-        if not is_read_in_memory(spec) or store.engine is not None:
+        if not has_rows(spec) or store.engine is not None:
             continue
         shape = shape_of(spec)
         writer = StoreWriter(snapshot, task, shape)
@@ -37,18 +35,16 @@ def write_memory(setup: Setup, task: str, specs: Iterable[StoreSpec], stores: Ta
         if rows:
             _, keys, values, timestamps = (list(column) for column in zip(*rows, strict=True))
             writer.write(Batch(keys, values, timestamps))
-        written.append(writer.close(changelog=setup.changelog(spec.name)))
+        observed, sequence = committed_facts(store)
+        written.append(writer.close(changelog=setup.changelog(spec.name), observed=observed, sequence=sequence))
     return written
 
 
 def _rows(store: Any) -> Rows:
-    reader: Any = reader_of(store)
-    if isinstance(reader, KeyValueReader):
-        for _ in reader.prepare():
-            pass
-        rows = reader.scan(b"", b"", committed=True, reverse=False)
-    else:
-        rows = reader.fetch_all(0, _LATEST, committed=True, reverse=False)
+    reader = reader_of(store)
+    for _ in prepare_rows(reader):
+        pass
+    rows = committed_rows(reader)
     for _ in rows.steps:
         pass
     return rows
@@ -59,7 +55,7 @@ def write_disk(setup: Setup, task: str, specs: Iterable[StoreSpec], directory: P
 
     They have no offsets in their changelogs: whoever goes on from them has to write those first, from the rows.
     """
-    wanted = [spec for spec in specs if has_last_rows(spec) and spec.type != "in_memory"]
+    wanted = [spec for spec in specs if has_rows(spec) and spec.type != "in_memory"]
     if not wanted:
         return []
     shared, written = SharedResources(), []

@@ -43,12 +43,34 @@ _KNOWN = {
     "ending_timestamp_ms",
     "max_records_per_task",
     "path",
+    "snapshot",
+    "live",
+    "token",
+    "isolation",
+    "stale",
+    "store_kind",
 }
+_OF_TOPICS = {"log_options", "starting_offsets", "ending_offsets", "starting_timestamp_ms", "ending_timestamp_ms", "max_records_per_task", "latest"}
+_OF_LIVE = {"token", "isolation", "stale"}
+_ISOLATIONS = {"read_committed": True, "read_uncommitted": False}
+KEY_VALUE, WINDOW, SESSION = "key_value", "window", "session"
 _Offsets = dict[str, dict[int, int]]
 
 
+class StorePlace(msgspec.Struct, frozen=True):
+    """Where a store is to be read: from a snapshot, or from running apps."""
+
+    store: str
+    application_id: str | None
+    snapshot: str | None = None
+    live: tuple[str, ...] = ()
+    token: str = ""
+    committed: bool | None = None
+    stale: bool = False
+
+
 class SourceOptions(msgspec.Struct, frozen=True):
-    """The options, read and checked."""
+    """The options, read and checked. With `place` they are about a store that is somewhere else than in the log."""
 
     address: LogAddress
     topics: tuple[str, ...]
@@ -60,6 +82,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     value_type: str
     bounds: Bounds
     most: int
+    place: StorePlace | None
+    store_kind: str
 
     @property
     def ddl(self) -> str:
@@ -72,33 +96,41 @@ class SourceOptions(msgspec.Struct, frozen=True):
             "key": self.key_type,
             "value": self.value_type,
             "headers": "array<struct<key: string, value: binary>>",
+            "window_start": "timestamp",
+            "window_end": "timestamp",
         }
         return ", ".join(f"{name} {kinds[name]}" for name in self.columns)
 
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+OF_WINDOWS = {KEY_VALUE: (), WINDOW: ("window_start",), SESSION: ("window_start", "window_end")}
+"""Columns of stores with windows, by kind."""
+
+
+def known_columns(kind: str) -> tuple[str, ...]:
+    """Return all columns there are."""
+    return COLUMNS + OF_WINDOWS[kind]
 
 
 def read_options(given: Mapping[str, str]) -> SourceOptions:
     """Return the options. Raises ConfigError, with all that is wrong."""
     options = {name.lower(): value for name, value in given.items()}
-    wrong = [f"{name}: is no option; there are {', '.join(sorted(_KNOWN))}" for name in sorted(set(options) - _KNOWN)]
-    wrong += [f"{name}: is required" for name in ("log",) if name not in options]
-    if ("topic" in options) == ("store" in options):
-        wrong.append("topic, store: name one of them")
-    if "store" in options and "application_id" not in options:
-        wrong.append("application_id: is required for a store: its changelog has the app's name")
-    columns = tuple(name.strip() for name in options.get("columns", ",".join(COLUMNS)).split(","))
-    wrong += [f"columns: there is no {name!r}; there are {', '.join(COLUMNS)}" for name in columns if name not in COLUMNS]
+    kind = options.get("store_kind", KEY_VALUE)
+    columns = (
+        tuple(name.strip() for name in options["columns"].split(","))
+        if "columns" in options
+        else known_columns(kind if kind in OF_WINDOWS else KEY_VALUE)
+    )
+    wrong = _wrong(options, columns, kind)
     if wrong:
         raise ConfigError("; ".join(wrong))
     store = options.get("store")
-    topics = options["topic"] if store is None else f"{options['application_id']}-{store}-changelog"
+    topics = options["topic"] if store is None else f"{options.get('application_id')}-{store}-changelog"
     numbers = {name: _number(options, name) for name in ("starting_timestamp_ms", "ending_timestamp_ms", "max_records_per_task")}
     return SourceOptions(
-        LogAddress(options["log"], _json(options, "log_options", dict[str, Any])),
+        LogAddress(options.get("log", ""), _json(options, "log_options", dict[str, Any])),
         tuple(name.strip() for name in topics.split(",")),
-        options.get("latest", "false" if store is None else "true").lower() == "true",
+        _flag(options, "latest", store is not None),
         columns,
         options.get("key_serde"),
         options.get("value_serde"),
@@ -111,7 +143,59 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
             _json(options, "ending_offsets", _Offsets),
         ),
         numbers["max_records_per_task"] or _MOST_PER_TASK,
+        None if "log" in options else _place(options),
+        kind,
     )
+
+
+def _wrong(options: Mapping[str, str], columns: tuple[str, ...], kind: str) -> list[str]:
+    """Return what is wrong, apart from what single options say."""
+    wrong = [f"{name}: is no option; there are {', '.join(sorted(_KNOWN))}" for name in sorted(set(options) - _KNOWN)]
+    places = [name for name in ("log", "snapshot", "live") if name in options]
+    if not places:
+        wrong.append("log: is required, or snapshot or live for a store")
+    elif len(places) > 1:
+        wrong.append(f"{', '.join(places)}: name one of them")
+    elif places != ["log"]:
+        wrong += [f"{name}: is about topics, and this reads a store from {places[0]}" for name in sorted(_OF_TOPICS & set(options))]
+    if places != ["live"]:
+        wrong += [f"{name}: is for live stores" for name in sorted(_OF_LIVE & set(options))]
+    elif "token" not in options:
+        wrong.append("token: is required for live stores: it is that of App.serve_stores")
+    if ("topic" in options) == ("store" in options):
+        wrong.append("topic, store: name one of them")
+    if "topic" in options and places and places != ["log"]:
+        wrong.append(f"topic: is read from a log, not from {places[0]}")
+    if "store" in options and "application_id" not in options and places == ["log"]:
+        wrong.append("application_id: is required for a store: its changelog has the app's name")
+    if kind not in OF_WINDOWS:
+        wrong.append(f"store_kind: there is no {kind!r}; there are {', '.join(OF_WINDOWS)}")
+    elif kind != KEY_VALUE and "store" not in options:
+        wrong.append("store_kind: is about a store, and this reads a topic")
+    else:
+        wrong += [f"columns: there is no {name!r}; there are {', '.join(known_columns(kind))}" for name in columns if name not in known_columns(kind)]
+    if options.get("isolation", "read_committed") not in _ISOLATIONS:
+        wrong.append(f"isolation: there is no {options['isolation']!r}; there are {', '.join(_ISOLATIONS)}")
+    return wrong
+
+
+def _place(options: Mapping[str, str]) -> StorePlace:
+    return StorePlace(
+        options["store"],
+        options.get("application_id"),
+        options.get("snapshot"),
+        tuple(each.strip() for each in options.get("live", "").split(",") if each.strip()),
+        options.get("token", ""),
+        _ISOLATIONS.get(options.get("isolation", "")),
+        _flag(options, "stale", default=False),
+    )
+
+
+def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
+    text = options.get(name, str(default)).lower()
+    if text not in {"true", "false"}:
+        raise ConfigError(f"{name}: {text!r} is neither true nor false")
+    return text == "true"
 
 
 def _number(options: Mapping[str, str], name: str) -> int | None:

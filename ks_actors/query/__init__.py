@@ -18,6 +18,7 @@ from ks_actors.query._requests import (
 )
 from ks_actors.query._results import FailureReason, LagInfo, QueryResult, StateQueryResult
 from ks_actors.query._scan import StoreScan
+from ks_actors.query._serve import StoreEndpoint
 from ks_actors.query._store import StoreQueries
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "SessionRangeQuery",
     "StateQueryRequest",
     "StateQueryResult",
+    "StoreEndpoint",
     "StoreQueries",
     "StoreScan",
     "TimestampedKeyQuery",

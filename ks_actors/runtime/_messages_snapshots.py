@@ -22,7 +22,8 @@ class Point(msgspec.Struct, frozen=True):
     """The state of a task as it was committed at one moment.
 
     `stores` are the task's, to be read by `rows` alone, which has those in memory; `directory` has the database as it was then, if there is one.
-    `next_offsets` are where changelogs go on, `positions` where input does, `metadata` what was committed with these.
+    `next_offsets` are where changelogs go on, `positions` where input does, `metadata` what was committed with these. `facts` are, of those in
+    `rows`, the latest time that was put, and the last sequence number.
     """
 
     task: TaskId
@@ -32,6 +33,7 @@ class Point(msgspec.Struct, frozen=True):
     positions: Mapping[TopicPartition, int]
     metadata: Mapping[TopicPartition, str]
     rows: Mapping[str, Rows]
+    facts: Mapping[str, tuple[int, int]]
 
 
 # --- to the StateManager --------------------------------------------------------------------------------------------------------

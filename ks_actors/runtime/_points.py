@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._residents import Role
-from ks_actors.state import KeyValueReader, is_read_in_memory, reader_of
+from ks_actors.state import committed_facts, committed_rows, has_rows, prepare_rows, reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._residents import Resident, Residents
-    from ks_actors.state import Rows, TaskStores
+    from ks_actors.state import TaskStores
 
-_LATEST = (1 << 63) - 1
 _REST_SECONDS = 0.001
 
 
@@ -89,33 +88,27 @@ class Points:
         began = await self._turn(None)
         readers = self._readers(stores, resident)
         for reader in readers.values():
-            for _ in reader.prepare() if isinstance(reader, KeyValueReader) else ():
+            for _ in prepare_rows(reader):
                 began = await self._turn(began)
         for _ in stores.point_steps():
             while self._pausing():  # noqa: ASYNC110 - some ms, ten times a second: not worth an event at each commit
                 await asyncio.sleep(_REST_SECONDS)
             began = await self._turn(began)
         # From here until all is noted nobody else has a turn.
-        rows = {name: _begun(reader) for name, reader in readers.items()}
+        rows = {name: committed_rows(reader) for name, reader in readers.items()}
+        facts = {name: committed_facts(stores.store(name)) for name in readers}
         next_offsets = {name: stores.next_offset(name) or 0 for name in stores.logged}
         positions, metadata = dict(resident.positions), dict(resident.metadata)
         directory: Path | None = None
         if stores.on_disk:
             directory = order.directory
             await self._blocking(partial(stores.checkpoint, directory))
-        return m.Point(order.task, stores, directory, next_offsets, positions, metadata, rows)
+        return m.Point(order.task, stores, directory, next_offsets, positions, metadata, rows, facts)
 
     def _readers(self, stores: TaskStores, resident: Resident) -> dict[str, object]:
         task = resident.processing
         if task is None or task.blocking:
             return {}
-        names = [spec.name for spec in stores._specs if is_read_in_memory(spec) and stores.store(spec.name).engine is None]
+        names = [spec.name for spec in stores._specs if has_rows(spec) and stores.store(spec.name).engine is None]
         found = {name: reader_of(stores.store(name)) for name in names}
         return {name: reader for name, reader in found.items() if reader is not None}
-
-
-def _begun(reader: object) -> Rows:
-    if isinstance(reader, KeyValueReader):
-        return reader.scan(b"", b"", committed=True, reverse=False)
-    rows: Rows = reader.fetch_all(0, _LATEST, committed=True, reverse=False)  # type: ignore[attr-defined]
-    return rows

@@ -10,7 +10,6 @@ from ks_actors.log._types import OffsetAndMetadata, TopicPartition
 from ks_actors.runtime._offsets import encode_position
 from ks_actors.runtime._snapshot_files import shape_of
 from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
-from ks_actors.state import has_last_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +18,11 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec
 
 _UNKNOWN_TIME = -1
+_LACKING = {
+    "custom": "a store of your own: write its rows, the last records of its changelog, into a snapshot of the kind custom",
+    "in_threads": "in memory, of a task that is processed in threads: have it in RocksDB",
+    "no_changelog": "it had no changelog",
+}
 
 
 def choose_snapshot(uri: str, application_id: str) -> SnapshotReader:
@@ -74,8 +78,9 @@ class SeedPlan:
         for task in self.tasks:
             specs = {spec.name: spec for spec in self.specs(task)}
             stores = tasks[str(task)].stores if str(task) in tasks else {}
-            if unsupported := sorted(name for name, spec in specs.items() if not has_last_rows(spec)):
-                raise SnapshotRefused(f"stores of this kind are not in snapshots: {', '.join(unsupported)}")
+            lacking = tasks[str(task)].left_out if str(task) in tasks else {}
+            if told := sorted(f"{name} ({_LACKING[lacking[name]]})" for name in specs.keys() - stores.keys() if name in lacking):
+                raise SnapshotRefused(f"{place} was taken without stores of task {task}, and has nothing to hand over of them: {', '.join(told)}")
             if specs.keys() != stores.keys():
                 raise SnapshotRefused(
                     f"{place}: task {task} has stores {', '.join(sorted(stores)) or 'none'}; this topology has {', '.join(sorted(specs)) or 'none'}"

@@ -17,8 +17,10 @@ from ks_actors.log._types import Assigned, IsolationLevel, MemberAssignment, Out
 from ks_actors.runtime._directory import StateDirectory
 from ks_actors.runtime._membership import GroupView
 from ks_actors.runtime._seed_plan import SeedPlan, choose_snapshot
+from ks_actors.runtime._seed_versions import by_time
 from ks_actors.runtime._topics import prepare_topics
 from ks_actors.state import Ingest, SharedResources
+from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -155,19 +157,19 @@ class _Transfer:
         """Send the rows of a task's stores, and write those that are to be on disk."""
         specs = self._plan.specs(task)
         ingest: Ingest | None = None
-        if any(spec.type != "in_memory" for spec in specs):
+        if any(_on_disk(spec) for spec in specs):
             path = self._directory.path / str(task)
             await _in_thread(partial(path.mkdir, parents=True, exist_ok=True))
             ingest = await _in_thread(partial(Ingest, str(task), path, self._shared))
             self._ingests.append(ingest)
         for spec in specs:
-            on_disk = None if ingest is None or spec.type == "in_memory" else await _in_thread(partial(ingest.store, spec))
-            await self._hand_over_store(task, spec, on_disk)
+            on_disk = await _in_thread(partial(ingest.store, spec)) if ingest is not None and _on_disk(spec) else None
+            await (self._hand_over_versions if spec.kind is StoreKind.VERSIONED else self._hand_over_store)(task, spec, on_disk)
 
     async def _hand_over_store(self, task: TaskId, spec: StoreSpec, on_disk: StoreIngest | None) -> None:
         changelog = self._plan.changelog(task, spec)
         stored = self._plan.snapshot.manifest.tasks[str(task)].stores[spec.name]
-        old, end = await self._keys_in(changelog)
+        old, end, _ = await self._keys_in(changelog)
         rows = 0
         batches = _written(self._plan.snapshot.batches(str(task), spec.name), on_disk)
         while (batch := await _in_thread(partial(next, batches, None))) is not None:
@@ -184,6 +186,28 @@ class _Transfer:
             on_disk.end(end, observed=stored.observed, sequence=stored.sequence)
         self.rows += rows
 
+    async def _hand_over_versions(self, task: TaskId, spec: StoreSpec, on_disk: StoreIngest | None) -> None:
+        """Hand a versioned store over: its changelog gets all versions in the order of time, the database in that of the snapshot."""
+        changelog = self._plan.changelog(task, spec)
+        stored = self._plan.snapshot.manifest.tasks[str(task)].stores[spec.name]
+        _, end, empty = await self._keys_in(changelog)
+        if not empty:
+            raise SnapshotRefused(
+                f"{changelog} has records already: versions of a key are not taken back by what comes behind them; reset the app, so that the "
+                f"changelog of store {spec.name} is a new one, and hand {self._plan.snapshot.place} over then"
+            )
+        read = partial(self._plan.snapshot.batches, str(task), spec.name)
+        batches = by_time(read)
+        rows = 0
+        while (batch := await _in_thread(partial(next, batches, None))) is not None:
+            end = await self._send(changelog, batch)
+            rows += len(batch)
+        self._check_rows(task, stored, rows)
+        if on_disk is not None:
+            await _in_thread(lambda: [None for _ in _written(read(), on_disk)])
+            on_disk.end(end, observed=stored.observed, sequence=stored.sequence)
+        self.rows += rows
+
     def _check_rows(self, task: TaskId, stored: StoreSnapshot, rows: int) -> None:
         if rows != stored.rows:
             place = self._plan.snapshot.place
@@ -193,12 +217,13 @@ class _Transfer:
         (end,) = await self._producer.send([Outgoing(changelog, batch)])
         return end
 
-    async def _keys_in(self, changelog: TopicPartition) -> tuple[set[bytes], int]:
-        """Return the keys that a changelog has values of, mostly none, and its end."""
+    async def _keys_in(self, changelog: TopicPartition) -> tuple[set[bytes], int, bool]:
+        """Return the keys that a changelog has values of, mostly none, its end, and whether it has no record at all."""
         begins = await self._log.begin_offsets([changelog])
         ends = await self._log.end_offsets([changelog], IsolationLevel.READ_COMMITTED)
         at, end = begins[changelog], ends[changelog]
         keys: set[bytes] = set()
+        empty = True
         if at < end:
             fetcher = self._log.fetcher(client_id=f"{self._client_id}-seed", isolation=IsolationLevel.READ_COMMITTED)
             try:
@@ -206,11 +231,12 @@ class _Transfer:
                 while at < end:
                     for fetched in await fetcher.fetch(max_wait_ms=100):
                         at = fetched.next_offset
+                        empty = empty and not fetched.batch.keys
                         for key, value in zip(fetched.batch.keys, fetched.batch.values, strict=True):
                             (keys.discard if value is None else keys.add)(key)
             finally:
                 await fetcher.close()
-        return keys, end
+        return keys, end, empty
 
     async def finish(self) -> None:
         """Put the databases in their places. What cannot be is restored from the changelog."""
@@ -221,6 +247,11 @@ class _Transfer:
         """Delete the databases that are not finished."""
         for ingest in self._ingests:
             await _in_thread(ingest.__exit__)
+
+
+def _on_disk(spec: StoreSpec) -> bool:
+    """Whether a store's rows are to be in its task's database; one of the user's own is restored from its changelog."""
+    return spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM
 
 
 def _written(batches: Iterator[Batch], on_disk: StoreIngest | None) -> Iterator[Batch]:

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ks_actors._errors import SnapshotFailed
 from ks_actors.snapshots import Shape, SourcePosition
 from ks_actors.snapshots._manifest import fingerprint
-from ks_actors.state import CheckpointRows, has_last_rows, segment_ms_of
+from ks_actors.state import CheckpointRows, has_rows, segment_ms_of
+from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ks_actors.log._types import TopicPartition
     from ks_actors.runtime._messages import Point
     from ks_actors.snapshots import SnapshotWriter, StoreSnapshot
+    from ks_actors.snapshots._manifest import LeftOut
     from ks_actors.state import SharedResources
     from ks_actors.topology import StoreSpec
 
@@ -27,12 +29,22 @@ _REST_SECONDS: Final = 0.0005
 def shape_of(spec: StoreSpec) -> Shape:
     """Return what a store is, as far as its rows depend on it."""
     kind = cast("Any", spec.kind.value)
-    return Shape(spec.name, kind, spec.retention_ms, segment_ms_of(spec), spec.retain_duplicates)
+    if spec.kind is StoreKind.CUSTOM:
+        return Shape(spec.name, kind)
+    retention_ms = spec.history_retention_ms if spec.kind is StoreKind.VERSIONED else spec.retention_ms
+    return Shape(spec.name, kind, retention_ms, segment_ms_of(spec), spec.retain_duplicates)
 
 
 def shapes_of(specs: Iterable[StoreSpec]) -> dict[str, Shape]:
-    """Return the shapes of the stores that snapshots have, by name: those with a changelog of which the last rows are all there is."""
-    return {spec.name: shape_of(spec) for spec in specs if has_last_rows(spec)}
+    """Return the shapes of the stores that snapshots have, by name."""
+    return {spec.name: shape_of(spec) for spec in specs if has_rows(spec)}
+
+
+def left_out(specs: Iterable[StoreSpec], written: Collection[StoreSnapshot]) -> dict[str, LeftOut]:
+    """Return which stores of a task are not among those that were written, and why."""
+    names = {stored.shape.name for stored in written}
+    missing = [spec for spec in specs if spec.name not in names]
+    return {spec.name: "no_changelog" if not spec.logging else "custom" if spec.kind is StoreKind.CUSTOM else "in_threads" for spec in missing}
 
 
 def topology_fingerprint(specs: Mapping[int, Sequence[StoreSpec]]) -> str:
@@ -56,7 +68,7 @@ def write_checkpoint_rows(
     task, written = str(point.task), []
     with CheckpointRows(task, point.directory, shared) as rows:
         for spec in specs:
-            if spec.type == "in_memory" or not has_last_rows(spec):
+            if spec.type == "in_memory" or not has_rows(spec):
                 continue
             store = writer.store(task, shape_of(spec))
             for batch in rows.batches(spec):

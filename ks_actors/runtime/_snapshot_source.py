@@ -16,7 +16,7 @@ from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.runtime._offsets import contained
 from ks_actors.runtime._snapshot_files import shape_of
 from ks_actors.snapshots import find_snapshots
-from ks_actors.state import Ingest, clear_drafts, has_last_rows, stored_offsets
+from ks_actors.state import Ingest, clear_drafts, fill, has_rows, stored_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -96,7 +96,7 @@ class SnapshotSource:
 
     async def open(self, held: Held, blocking: Blocking) -> None:
         """Open the stores of a task. Raises what opening them does; not what is wrong with snapshots."""
-        specs = [spec for spec in self._specs[held.task.subtopology] if has_last_rows(spec)]
+        specs = [spec for spec in self._specs[held.task.subtopology] if has_rows(spec)]
         snapshot: SnapshotReader | None = None
         try:
             snapshot = await self._begin(held, specs, blocking) if specs else None
@@ -249,7 +249,7 @@ class SnapshotSource:
         batches = snapshot.batches(str(held.task), name)
         while (batch := await blocking(partial(next, batches, None))) is not None:
             for start in range(0, len(batch), 1_000):
-                held.stores.restore(name, batch.slice(start, start + 1_000), stored.next_offset or 0)
+                fill(held.stores, name, batch.slice(start, start + 1_000), stored.next_offset or 0)
                 await asyncio.sleep(0)
             count += len(batch)
         return count

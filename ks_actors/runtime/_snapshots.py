@@ -16,9 +16,10 @@ from ks_actors._errors import SnapshotFailed, StoreClosed
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import SnapshotsMessage
 from ks_actors.runtime._residents import Role
-from ks_actors.runtime._snapshot_files import checkpoint_directory, positions_of, shape_of, topology_fingerprint, write_checkpoint_rows
+from ks_actors.runtime._snapshot_files import checkpoint_directory, left_out, positions_of, shape_of, topology_fingerprint, write_checkpoint_rows
 from ks_actors.snapshots import SnapshotWriter, delete_old_snapshots
 from ks_actors.state import log_batch
+from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 SNAPSHOTS_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
+IN_ORDER = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE)
 _ROWS = 500
 _LOOK_SECONDS = 0.01
 _log = logging.getLogger("ks_actors")
@@ -184,7 +186,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         finally:
             if point.directory is not None:
                 await self._in_thread(partial(shutil.rmtree, point.directory, ignore_errors=True))
-        writer.add(str(point.task), *stores, positions=positions_of(point.positions, point.metadata))
+        writer.add(str(point.task), *stores, positions=positions_of(point.positions, point.metadata), left_out=left_out(specs, stores))
 
     async def _write_rows(self, point: m.Point, spec: StoreSpec, rows: Rows, writer: SnapshotWriter) -> StoreSnapshot:
         """Write a store that is in memory: read on the event loop, some rows at a time."""
@@ -197,7 +199,7 @@ class Snapshots(Actor[SnapshotsMessage]):
                 await asyncio.sleep(0)
             while found := list(itertools.islice(rows, _ROWS)):
                 batch = log_batch(store, found)
-                if shape.segment_ms:
+                if spec.kind not in IN_ORDER:
                     batches.append(batch)
                 else:
                     await self._in_thread(out.write, batch)
@@ -207,8 +209,9 @@ class Snapshots(Actor[SnapshotsMessage]):
             raise SnapshotFailed(f"store {spec.name} of task {point.task} could not be read to its end: {closed}") from closed
         if batches:
             await self._in_thread(_write_sorted, out, shape, batches)
-        offset = point.next_offsets[spec.name]
-        return await self._in_thread(partial(out.close, changelog=self._setup.changelog(spec.name), next_offset=offset))
+        offset, (observed, sequence) = point.next_offsets[spec.name], point.facts[spec.name]
+        changelog = self._setup.changelog(spec.name)
+        return await self._in_thread(partial(out.close, changelog=changelog, next_offset=offset, observed=observed, sequence=sequence))
 
     def _store(self, point: m.Point, spec: StoreSpec) -> Any:
         resident = self._setup.residents.get(point.task)

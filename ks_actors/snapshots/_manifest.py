@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
-Kind: TypeAlias = Literal["key_value", "timestamped_key_value", "window", "timestamped_window", "session"]
+Kind: TypeAlias = Literal["key_value", "timestamped_key_value", "window", "timestamped_window", "session", "versioned", "custom"]
+LeftOut: TypeAlias = Literal["custom", "no_changelog", "in_threads"]
 SUFFIXES: Final = {"window": struct.Struct(">qi"), "timestamped_window": struct.Struct(">qi"), "session": struct.Struct(">qq")}
 """What keys end with where there are windows: start and sequence number; of sessions end and start."""
+
+VERSION: Final = struct.Struct(">q")
+"""What keys end with where there are versions: the time that one is valid from."""
 
 _segment: Final = struct.Struct(">q")
 
@@ -26,8 +30,10 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a store is, as far as its rows depend on it. Times are ms.
 
     Rows are the last records of a changelog by key: in a window store the key is followed by the window's start (int64, big-endian) and a sequence
-    number (int32), which is 0 unless the store keeps `duplicates`; in a session store by the session's end and start (int64 each). They are in the
-    order of `places`.
+    number (int32), which is 0 unless the store keeps `duplicates`; in a session store by the session's end and start (int64 each). A versioned store
+    has a row for each version: its key is followed by the time since when it is valid (int64), which is also its timestamp; what says that there is
+    no value since then is an empty one, with -1 less that time as its timestamp. Of a versioned store `retention_ms` is the history retention. A
+    custom store is all in the last records of its changelog, whatever they are. Rows are in the order of `places`.
     """
 
     name: str
@@ -39,9 +45,13 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def places(self, keys: list[bytes]) -> list[bytes]:
         """Return what rows are in the order of: their keys, in a window or session store with the number of the segment before them.
 
-        That is the window's start, or the session's end, in ms, divided by `segment_ms`, as int64, big-endian. Raises ValueError for what is no key
-        of such a store.
+        That is the window's start, or the session's end, in ms, divided by `segment_ms`, as int64, big-endian. In a versioned store it is the key
+        with each byte 0 followed by 255, then the bytes 0 and 1, then the time. Raises ValueError for what is no key of such a store.
         """
+        if self.kind == "versioned":
+            if any(len(key) < VERSION.size for key in keys):
+                raise ValueError(f"store {self.name}: a key of a versioned store ends with a time, {VERSION.size} bytes")
+            return [key[: -VERSION.size].replace(b"\0", b"\0\xff") + b"\0\1" + key[-VERSION.size :] for key in keys]
         suffix = SUFFIXES.get(self.kind)
         if suffix is None:
             return keys
@@ -65,7 +75,8 @@ class StoreSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rows of one store of one task.
 
     `next_offset` is where the `changelog` goes on behind what is in the rows; None when it does not have them (then it is to be seeded). `observed`
-    is the latest start that was ever put into a window store, `sequence` the last sequence number; without, rows tell.
+    is the latest time that was ever put into a store that has times (the start of a window, the end of a session, the time of a version), `sequence`
+    the last sequence number; without, rows tell.
     """
 
     shape: Shape
@@ -90,11 +101,16 @@ class SourcePosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metadata: str = ""
 
 
-class TaskSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A task at one moment: its stores by name, and the positions of all that it reads."""
+class TaskSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A task at one moment: its stores by name, and the positions of all that it reads.
+
+    `left_out` are the stores that it has and the snapshot has not, each with the reason: it is a custom one, or it is in memory and its task is
+    processed in threads, so it is restored from its changelog; or it has no changelog, so nothing but its disk has it.
+    """
 
     stores: dict[str, StoreSnapshot] = {}
     positions: tuple[SourcePosition, ...] = ()
+    left_out: dict[str, LeftOut] = {}
 
 
 class SnapshotManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

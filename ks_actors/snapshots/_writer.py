@@ -12,10 +12,11 @@ from ks_actors.snapshots._manifest import MANIFEST, DataFile, Shape, SnapshotMan
 from ks_actors.snapshots._place import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import IO
 
     from ks_actors._batch import Batch
+    from ks_actors.snapshots._manifest import LeftOut
 
 FILE_BYTES: Final = 256 << 20
 """How large files of rows become, about."""
@@ -106,6 +107,7 @@ class SnapshotWriter:
         self._topology: str = topology
         self._stores: dict[str, dict[str, StoreSnapshot]] = {}
         self._positions: dict[str, tuple[SourcePosition, ...]] = {}
+        self._left_out: dict[str, dict[str, LeftOut]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -118,8 +120,9 @@ class SnapshotWriter:
         """Return what writes a store of a task; what its `close` returns is for `add`."""
         return StoreWriter(self.place, task, shape, deflate=deflate)
 
-    def add(self, task: str, *stores: StoreSnapshot, positions: Iterable[SourcePosition] = ()) -> None:
-        """Add what was written of a task, and the positions that its stores, all of them, are at."""
+    def add(self, task: str, *stores: StoreSnapshot, positions: Iterable[SourcePosition] = (), left_out: Mapping[str, LeftOut] | None = None) -> None:
+        """Add what was written of a task, the positions that its stores, all of them, are at, and which stores are `left_out`, and why."""
+        self._left_out.setdefault(task, {}).update(left_out or {})
         self._stores.setdefault(task, {}).update((store.shape.name, store) for store in stores)
         self._positions[task] = (*self._positions.get(task, ()), *positions)
 
@@ -130,7 +133,7 @@ class SnapshotWriter:
 
     def commit(self) -> SnapshotManifest:
         """Write the manifest: from now on it is a snapshot."""
-        tasks = {task: TaskSnapshot(stores, self._positions[task]) for task, stores in sorted(self._stores.items())}
+        tasks = {task: TaskSnapshot(stores, self._positions[task], self._left_out[task]) for task, stores in sorted(self._stores.items())}
         manifest = SnapshotManifest(self._application_id, self.name, self._created_ms, tasks, self._topology)
         self.place.at(MANIFEST).write(seal(manifest))
         return manifest

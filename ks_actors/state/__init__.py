@@ -9,14 +9,14 @@ from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, 
 from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._reading import KeyValueReader
 from ks_actors.state._rows import Rows
+from ks_actors.state._rows_in_memory import committed_facts, committed_rows, fill, log_batch, prepare_rows
 from ks_actors.state._rows_on_disk import (
+    SUFFIXES,
     CheckpointRows,
     Ingest,
     StoreIngest,
     clear_drafts,
-    has_last_rows,
-    is_read_in_memory,
-    log_batch,
+    has_rows,
     segment_ms_of,
 )
 from ks_actors.state._session_reading import SessionReader
@@ -29,6 +29,7 @@ from ks_actors.state._window_reading import DuplicatesReader, WindowReader
 from ks_actors.state._window_store import TimestampedWindowStore, WindowStore
 
 __all__ = [
+    "SUFFIXES",
     "TIMESTAMPED",
     "AnyReader",
     "AnyStore",
@@ -53,9 +54,12 @@ __all__ = [
     "WindowReader",
     "WindowStore",
     "clear_drafts",
-    "has_last_rows",
-    "is_read_in_memory",
+    "committed_facts",
+    "committed_rows",
+    "fill",
+    "has_rows",
     "log_batch",
+    "prepare_rows",
     "read_checkpoint",
     "reader_of",
     "segment_ms_of",

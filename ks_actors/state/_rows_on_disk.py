@@ -13,54 +13,36 @@ from ks_actors.state._codec import TIME_BYTES, pack_time, unpack_time
 from ks_actors.state._engine import RocksEngine, SortedTables, after
 from ks_actors.state._manifest import Manifest, facts_row, offset_row, read_facts, read_offset
 from ks_actors.state._sessions import ENDS
-from ks_actors.state._spans import Spans
 from ks_actors.state._stored import DATABASE
-from ks_actors.state._tracks import FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX, Tracks
+from ks_actors.state._tracks import FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX
 from ks_actors.state._transaction import ROWS
+from ks_actors.state._version_codec import snapshot_key, stored_key
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ks_actors.state._codec import Entry
     from ks_actors.state._engine import Engine, Row, SharedResources
     from ks_actors.topology import StoreSpec
 
-TABLES: Final = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE)
 SUFFIXES: Final = {StoreKind.WINDOW: SUFFIX, StoreKind.TIMESTAMPED_WINDOW: SUFFIX, StoreKind.SESSION: ENDS}
 """What keys of changelogs end with: a window's start and a sequence number; a session's end and start. The first one is what expires."""
 
-TIMESTAMPED: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
+TIMESTAMPED: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW, StoreKind.VERSIONED)
 SLICE: Final = 1_000
 _DRAFT: Final = "rocksdb.ingest"
 _TABLES: Final = "tables"
 
 
-def has_last_rows(spec: StoreSpec) -> bool:
-    """Return whether a store is all in the last records of its changelog by key."""
-    return spec.logging and spec.kind in {*TABLES, *SUFFIXES}
-
-
-def is_read_in_memory(spec: StoreSpec) -> bool:
-    """Return whether such a store in memory can be read row by row as its changelog would have it; see `log_batch`."""
-    return has_last_rows(spec) and spec.kind is not StoreKind.SESSION
+def has_rows(spec: StoreSpec) -> bool:
+    """Return whether snapshots have the rows of a store: there is a changelog to go on from, and what it holds is known here."""
+    return spec.logging and spec.kind is not StoreKind.CUSTOM
 
 
 def segment_ms_of(spec: StoreSpec) -> int:
     """Return how long a segment of a store on disk is; 0 when it has none."""
     return max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS) if spec.kind in SUFFIXES else 0
-
-
-def log_batch(store: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
-    """Return rows that a reader of a store in memory has found as they are in its changelog."""
-    codec = store._codec
-    values, times = [codec.value(entry[0]) for _, _, entry in rows], [entry[1] for _, _, entry in rows]
-    if not isinstance(store, Tracks | Spans):
-        return Batch([encoded for encoded, _, _ in rows], values, times)
-    if store._segmented:
-        return Batch([place[SEGMENT.size :] for place, _, _ in rows], values, times)
-    return Batch([encoded + SUFFIX.pack(start, sequence) for (start, encoded, sequence), _, _ in rows], values, times)
 
 
 @final
@@ -83,7 +65,7 @@ class CheckpointRows:
         return read_offset(self._engine, store)
 
     def facts(self, store: str) -> tuple[int, int]:
-        """Return the latest start that was put into a window store, and its last sequence number; -1 and 0 of any other."""
+        """Return the latest time that was put into a store that has times, and its last sequence number; -1 and 0 of any other."""
         facts = read_facts(self._engine, store)
         observed, sequence = (-1, 0) if facts is None else FACTS.unpack(facts)
         return observed, sequence
@@ -104,7 +86,7 @@ class CheckpointRows:
                 starts = [suffix.unpack_from(key, len(key) - suffix.size)[0] for key, _ in found]
                 found = [row for row, start in zip(found, starts, strict=True) if start > limit]
                 starts = [start for start in starts if start > limit]
-            keys = [key[cut:] for key, _ in found]
+            keys = [snapshot_key(key[1:]) for key, _ in found] if spec.kind is StoreKind.VERSIONED else [key[cut:] for key, _ in found]
             if timestamped:
                 yield Batch(keys, [data[TIME_BYTES:] for _, data in found], [unpack_time(data)[0] for _, data in found])
             else:
@@ -126,9 +108,10 @@ class StoreIngest:
         self.rows: int = 0
 
     def write(self, batch: Batch, goes_on: Callable[[], None] = lambda: None) -> None:
-        """Write rows of a changelog, in the order in which they are to be stored. `goes_on` may raise between slices. Raises StateFull."""
+        """Write rows of a snapshot, in the order in which they are to be stored. `goes_on` may raise between slices. Raises StateFull."""
         spec, prefix = self._spec, self._prefix
-        keys: list[bytes] = [prefix + key for key in batch.keys]
+        versions = spec.kind is StoreKind.VERSIONED
+        keys: list[bytes] = [prefix + (stored_key(key) if versions else key) for key in batch.keys]
         values: list[Any] = batch.values
         suffix = SUFFIXES.get(spec.kind)
         if suffix is not None:
@@ -138,6 +121,8 @@ class StoreIngest:
             self._observed = max(self._observed, *(start for start, _ in parts))
             if suffix is SUFFIX:
                 self._sequence = max(self._sequence, *(number for _, number in parts))
+        if versions:
+            self._observed = max(self._observed, *(time if time >= 0 else -1 - time for time in batch.timestamps))
         if spec.kind in TIMESTAMPED:
             values = [pack_time(time) + value for time, value in zip(batch.timestamps, values, strict=True)]
         rows = list(zip(keys, values, strict=True))
@@ -149,9 +134,9 @@ class StoreIngest:
         self.rows += len(batch)
 
     def end(self, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
-        """Say where the changelog goes on, and what a window store knows besides its rows."""
+        """Say where the changelog goes on, and what a store that has times knows besides its rows."""
         self._tables.end()
-        if self._spec.kind in SUFFIXES:
+        if self._spec.kind in SUFFIXES or self._spec.kind is StoreKind.VERSIONED:
             self._last.append(facts_row(self._spec.name, FACTS.pack(max(observed, self._observed), max(sequence, self._sequence))))
         self._last.append(offset_row(self._spec.name, next_offset))
 

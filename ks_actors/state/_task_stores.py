@@ -190,7 +190,7 @@ class TaskStores(StoreSet):
     def begin_with(self, store: str, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
         """Say where a store in memory will be when all is in it that `restore` is about to bring from elsewhere than the changelog's beginning.
 
-        `observed` and `sequence` are of window stores: the latest start that was put, the last sequence number.
+        `observed` and `sequence` are of stores that have times: the latest one that was put, the last sequence number.
         """
         if observed >= 0:
             self._stores[store].recall(FACTS.pack(observed, sequence))

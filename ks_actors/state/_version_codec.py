@@ -82,6 +82,16 @@ def version_time(encoded: bytes) -> int:
     return time
 
 
+def stored_key(encoded: bytes) -> bytes:
+    """Return the bytes of a version of what a snapshot has as its key: the bytes of the key, and the time."""
+    return encoded[:-TIME_BYTES].replace(b"\0", b"\0\xff") + END + encoded[-TIME_BYTES:]
+
+
+def snapshot_key(encoded: bytes) -> bytes:
+    """Return what a snapshot has as the key of a version, of its bytes."""
+    return encoded[:-_TAIL].replace(b"\0\xff", b"\0") + encoded[-TIME_BYTES:]
+
+
 def is_tombstone(raw: bytes) -> bool:
     """Return whether the bytes of a version's value and time are those of a tombstone."""
     return raw[0] >= 0x80  # noqa: PLR2004 - the sign of the time

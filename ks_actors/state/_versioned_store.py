@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._versioned import PUT_RETURN_CODE_NOT_PUT, VersionedRecord
 from ks_actors.state._reading import NotingReader
 from ks_actors.state._transaction import MISSING
 from ks_actors.state._version_codec import TOMBSTONE
 from ks_actors.state._versions import Versions
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ks_actors.state._rows import Row, Rows
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -56,7 +61,7 @@ class VersionedKeyValueStore(Versions[K], Generic[K, V]):
 
 
 class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
-    """Reads a versioned store. All of a key is looked at in one go: so nothing has to be noted for a reader."""
+    """Reads a versioned store. All of a key is looked at in one go: so nothing has to be noted for who reads one."""
 
     def _visible(self, index: Any, *, committed: bool) -> list[int]:
         store = self.store
@@ -104,3 +109,14 @@ class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
             if (record := self._record(index, times, place, committed=committed)) is not None
         ]
         return found[::-1] if reverse else found
+
+    def all_versions(self) -> Rows:
+        """Iterate over all versions that are in memory and committed, tombstones too, in no order, as they are now."""
+        layers: list[dict[Any, Any]] = []
+        return self._started(layers, iter(()), self._all(list(self.store._view), layers))
+
+    def _all(self, handles: list[Any], layers: list[dict[Any, Any]]) -> Generator[Row, None, None]:
+        for handle in handles:
+            entry = self._entry(handle, self._at_start(handle, layers, {}))
+            if entry is not None:
+                yield None, handle, entry

@@ -239,8 +239,16 @@ class Versions(Table[Handle], Generic[K]):
             timestamps.append(handle[1])
         return Batch(keys, contents, timestamps)
 
-    def restore(self, batch: Batch) -> None:
-        """Take in records of the changelog, as committed; those that came too late when they were written are none."""
+    def fill(self, batch: Batch) -> None:
+        """Take in rows of a snapshot, as committed: of all keys, one after the other."""
+        keys = [key[:-TIME_BYTES] for key in batch.keys]
+        times = [time if time >= 0 else -1 - time for time in batch.timestamps]
+        self.restore(
+            Batch(keys, [value if time >= 0 else None for value, time in zip(batch.values, batch.timestamps, strict=True)], times), whole=True
+        )
+
+    def restore(self, batch: Batch, *, whole: bool = False) -> None:
+        """Take in records of the changelog, as committed; those that came too late when they were written are none, unless it is the `whole`."""
         index_of, view = self._versions.index_of, self._view
         observed, retention = self._read_up_to, self._retention
         group = None if self.engine is None else self._group()
@@ -248,7 +256,7 @@ class Versions(Table[Handle], Generic[K]):
         for key, value, time in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             if time > observed:
                 observed = time
-            elif time < observed - retention:
+            elif time < observed - retention and not whole:
                 continue
             index = index_of(key)
             view[index, time] = pack_time(-1 - time) if value is None else pack_time(time) + value
@@ -262,7 +270,7 @@ class Versions(Table[Handle], Generic[K]):
                 group.add((index, time))
                 size += len(key) + LOGGED_BYTES + (0 if value is None else len(value))
         self._note_unwritten(size)
-        self._read_up_to = observed
+        self._read_up_to = observed if not whole else max(observed, self._committed)
         self._observed = self._committed = self._frozen_observed = max(self._committed, observed)
 
     @staticmethod

@@ -14,6 +14,8 @@ from ks_actors.batch._session import SparkSession
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 
+from .processes import below, ended
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
@@ -31,13 +33,20 @@ SETTINGS = SparkSettings(
 )
 
 
+def is_sparks(command: str) -> bool:
+    return "spark" in command
+
+
+# In CI what needs Java fails where there is none.
+needs_java = pytest.mark.skipif(shutil.which("java") is None and not os.environ.get("CI"), reason="no java on this machine")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out, and say so, what needs Spark where there is no Java; and give Spark the time to start."""
     for item in items:
         if {"spark", "session"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.timeout(240))
-            if shutil.which("java") is None and not os.environ.get("CI"):  # there it fails
-                item.add_marker(pytest.mark.skip(reason="no java on this machine"))
+            item.add_marker(pytest.mark.timeout(400))
+            item.add_marker(needs_java)
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +56,17 @@ def session() -> Iterator[SparkSession]:
         assert made.spark is not None
         yield made
     finally:
+        started = [pid for pid, command in below(os.getpid()).items() if is_sparks(command)]
         made.close()
+        asyncio.run(ended(started))  # also those whose parent has ended before them
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_of_spark_is_left() -> Iterator[None]:
+    """At the end of the run there is no process of Spark's: none of a session, none of a cluster."""
+    yield
+    left = {pid: command for pid, command in below(os.getpid()).items() if is_sparks(command)}
+    assert left == {}, "processes of Spark are left at the end of the run"
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from ks_actors.batch._columns import latest
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.snapshots import Place, SnapshotReader
-from ks_actors.state import TIMESTAMPED, has_last_rows
+from ks_actors.state import TIMESTAMPED, has_rows
+from ks_actors.state._sessions import ENDS
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import StoreKind
 
@@ -57,6 +58,22 @@ async def read_all(log: Log, topic: str, partitions: int) -> dict[int, list[Batc
     while fetched := await fetcher.fetch(max_wait_ms=0):
         for one in fetched:
             found.setdefault(one.partition.partition, []).append(one.batch)
+    await fetcher.close()
+    return found
+
+
+async def read_committed(log: Log, where: TopicPartition) -> list[Batch]:
+    """Return all that is committed in a partition, to its end, however long a broker takes to give it."""
+    end = (await log.end_offsets([where], IsolationLevel.READ_COMMITTED))[where]
+    at = (await log.begin_offsets([where]))[where]
+    fetcher = log.fetcher(client_id="test", isolation=IsolationLevel.READ_COMMITTED)
+    fetcher.assign({where: at})
+    found: list[Batch] = []
+    async with asyncio.timeout(30):
+        while at < end:
+            for one in await fetcher.fetch(max_wait_ms=200):
+                at = one.next_offset
+                found.append(one.batch)
     await fetcher.close()
     return found
 
@@ -133,13 +150,14 @@ def difference(topology: Topology, streams: dict[tuple[str, int], Any], snapshot
     found: list[Any] = []
     for place in sorted({*streams, *snapshot}):
         spec, expected, got = topology.stores[place[0]], streams.get(place, {}), snapshot.get(place, {})
-        if not has_last_rows(spec) or (spec.kind is StoreKind.SESSION and not got):  # those in memory are in no snapshot
+        if not has_rows(spec) or spec.kind is StoreKind.VERSIONED:  # the last record of a key is not all there is of it
             continue
         if spec.retain_duplicates:  # which of several rows of a time and key has which number says nothing
             expected, got = unnumbered(expected), unnumbered(got)
         for key in {*expected, *got}:
-            start = SUFFIX.unpack_from(key, len(key) - SUFFIX.size)[0] if spec.kind in WINDOWS else None
-            if expected.get(key) != got.get(key) and (key in got or start is None or start > until - spec.retention_ms):
+            suffix = SUFFIX if spec.kind in WINDOWS else ENDS if spec.kind is StoreKind.SESSION else None
+            expires = None if suffix is None else suffix.unpack_from(key, len(key) - suffix.size)[0]
+            if expected.get(key) != got.get(key) and (key in got or expires is None or expires > until - spec.retention_ms):
                 found.append((place, key, expected.get(key), got.get(key)))
     return found
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
+import pyspark
 import pytest
 
 from actors import Actor, Spec, System
@@ -201,6 +203,11 @@ def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(SparkUnavailable, match=r"Spark needs pyspark, pyarrow, which are not installed: pip install 'ks-actors\[spark\]'"):
         assert SparkSession(SparkSettings()).spark
+    monkeypatch.setitem(sys.modules, "pyspark", pyspark)
+    monkeypatch.setitem(sys.modules, "pyarrow", pa)
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(SparkUnavailable, match=r"Spark Connect needs grpc, which is not installed: pip install 'ks-actors\[spark-connect\]'"):
+        assert SparkSession(SparkSettings(master="sc://127.0.0.1:1")).spark
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""Rows of stores in bytes, as their changelogs have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors._batch import Batch
+from ks_actors._errors import QueryFailed
+from ks_actors.query._results import FailureReason
+from ks_actors.query._scan import Scan
+from ks_actors.state import SUFFIXES, KeyValueReader, SessionReader, VersionedReader, log_batch
+from ks_actors.topology import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ks_actors.query._local import Part
+
+_LATEST: Final = (1 << 63) - 1
+
+
+def _whole(row: Any) -> Any:
+    return row
+
+
+def _key_scan(low: bytes, high: bytes, *, committed: bool) -> Scan:
+    return Scan(lambda reader: reader.scan(low, high, committed=committed, reverse=False), _whole)
+
+
+def raw_scans(part: Part, kind: StoreKind, keys: Sequence[bytes] | None, *, committed: bool) -> list[Scan]:
+    """Return how to scan a partition, once, or for some keys once each where that is less. Raises QueryFailed for kinds that cannot be scanned."""
+    reader = part.reader
+    if isinstance(reader, VersionedReader):
+        raise QueryFailed(
+            f"store {reader.name}, a {kind.value} store, cannot be read row by row: read its changelog",
+            reason=FailureReason.UNKNOWN_QUERY_TYPE,
+            store=reader.name,
+            partition=part.partition,
+        )
+    if isinstance(reader, KeyValueReader):
+        bounds = [(b"", b"")] if keys is None else [(key, key + b"\0") for key in sorted(set(keys))]
+        return [_key_scan(low, high, committed=committed) for low, high in bounds]
+    if isinstance(reader, SessionReader):
+        return [Scan(lambda reader: reader.find_range((b"", b""), 0, _LATEST, committed=committed, reverse=False), _whole)]
+    return [Scan(lambda reader: reader.fetch_all(0, _LATEST, committed=committed, reverse=False), _whole)]
+
+
+def raw_batch(part: Part, kind: StoreKind, rows: Sequence[Any], keys: frozenset[bytes] | None) -> Batch:
+    """Return rows that a scan has found as the changelog has them; of stores with windows those of the keys, if some are named."""
+    reader = part.reader
+    if isinstance(reader, SessionReader):
+        codec, pack = reader.store._codec, SUFFIXES[StoreKind.SESSION].pack
+        named = [reader.key_bytes(key) + pack(window.end, window.start) for _, (key, window), _ in rows]
+        found = Batch(named, [codec.value(entry[0]) for _, _, entry in rows], [entry[1] for _, _, entry in rows])
+    else:
+        found = log_batch(reader.store, rows)
+    if keys is None or kind not in SUFFIXES:
+        return found
+    cut = SUFFIXES[kind].size
+    return found.select([key[:-cut] in keys for key in found.keys])

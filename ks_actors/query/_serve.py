@@ -1,0 +1,193 @@
+"""An app's stores for other processes: read only, on this machine, for those who know the token."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+import msgspec
+
+from ks_actors._errors import KsActorsError, QueryFailed
+from ks_actors.query._raw import raw_batch, raw_scans
+from ks_actors.query._scan import slices
+from ks_actors.query._wire import (
+    LENGTH,
+    MOST_BYTES,
+    VERSION,
+    Describe,
+    Described,
+    End,
+    Hello,
+    ReadRows,
+    Refused,
+    SomeRows,
+    Welcome,
+    decode_request,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.query._local import LocalStores, Part
+    from ks_actors.query._wire import Reply, Request
+
+_AT_ONCE: Final = 1_000
+_CONNECTIONS: Final = 64
+_HELLO_SECONDS: Final = 10.0
+_IDLE_SECONDS: Final = 600.0
+_DRAIN_SECONDS: Final = 60.0
+_QUERY_TIMEOUT_MS: Final = 60_000
+_TOKEN_BYTES: Final = 32
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class StoreEndpoint:
+    """Where an app's stores can be read by other processes, from `App.serve_stores`: `spark.read.format("ks_actors")` does.
+
+    `address` is `host:port`. Whoever connects has to tell the `token` first. Requests can only read; nothing that is sent is ever executed, and
+    nothing is encrypted. At most 64 connections are open at a time; one that asks nothing for ten minutes, or does not take what it has asked for
+    within one, is closed. Ends with the app, by `close`, or with an `async with` block.
+    """
+
+    def __init__(self, local: LocalStores, changelog: Callable[[str], str], token: str | None) -> None:
+        self.address: str = ""
+        self.token: str = token or secrets.token_urlsafe(_TOKEN_BYTES)
+        self._local = local
+        self._changelog = changelog
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _start(self, host: str, port: int) -> None:
+        self._server = await asyncio.start_server(self._connected, host, port)
+        found = self._server.sockets[0].getsockname()
+        self.address = f"[{found[0]}]:{found[1]}" if ":" in found[0] else f"{found[0]}:{found[1]}"
+
+    async def close(self) -> None:
+        """End; who reads gets no more. Does nothing when that was done before."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.close()
+        tasks = tuple(self._connections)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            if len(self._connections) > _CONNECTIONS:
+                await _send(writer, Refused("QueryFailed", f"{_CONNECTIONS} others read from this app: come again"))
+            elif await self._knows(reader, writer):
+                while (request := await _receive(reader, _IDLE_SECONDS)) is not None:
+                    await self._answer(request, writer)
+        except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:  # an OSError is a TimeoutError, too
+            _log.info("a reader of stores at %s is let go: %s: %s", self.address, type(error).__name__, error)
+            writer.transport.abort()
+        except asyncio.CancelledError:
+            writer.transport.abort()  # by `close`; this is a task of its own
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _knows(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        hello = await _receive(reader, _HELLO_SECONDS)
+        if not isinstance(hello, Hello) or not compare_digest(hello.token.encode(), self.token.encode()):
+            await _send(writer, Refused("ConfigError", "token: this is not the token of the app's stores"))
+            return False
+        if hello.version != VERSION:
+            await _send(writer, Refused("ConfigError", f"the app speaks version {VERSION} of this protocol, not {hello.version}: use one ks_actors"))
+            return False
+        await _send(writer, Welcome())
+        return True
+
+    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        try:
+            match request:
+                case Describe(store, stale):
+                    await _send(writer, self._describe(store, stale=stale))
+                case ReadRows():
+                    await self._rows(request, writer)
+                case Hello():
+                    await _send(writer, Welcome())
+        except QueryFailed as failed:
+            await _send(writer, Refused("QueryFailed", str(failed), failed.reason.name))
+        except KsActorsError as error:
+            await _send(writer, Refused(type(error).__name__, str(error)))
+
+    def _describe(self, store: str, *, stale: bool) -> Described:
+        local = self._local
+        kind = local.spec(store).kind.value
+        parts = local.readable(store, None, stale=True)
+        if local.is_global(store):
+            return Described(kind, "", [0], 1)
+        here = sorted(part.partition for part in parts if stale or part.active)
+        return Described(kind, self._changelog(store), here, local.partitions(store))
+
+    async def _rows(self, request: ReadRows, writer: asyncio.StreamWriter) -> None:
+        local, kind = self._local, self._local.spec(request.store).kind
+        number = None if local.is_global(request.store) else request.partition
+        (part,) = local.readable(request.store, number, stale=request.stale)
+        keys = None if request.keys is None else frozenset(request.keys)
+        committed = local.committed(None) if request.committed is None else request.committed
+        waiting: list[Any] = []
+        count = 0
+        for scan in raw_scans(part, kind, request.keys, committed=committed):
+            async for rows in slices(local, [part], scan, _QUERY_TIMEOUT_MS):
+                waiting += rows
+                while len(waiting) >= _AT_ONCE:
+                    count += await _send_rows(writer, part, kind, waiting[:_AT_ONCE], keys)
+                    del waiting[:_AT_ONCE]
+        if waiting:
+            count += await _send_rows(writer, part, kind, waiting, keys)
+        await _send(writer, End(count))
+
+
+async def _send_rows(writer: asyncio.StreamWriter, part: Part, kind: Any, rows: list[Any], keys: frozenset[bytes] | None) -> int:
+    batch = raw_batch(part, kind, rows, keys)
+    if len(batch):
+        await _send(writer, SomeRows(batch.keys, batch.values, batch.timestamps))
+    return len(batch)
+
+
+async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
+    data = encode(reply)
+    writer.write(LENGTH.pack(len(data)))
+    writer.write(data)
+    async with asyncio.timeout(_DRAIN_SECONDS):
+        await writer.drain()
+
+
+async def _receive(reader: asyncio.StreamReader, seconds: float) -> Request | None:
+    """Return the next request; None when there are no more. Raises ValueError for one that is too long, and what decoding raises."""
+    async with asyncio.timeout(seconds):
+        try:
+            (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+        except asyncio.IncompleteReadError as end:
+            if end.partial:
+                raise
+            return None
+        if size > MOST_BYTES:
+            raise ValueError(f"a request of {size:,} bytes: {MOST_BYTES:,} are allowed")
+        request: Request = decode_request(await reader.readexactly(size))
+        return request
+
+
+async def serve(local: LocalStores, changelog: Callable[[str], str], *, host: str, port: int, token: str | None) -> StoreEndpoint:
+    """Return an endpoint that takes connections. Raises OSError when the address cannot be had."""
+    endpoint = StoreEndpoint(local, changelog, token)
+    await endpoint._start(host, port)
+    return endpoint

@@ -1,0 +1,23 @@
+"""kill -9 of the process that hands a snapshot over, at every point of its way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+import pytest
+
+from .driver import Order, Point
+from .killed_history import UNTIL, killed_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POINTS: tuple[Point, ...] = tuple(point for point in get_args(Point) if point)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_hand_over_that_is_killed_has_happened_or_not_and_together_it_is_a_stream(point: Point, tmp_path: Path) -> None:
+    """All changelogs have all of it or nothing; done again, history and the live tail are what a stream over all is, record for record."""
+    order = Order(what="backfill", log=f"embedded://{tmp_path / 'log'}", directory=str(tmp_path), until=UNTIL)
+    await killed_at(point, order)

@@ -1,0 +1,25 @@
+"""kill -9 of the process that hands a backfill's snapshot over to an app on a real Kafka."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.batch.driver import Order, Point
+from tests.batch.killed_history import UNTIL, killed_at
+from tests.log.helpers import group_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.broker import Broker
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("point", ["handing over", "handed over", "committed"])
+async def test_a_hand_over_that_is_killed_has_happened_or_not(point: Point, kafka_broker: Broker, tmp_path: Path) -> None:
+    """With a transaction that stays open, and with one that is committed: done again, history and the live tail are what a stream over all is."""
+    name = group_name()
+    log = f"kafka://{kafka_broker.bootstrap}"
+    await killed_at(point, Order(what="backfill", log=log, directory=str(tmp_path), application_id=name, prefix=f"{name}-", until=UNTIL))
