@@ -25,7 +25,9 @@ def build(optimization: str) -> Any:
     kept: Stream[Any, Any] = stream.filter(lambda _, value: not value.endswith("-"))
     kept.group_by_key(Grouped(TEXT, TEXT)).count(Materialized("counts", TEXT, serdes.LONG)).to_stream().to("counts", COUNTS)
     kept.group_by_key(Grouped(TEXT, TEXT)).reduce(lambda one, other: f"{one}{other}").to_stream().to("all", OUT)
-    stream.map_values(len).group_by_key(Grouped(TEXT, serdes.INTEGER)).count(Materialized("lengths", TEXT, serdes.LONG)).to_stream().to("longs", COUNTS)
+    stream.map_values(len).group_by_key(Grouped(TEXT, serdes.INTEGER)).count(Materialized("lengths", TEXT, serdes.LONG)).to_stream().to(
+        "longs", COUNTS
+    )
     table = builder.table("table", STRINGS)
     stream.left_join(table, lambda value, row: f"{value}={row}", Joined(TEXT, TEXT)).to("joined", OUT)
     both = stream.merge(builder.stream("other", STRINGS).select_key(lambda _, value: value[:1]))
@@ -44,8 +46,8 @@ def results(optimization: str) -> dict[str, list[Any]]:
             driver.create_input_topic(topic, TEXT, TEXT).pipe_input(value[:1] if topic == "table" else key, value, timestamp_ms=number)
         found: dict[str, list[Any]] = {}
         for topic in ("counts", "all", "longs", "joined", "both", "pairs"):
-            serde = TEXT if topic in {"all", "joined", "pairs"} else serdes.LONG
-            output = driver.create_output_topic(topic, TEXT, serde)
+            serde: Any = TEXT if topic in {"all", "joined", "pairs"} else serdes.LONG
+            output: Any = driver.create_output_topic(topic, TEXT, serde)
             found[topic] = [(record.key, record.value, record.timestamp) for record in output.read_records_to_list()]
         return found
 

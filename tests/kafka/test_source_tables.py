@@ -72,7 +72,9 @@ async def test_a_table_and_its_copy_follow_the_topic(kafka_broker: Broker, tmp_p
                         assert answer.value == value
             expected = {f"k{place}": "v2" for place in range(ROWS - 10)}
             assert await rows_of(one) == await rows_of(two) == expected
-            assert [topic for topic in await log.describe_topics() if number in topic and topic.startswith("app-")] == [f"app-{number}-changes-changelog"]
+            assert [topic for topic in await log.describe_topics() if number in topic and topic.startswith("app-")] == [
+                f"app-{number}-changes-changelog"
+            ]
         shutil.rmtree(tmp_path / "one")
         heard.told.clear()
         async with asyncio.timeout(PATIENCE_S), app("one") as again:
