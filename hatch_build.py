@@ -50,7 +50,7 @@ class KernelHook(BuildHookInterface[Any]):
         kernel = Extension(
             "ks_actors._kernel",
             sorted(str(path.relative_to(root)) for path in (root / SOURCES).glob("*.c")),
-            depends=[str(SOURCES / "kernel.h")],
+            depends=sorted(str(path.relative_to(root)) for path in (root / SOURCES).glob("*.h")),
             extra_compile_args=[] if sys.platform == "win32" else ["-O3"],
         )
         command = build_ext(Distribution({"name": "ks-actors", "ext_modules": [kernel]}))

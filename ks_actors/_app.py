@@ -219,6 +219,9 @@ class App(AppOverHistory):
             raise NotRunning("the app has not been started")
         return self._log
 
+    def _running_log(self) -> Log | None:
+        return None if self._stack is None else self._log
+
     def metrics(self) -> dict[str, float]:
         """Return the figures of the app by name; latencies in ms."""
         return self._metrics.snapshot()

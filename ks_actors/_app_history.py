@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._config_kafka import open_configured
-from ks_actors._errors import NotRunning
+from ks_actors._errors import NotRunning, SparkUnavailable
 from ks_actors.log import NewTopic
 from ks_actors.runtime._seeding import Seeder
 from ks_actors.runtime._setup import Setup, nodes_of
@@ -38,8 +38,9 @@ class AppOverHistory:
     @asynccontextmanager
     async def _used_log(self) -> AsyncIterator[Log]:
         """Have the log that was given, or the config's for a while."""
-        if self._given_log is not None:
-            yield self._given_log
+        known = self._given_log or self._running_log()
+        if known is not None:
+            yield known
             return
         log = open_configured(self.config)
         await log.start()
@@ -47,6 +48,10 @@ class AppOverHistory:
             yield log
         finally:
             await log.close()
+
+    def _running_log(self) -> Log | None:
+        """Return the log of the app while it runs."""
+        return None
 
     async def _create_topics(self, log: Log) -> None:
         if self._topics:
@@ -86,6 +91,36 @@ class AppOverHistory:
         from ks_actors.batch import publish  # noqa: PLC0415 - most apps have no use for it
 
         return await publish(done, self.config, job=job, log=self._given_log, progress=progress)
+
+    async def export(
+        self,
+        directory: Path | str,
+        *,
+        tables: Collection[str] = (),
+        topics: Collection[str] = (),
+        raw: bool = False,
+        types: Mapping[str, Any] | None = None,
+    ) -> dict[str, int]:
+        """Write tables, by the names of their stores, and topics to `<directory>/<name>/<partition>.parquet`; return how many rows each has.
+
+        A table is the last value of each key in its changelog, a topic all its records; both as far as they are committed now, before, during or
+        after the app's run. Keys and values are decoded by the serdes of the topology, into structs, lists, maps and scalars where their types tell
+        how; other values stay bytes, unless `types` tells by name what type a serde makes. With `raw` all stay bytes, as they do in topics that the
+        topology does not know. Windows and sessions have columns of their own. A file is there when it is whole; a table's partition has to fit
+        into memory.
+
+        Raises UnknownStore, UnknownTopicOrPartition, ConfigError for a table without a changelog, SerializationError, which tells where bad data is,
+        and SparkUnavailable without pyarrow (`pip install 'ks-actors[spark]'`).
+        """
+        try:
+            from ks_actors.batch._export import export  # noqa: PLC0415 - it needs a package that others do without
+        except ModuleNotFoundError as error:
+            if error.name != "pyarrow":
+                raise
+            raise SparkUnavailable("Parquet needs pyarrow, which is not installed: pip install 'ks-actors[spark]'") from error
+
+        async with self._used_log() as log:
+            return await export(self._topology, self.config, directory, log, tables=tables, topics=topics, raw=raw, types=types)
 
     async def seed(self, uri: str, *, if_seeded: IfSeeded = "refuse") -> SnapshotManifest | None:
         """Hand a snapshot over to the application before its first start; it then goes on where the snapshot ends. Return what that says of itself.

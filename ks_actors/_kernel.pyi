@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from typing_extensions import Buffer
 
@@ -130,6 +130,49 @@ def meet(
 
     Times before 0 are taken for 0. `index` is what `add_places` makes.
     """
+
+class Rows:
+    """Rows of a window store with duplicates, packed: what they hold is bytes in memory of their own, and becomes objects when it is asked for.
+
+    Rows start (ms) less than 2³² after `base`. Keys are str with `text`, else bytes; so are values with `text_values`, or None: such a row is not
+    found by its key.
+    Whatever is asked for of a key is in the order of starts, and of those of one start as they came. A row's place is how many came before it.
+    """
+
+    def __new__(cls, base: int, text: bool, text_values: bool, /) -> Self: ...
+    def __len__(self) -> int: ...
+    def take(self, keys: list[Any], values: list[Any], /) -> bool:
+        """Return whether all of these can be added, as for their types, and can be encoded."""
+
+    def add(self, key: Any, start: int, sequence: int, value: Any, time: int, /) -> None:
+        """Add a row. Raises TypeError, ValueError, UnicodeEncodeError."""
+
+    def add_all(self, keys: list[Any], starts: list[int], sequences: list[int], values: list[Any], /) -> None:
+        """Add rows with their starts as times: all of them, or none when it raises."""
+
+    def replace(self, place: int, value: Any, time: int, /) -> None:
+        """Put another value and time into the place of those of a row, which is found by its key as before."""
+
+    def cut(self, left: int, /) -> None:
+        """Take out all rows but the first `left`."""
+
+    def places(self, key: Any, first: int, last: int, /) -> list[int]:
+        """Return the places of the rows of a key that start from `first` to `last`, both included."""
+
+    def entries(self, key: Any, first: int, last: int, /) -> list[tuple[int, tuple[Any, int]]]:
+        """Return start, value and time of those."""
+
+    def meet(self, keys: list[Any], times: list[int], before: int, after: int, limits: list[int] | None, met: list[tuple[int, int, Any]], /) -> None:
+        """Do what the function `meet` does, but leave out what starts at a key's limit or before."""
+
+    def column(self, which: int, first: int, last: int, /) -> list[Any]:
+        """Return what rows `first` to before `last`, as far as there are any, have in a column.
+
+        Columns are keys (0), starts (1), sequence numbers (2), values (3), times (4), and the bytes of the values (5).
+        """
+
+    def names(self, first: int, last: int, /) -> list[bytes]:
+        """Return the keys of such rows in a changelog, as `window_keys` makes them."""
 
 def count_up(
     view: dict[Any, Any],

@@ -24,6 +24,10 @@ PyObject *kernel_expire_windows(PyObject *self, PyObject *const *args, Py_ssize_
 PyObject *kernel_windowed(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_window_values(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_window_keys(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_windowed_key(const char *data, Py_ssize_t size, int64_t start, int64_t sequence);
+
+/* packed_rows.c */
+int kernel_add_rows_type(PyObject *module);
 
 /* meeting.c */
 PyObject *kernel_add_places(PyObject *self, PyObject *const *args, Py_ssize_t count);
@@ -78,6 +82,17 @@ static inline int kernel_is_plain(PyObject *key) { return PyUnicode_CheckExact(k
 /* Return the length of a key that has one, else 0. */
 static inline Py_ssize_t kernel_key_length(PyObject *key) {
     return PyUnicode_Check(key) ? PyUnicode_GET_LENGTH(key) : PyBytes_Check(key) ? PyBytes_GET_SIZE(key) : 0;
+}
+
+/* Return the sum of two numbers, but nothing below 0, and nothing above the largest int64. */
+static inline int64_t kernel_time(int64_t first, int64_t second) {
+    if (first > 0 && second > INT64_MAX - first) {
+        return INT64_MAX;
+    }
+    if (first < 0 && second < INT64_MIN - first) {
+        return 0;
+    }
+    return first + second < 0 ? 0 : first + second;
 }
 
 /* Return a pair that the garbage collector need not look at: what is in it refers to nothing. New pairs by the million would keep it busy. */

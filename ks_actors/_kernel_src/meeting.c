@@ -153,17 +153,6 @@ static int meet_key(Meeting *meeting, PyObject *places, Py_ssize_t at, int64_t l
     return 1;
 }
 
-/* Return the sum of two numbers, but nothing below 0, and nothing above the largest int64. */
-static inline int64_t sum(int64_t first, int64_t second) {
-    if (first > 0 && second > INT64_MAX - first) {
-        return INT64_MAX;
-    }
-    if (first < 0 && second < INT64_MIN - first) {
-        return 0;
-    }
-    return first + second < 0 ? 0 : first + second;
-}
-
 /* meet(index, starts, values, keys, times, before, after, met): see _kernel.pyi */
 PyObject *kernel_meet(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
     if (!kernel_has("meet", nargs, 8)) {
@@ -188,7 +177,7 @@ PyObject *kernel_meet(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize
         PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, at)), *places = Py_XNewRef(PyDict_GetItemWithError(index, key));
         if (places != NULL) {
             int64_t time = PyLong_AsLongLong(PyList_GET_ITEM(times, at));
-            good = !PyErr_Occurred() && meet_key(&meeting, places, at, sum(time, -before), sum(time, after));
+            good = !PyErr_Occurred() && meet_key(&meeting, places, at, kernel_time(time, -before), kernel_time(time, after));
         }
         good = good && !PyErr_Occurred();
         Py_XDECREF(places);

@@ -313,7 +313,7 @@ static inline void put_number(char *to, uint64_t number, int size) {
 }
 
 /* Return some bytes followed by start and sequence number. */
-static PyObject *followed(const char *data, Py_ssize_t size, int64_t start, int64_t sequence) {
+PyObject *kernel_windowed_key(const char *data, Py_ssize_t size, int64_t start, int64_t sequence) {
     PyObject *made = PyBytes_FromStringAndSize(NULL, size + 12);
     if (made != NULL) {
         char *to = PyBytes_AS_STRING(made);
@@ -327,17 +327,17 @@ static PyObject *followed(const char *data, Py_ssize_t size, int64_t start, int6
 /* Return the bytes of a key (str or bytes) followed by start and sequence number. */
 static PyObject *windowed_key(PyObject *key, int64_t start, int64_t sequence) {
     if (PyBytes_CheckExact(key)) {
-        return followed(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), start, sequence);
+        return kernel_windowed_key(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), start, sequence);
     }
     if (!PyUnicode_CheckExact(key)) {
         PyErr_Format(PyExc_TypeError, "window_keys takes str and bytes, got %.80s", Py_TYPE(key)->tp_name);
         return NULL;
     }
     if (PyUnicode_IS_COMPACT_ASCII(key)) {
-        return followed((const char *)PyUnicode_DATA(key), PyUnicode_GET_LENGTH(key), start, sequence);
+        return kernel_windowed_key((const char *)PyUnicode_DATA(key), PyUnicode_GET_LENGTH(key), start, sequence);
     }
     PyObject *encoded = PyUnicode_AsUTF8String(key);
-    PyObject *made = encoded == NULL ? NULL : followed(PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded), start, sequence);
+    PyObject *made = encoded == NULL ? NULL : kernel_windowed_key(PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded), start, sequence);
     Py_XDECREF(encoded);
     return made;
 }

@@ -36,16 +36,22 @@ def headers_of(column: Sequence[list[dict[str, Any]] | None]) -> list[tuple[tupl
 class TopicColumns:
     """Make batches of a topic record batches of a schema: some of the columns there are, decoded where there is a decoder.
 
-    Keys of a store with windows, of this `kind`, are taken apart.
+    Keys of a store with windows, of this `kind`, are taken apart; windows last for `window_ms`, sessions tell their ends.
     """
 
     def __init__(
-        self, schema: pa.Schema, decode_key: Callable[[bytes], Any] | None, decode_value: Callable[[bytes], Any] | None, kind: str = ""
+        self,
+        schema: pa.Schema,
+        decode_key: Callable[[bytes], Any] | None,
+        decode_value: Callable[[bytes], Any] | None,
+        kind: str = "",
+        window_ms: int = 0,
     ) -> None:
         self._schema = schema
         self._decoders = {"key": decode_key, "value": decode_value}
         self._suffix = _SUFFIXES.get(kind)
         self._sessions = kind == "session"
+        self._window_ms = window_ms
         self._windows: list[tuple[int, int]] = []
 
     def of(self, batch: Batch, where: LogRange) -> pa.RecordBatch:
@@ -73,7 +79,7 @@ class TopicColumns:
             "offset": lambda: list(batch.offsets) if len(batch.offsets) else [None] * len(batch),
             "timestamp": lambda: [None if time < 0 else time * _MICROS for time in batch.timestamps],
             "window_start": lambda: [found[1 if self._sessions else 0] * _MICROS for found in self._windows],
-            "window_end": lambda: [found[0] * _MICROS for found in self._windows],
+            "window_end": lambda: [(found[0] + self._window_ms) * _MICROS for found in self._windows],
         }
         return pa.array(columns[name](), field.type)
 

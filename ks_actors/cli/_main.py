@@ -7,6 +7,7 @@ from importlib import metadata
 import click
 
 from ks_actors.cli._backfill import backfill
+from ks_actors.cli._export import export
 from ks_actors.cli._run import run
 
 
@@ -17,4 +18,5 @@ def ks_actors() -> None:
 
 
 ks_actors.add_command(backfill)
+ks_actors.add_command(export)
 ks_actors.add_command(run)

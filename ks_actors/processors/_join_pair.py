@@ -62,8 +62,7 @@ class JoinPair:
         except Exception:  # noqa: BLE001 - whatever a serde raises; the record that it is about is found when its turn comes
             return False
         for of_left, side in sides.items():
-            times = side.batch.timestamps
-            if not self._stores[of_left].takes(min(times, default=1 << 62), max(times, default=-1), len(times)):
+            if not self._stores[of_left].takes(indexes[of_left], side.batch.timestamps, side.batch.values):
                 return False
         within = self._within(left, right, indexes)
         if within is None:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from ks_actors._errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from typing import IO
+
+_PACKAGES: Final = {"s3": "'ks-actors[s3]'", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
+_BUCKETS: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+_NO_CREDENTIALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"})  # botocore's
 
 
 @final
 class Place:
     """A path in a file system that fsspec knows, such as `file:///var/snapshots`, `memory://…`, `s3://bucket/path`. All methods block.
 
-    Raises whatever the file system raises: OSError, mostly.
+    Raises whatever the file system raises, OSError mostly: PermissionError when credentials are missing or refused, FileNotFoundError when an object
+    store has no such bucket.
     """
 
     def __init__(self, files: Any, path: str) -> None:
@@ -36,7 +43,9 @@ class Place:
                 "snapshots are written and read by the package fsspec, which is not installed: pip install 'ks-actors[snapshots]'"
             ) from missing
         except (ImportError, ValueError) as error:
-            raise ConfigError(f"{uri!r} is no place for snapshots: {error}") from error
+            package = _PACKAGES.get(uri.partition("://")[0])
+            hint = "" if package is None or isinstance(error, ValueError) else f": pip install {package}"
+            raise ConfigError(f"{uri!r} is no place for snapshots: {error}{hint}") from error
         return cls(files, path)
 
     def __str__(self) -> str:
@@ -54,10 +63,12 @@ class Place:
     def names(self) -> list[str]:
         """Return the names of what is directly below, in order; nothing when there is no such place."""
         self._files.invalidate_cache()
-        try:
-            return sorted(path.rstrip("/").rpartition("/")[2] for path in self._files.ls(self._path, detail=False))
-        except FileNotFoundError:
-            return []
+        with self._told():
+            try:
+                return sorted(path.rstrip("/").rpartition("/")[2] for path in self._files.ls(self._path, detail=False))
+            except FileNotFoundError:
+                self._check_bucket()
+                return []
 
     def read_from(self) -> AbstractContextManager[IO[bytes]]:
         """Open the file to be read from its beginning to its end."""
@@ -66,17 +77,20 @@ class Place:
 
     def write_to(self) -> IO[bytes]:
         """Open a new file; what there was of that name is gone."""
-        self._make_parents()
-        opened: IO[bytes] = self._files.open(self._path, "wb")
-        return opened
+        with self._told():
+            self._make_parents()
+            opened: IO[bytes] = self._files.open(self._path, "wb")
+            return opened
 
     def read(self) -> bytes | None:
         """Return all of the file, None when there is none."""
-        try:
-            content: bytes = self._files.cat_file(self._path)
-        except FileNotFoundError:
-            return None
-        return content
+        with self._told():
+            try:
+                content: bytes = self._files.cat_file(self._path)
+            except FileNotFoundError:
+                self._check_bucket()
+                return None
+            return content
 
     def write(self, content: bytes) -> None:
         """Write a file in one go: nobody finds a part of it."""
@@ -86,15 +100,52 @@ class Place:
             self._files.pipe_file(draft, content)
             self._files.mv(draft, self._path)
         else:
-            self._files.pipe_file(self._path, content)
+            with self._told():
+                self._files.pipe_file(self._path, content)
 
     @property
     def _is_local(self) -> bool:
         protocols = self._files.protocol
         return "file" in ((protocols,) if isinstance(protocols, str) else protocols)
 
+    @property
+    def _bucket(self) -> str | None:
+        """The bucket, or what stands for one; None where there are directories."""
+        protocols = self._files.protocol
+        kinds = (protocols,) if isinstance(protocols, str) else protocols
+        return self._path.partition("/")[0] if _BUCKETS.intersection(kinds) else None
+
+    def _check_bucket(self) -> None:
+        """Raise FileNotFoundError when it is not only this path that there is not."""
+        bucket = self._bucket
+        if bucket is None:
+            return
+        try:
+            self._files.ls(bucket, detail=False)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{self}: there is no bucket {bucket!r}: create it, or name another one; snapshots make none") from None
+        except PermissionError:  # some may list below a path only
+            return
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say what an object store means by its errors."""
+        if self._bucket is None:
+            yield
+            return
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, PermissionError) or type(error).__name__ in _NO_CREDENTIALS:
+                raise PermissionError(
+                    f"{self}: access is refused ({error}): check the credentials that its package finds, in the environment or in its own files, and "
+                    "that they allow to list, read, write and delete there"
+                ) from error
+            raise
+
     def _make_parents(self) -> None:
-        self._files.makedirs(self._path.rpartition("/")[0], exist_ok=True)
+        if self._bucket is None:  # else there are none, and a bucket that is missing would be made
+            self._files.makedirs(self._path.rpartition("/")[0], exist_ok=True)
 
     def delete(self) -> None:
         """Delete all that is here; nothing happens when nothing is."""

@@ -101,7 +101,9 @@ class SnapshotWriter:
 
     def __init__(self, uri: str | Place, application_id: str, *, created_ms: int, name: str | None = None, topology: str = "") -> None:
         self.name: str = snapshot_name(created_ms) if name is None else name
-        self.place: Place = (uri if isinstance(uri, Place) else Place.of(uri)).at(application_id, self.name)
+        of_application = (uri if isinstance(uri, Place) else Place.of(uri)).at(application_id)
+        of_application.names()  # what is wrong with an object store is told before anything is written
+        self.place: Place = of_application.at(self.name)
         self._application_id: str = application_id
         self._created_ms: int = created_ms
         self._topology: str = topology

@@ -101,6 +101,16 @@ class Segment:
                 if was != place:
                     self.gather(keys[place - base], place)
 
+    def replace(self, place: int, value: Any, time: int) -> None:
+        """Put another value and time into the place of those of a row."""
+        self.values[place], self.times[place] = value, time
+        self.plain = self.plain and type(value) is not Raw
+        self.written = min(self.written, place)
+
+    def columns(self, end: int) -> tuple[Iterable[Any], ...]:
+        """Return keys, starts, sequence numbers, values and times up to a place, for whoever reads them later."""
+        return (self.keys[:end], self.starts[:end], self.sequences[:end], self.values[:end], self.times[:end])
+
     def gather(self, key: Any, place: int) -> None:
         """Note one more row of a key that has some."""
         starts, places = self.starts, self.index[key]

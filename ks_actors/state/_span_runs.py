@@ -6,6 +6,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._packed import PackedSegment
 from ks_actors.state._segment import Raw
 from ks_actors.state._span_windows import SpanWindows
 from ks_actors.state._tracks import SEQUENCE_MASK
@@ -13,7 +14,7 @@ from ks_actors.state._tracks import SEQUENCE_MASK
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ks_actors.state._segment import Segment
+    from ks_actors.state._packed import AnySegment
 
 K = TypeVar("K")
 Met = tuple[int, int, Any]
@@ -32,10 +33,13 @@ class SpanRuns(SpanWindows[K], Generic[K]):
         """Return the indexes of keys; raises whatever the serde of the keys does."""
         return keys if self._faithful else list(map(self._codec.key, keys))
 
-    def takes(self, first: int, last: int, count: int) -> bool:
-        """Return whether `count` rows that start from `first` to `last` can be put together, and what they look for can be met, in memory."""
-        limit = max(self._observed, last) - self._retention
-        return first > limit and self._sequence + count < SEQUENCE_MASK and (not self._low or self.engine is None)
+    def takes(self, indexes: list[Any], starts: list[int], values: list[Any]) -> bool:
+        """Return whether such rows can be put together, and what they look for can be met, in memory."""
+        if not starts:
+            return not self._low or self.engine is None
+        if min(starts) <= self.limit_after(max(starts)) or self._sequence + len(starts) >= SEQUENCE_MASK or (self._low and self.engine is not None):
+            return False
+        return not self._packed or bool(_kernel.Rows(0, *self._texts).take(indexes, values))
 
     def limit_after(self, last: int) -> int:
         """Return what will have expired, up to and with this start, once a row was put that starts at `last`."""
@@ -66,11 +70,8 @@ class SpanRuns(SpanWindows[K], Generic[K]):
             columns: Iterable[list[Any]] = (list(compress(column, picked)) for column in (indexes, starts, sequences, values))
             self._open(number).add_all(*columns)
 
-    def _open(self, number: int) -> Segment:
-        segment = self._segments.get(number)
-        if segment is None:
-            segment = self._segment(number)
-        self._touched[number] = segment
+    def _open(self, number: int) -> AnySegment:
+        segment = self._touched[number] = self._segment(number)
         return segment
 
     def meet(self, indexes: list[Any], times: list[int], before: int, after: int, limits: list[int] | None) -> list[Met]:
@@ -83,6 +84,9 @@ class SpanRuns(SpanWindows[K], Generic[K]):
         add = met.append
         simple = not self._mutable
         for segment in self._within(max(0, min(times) - before), max(0, max(times) + after)):
+            if type(segment) is PackedSegment:
+                segment.rows.meet(indexes, times, before, after, limits, met)
+                continue
             starts, values = segment.starts, segment.values
             if limits is None and simple and segment.plain and _kernel is not None:
                 _kernel.meet(segment.index, starts, values, indexes, times, before, after, met)

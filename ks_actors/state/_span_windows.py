@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ks_actors.state._packed import PackedSegment
 from ks_actors.state._spans import Spans
 from ks_actors.state._tracks import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from ks_actors.state._codec import Codec, Entry
     from ks_actors.state._engine import Engine
-    from ks_actors.state._segment import Segment
+    from ks_actors.state._packed import AnySegment
     from ks_actors.topology._stores import StoreSpec
 
 K = TypeVar("K")
@@ -44,19 +45,15 @@ class SpanWindows(Spans, Generic[K]):
             return
         index: Any = key if self._faithful else self._codec.key(key)
         number = start // self._span
-        segment = self._segments.get(number) or self._segment(number)
-        if number not in self._touched:
-            self._touched[number] = segment
+        segment = self._touched[number] = self._segment(number)
         if self._gone:
             self.release(2)  # whatever grows pays for what is to go
-        self._sequence = (self._sequence + 1) & SEQUENCE_MASK
+        value, time = (None, self._time()) if entry is None else entry
+        sequence = (self._sequence + 1) & SEQUENCE_MASK
+        self._add(segment, (index, start, sequence, value, time))
+        self._sequence = sequence
         self._rows += 1
         self._resident += 1
-        if entry is None:
-            segment.add(index, start, self._sequence, None, self._time())
-            return
-        value, time = entry
-        segment.add(index, start, self._sequence, value, time)
         if type(value) is bytes or type(value) is str:
             self._size += len(value)
 
@@ -76,6 +73,9 @@ class SpanWindows(Spans, Generic[K]):
         index: Any = key if self._faithful else self._codec.key(key)
         found: list[tuple[int, Entry]] = []
         for segment in self._within(first, time_to) if len(segments) > 1 else segments.values():
+            if type(segment) is PackedSegment:
+                found += segment.entries(index, first, time_to)
+                continue
             places = segment.index.get(index)
             if places is None:
                 continue
@@ -87,7 +87,7 @@ class SpanWindows(Spans, Generic[K]):
                 found += [(starts[place], self._entry_at(segment, place)) for place in segment.places(index, first, time_to)]
         return found
 
-    def _within(self, first: int, last: int) -> list[Segment]:
+    def _within(self, first: int, last: int) -> list[AnySegment]:
         """Return the segments that reach into a stretch of time, in order."""
         low, high, segments = first // self._span, last // self._span, self._segments
         if high - low < len(segments):

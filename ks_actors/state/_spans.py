@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
@@ -15,6 +16,7 @@ from ks_actors._native import kernel as _kernel
 from ks_actors.state._closed import Closed
 from ks_actors.state._codec import Codec, pack_time
 from ks_actors.state._memory import Measured
+from ks_actors.state._packed import START, AnySegment, PackedSegment
 from ks_actors.state._segment import Raw, Segment, span_of
 from ks_actors.state._tracks import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
 from ks_actors.state._transaction import LOGGED_BYTES, ROWS, SLICE
@@ -60,9 +62,11 @@ class Spans(Measured):
         self._segmented: bool = spec.type != "in_memory"
         self._mutable: bool = codec.mutable
         self._plain: bool = spec.value is serdes.BYTES  # its objects are what it writes
-        self._segments: dict[int, Segment] = {}
-        self._touched: dict[int, Segment] = {}  # by this transaction
-        self._frozen: dict[int, Segment] = {}  # by the one that is being committed
+        self._packed: bool = _kernel is not None and codec.text and codec.plain_keys
+        self._texts: tuple[bool, bool] = (spec.key is serdes.STRING, spec.value is serdes.STRING)
+        self._segments: dict[int, AnySegment] = {}
+        self._touched: dict[int, AnySegment] = {}  # by this transaction
+        self._frozen: dict[int, AnySegment] = {}  # by the one that is being committed
         self._observed: int = -1
         self._limit: int = -1 - spec.retention_ms
         self._committed: int = -1  # what was observed up to the last commit
@@ -72,7 +76,7 @@ class Spans(Measured):
         self._rows: int = 0  # of this transaction
         self._size: int = 0
         self._frozen_size: int = 0
-        self._gone: deque[Segment] = deque()  # they have expired, and are let go of bit by bit
+        self._gone: deque[AnySegment] = deque()  # they have expired, and are let go of bit by bit
         self._gone_rows: int = 0
         self._low: int = 0
         self._cold: dict[Any, list[tuple[int, bytes]]] = {}
@@ -81,9 +85,19 @@ class Spans(Measured):
         self._iterators: WeakSet[StoreIterator[Any]] = WeakSet()
         self.readers: WeakSet[Rows] = WeakSet()  # of queries
 
-    def _segment(self, number: int) -> Segment:
-        segment = self._segments[number] = Segment(number)
+    def _segment(self, number: int) -> AnySegment:
+        segment = self._segments.get(number)
+        if segment is None and self._packed:
+            segment = self._segments[number] = PackedSegment(number, partial(_kernel.Rows, number * self._span, *self._texts))
+        elif segment is None:
+            segment = self._segments[number] = Segment(number)
         return segment
+
+    def _add(self, segment: AnySegment, row: tuple[Any, int, int, Any, int]) -> None:
+        if type(segment) is PackedSegment:
+            segment.add(self._codec, row)
+        else:
+            segment.add(*row)
 
     # A transaction.
 
@@ -144,7 +158,7 @@ class Spans(Measured):
             self._low = 0
             self._cold, self._cold_rows = {}, 0
 
-    def _let_go(self, segment: Segment) -> None:
+    def _let_go(self, segment: AnySegment) -> None:
         self._resident -= len(segment)
         self._gone_rows += len(segment)
         self._gone.append(segment)
@@ -166,7 +180,10 @@ class Spans(Measured):
         for segment in list(self._frozen.values()):
             for first in range(segment.committed, segment.frozen, SLICE):
                 last = min(first + SLICE, segment.frozen)
-                yield Batch(self._log_keys(segment, first, last), self._contents(segment, first, last), segment.times[first:last].tolist())
+                if type(segment) is PackedSegment:
+                    yield Batch(*segment.contents(first, last))
+                else:
+                    yield Batch(self._log_keys(segment, first, last), self._contents(segment, first, last), segment.times[first:last].tolist())
 
     def _log_keys(self, segment: Segment, first: int, last: int) -> list[bytes]:
         keys = segment.keys[first:last]
@@ -187,7 +204,7 @@ class Spans(Measured):
         except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
             return [self._encoded(segment, place) for place in range(first, last)]
 
-    def _encoded(self, segment: Segment, place: int) -> bytes:
+    def _encoded(self, segment: AnySegment, place: int) -> bytes:
         """Return the bytes of a value; a mutable one is bytes from now on, unless it is of the open transaction."""
         value = segment.values[place]
         if type(value) is Raw:
@@ -196,19 +213,19 @@ class Spans(Measured):
             raw = self._codec.value(value)
         except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
             self._codec.refuse(segment.keys[place], value, error)
-        if self._mutable and place < segment.frozen:
+        if self._mutable and place < segment.frozen and type(segment) is Segment:
             segment.values[place] = Raw(raw)
         return raw
 
-    def _entry_at(self, segment: Segment, place: int) -> Entry:
+    def _entry_at(self, segment: AnySegment, place: int) -> Entry:
         """Return what a row holds, a new object when it is mutable and not of this transaction."""
         value, time = segment.values[place], segment.times[place]
-        if type(value) is not Raw:
+        if type(value) is not Raw or type(segment) is PackedSegment:
             if not self._mutable or place >= segment.frozen:
                 return (value, time)
             value = self._encoded(segment, place)
         entry = self._codec.entry(pack_time(time) + value)
-        if not self._mutable:
+        if not self._mutable and type(segment) is Segment:
             segment.values[place] = entry[0]
         return entry
 
@@ -229,20 +246,31 @@ class Spans(Measured):
         self._expire()
 
     def _restore_row(self, index: Any, start: int, sequence: int, value: bytes | None, time: int) -> None:
-        segment = self._segments.get(start // self._span) or self._segment(start // self._span)
-        stored = value if self._plain or value is None else Raw(value)
+        segment = self._segment(start // self._span)
+        stored: Any = value
+        if value is not None and not self._plain:
+            stored = self._codec.entry(pack_time(time) + value)[0] if self._packed else Raw(value)
         for place in segment.places(index, start, start):
             if segment.sequences[place] == sequence:
-                segment.values[place], segment.times[place] = stored, time
-                segment.plain = segment.plain and type(stored) is not Raw
-                segment.written = min(segment.written, place)
+                segment.replace(place, stored, time)
                 return
         if value is not None:
-            segment.add(index, start, sequence, stored, time)
+            self._add(segment, (index, start, sequence, stored, time))
             segment.committed = segment.frozen = len(segment)
             self._resident += 1
 
     # The way to the engine.
+
+    def _rows_of(self, segment: AnySegment, first: int, last: int, limit: int) -> Iterator[Row]:
+        """Return what starts after `limit` as rows of the engine."""
+        if type(segment) is not PackedSegment:
+            starts = segment.starts
+            yield from (self._row(segment, place) for place in range(first, last) if starts[place] > limit)
+            return
+        timestamped = self._codec.timestamped
+        for start, name, value, time in zip(segment.rows.column(START, first, last), *segment.contents(first, last), strict=True):
+            if start > limit:
+                yield (self._base(start) + name, pack_time(time) + value if timestamped and value is not None else value)
 
     def _row(self, segment: Segment, place: int) -> Row:
         start, sequence = segment.starts[place], segment.sequences[place]
@@ -257,7 +285,7 @@ class Spans(Measured):
 
     def frozen_rows(self) -> list[Row]:
         """Return all that is frozen as rows of the engine."""
-        return [self._row(segment, place) for segment in self._frozen.values() for place in range(segment.committed, segment.frozen)]
+        return [row for segment in self._frozen.values() for row in self._rows_of(segment, segment.committed, segment.frozen, -1 << 63)]
 
     def unsettled(self) -> int:
         """Return how many rows have expired and are still in memory."""
@@ -298,8 +326,7 @@ class Spans(Measured):
             segment = self._segments.get(number)
             while segment is not None and segment.written < segment.goal:
                 first, last = segment.written, min(segment.written + ROWS, segment.goal)
-                limit, starts = self._committed - self._retention, segment.starts
-                engine.write(sorted(self._row(segment, place) for place in range(first, last) if starts[place] > limit))
+                engine.write(sorted(self._rows_of(segment, first, last, self._committed - self._retention)))
                 segment.written = last
                 yield
                 segment = self._segments.get(number)

@@ -129,7 +129,7 @@ class DuplicatesReader(Reader[SpanWindows[Any]]):
         columns = []
         for segment in store._within(first, time_to):  # copies, as the segments may be let go of
             end = segment.committed if committed else len(segment)
-            columns.append((segment.keys[:end], segment.starts[:end], segment.sequences[:end], segment.values[:end], segment.times[:end]))
+            columns.append(segment.columns(end))
 
         def found() -> Iterator[Found | None]:
             for keys, starts, sequences, values, times in columns:

@@ -13,6 +13,7 @@ from ks_actors.batch import SparkSettings
 from ks_actors.batch._session import SparkSession
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from tests.kafka.broker import kafka_broker
 
 from .processes import below, ended
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors import Batch
+
+__all__ = ["SETTINGS", "kafka_broker"]
 
 SETTINGS = SparkSettings(
     master="local[2,2]",

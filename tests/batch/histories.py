@@ -18,7 +18,7 @@ from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ks_actors.log import Log
@@ -83,14 +83,22 @@ def rows_of(batches: Iterable[Batch]) -> Rows:
 
 
 def streamed(
-    topology: Topology, settings: Mapping[str, Any], topics: Mapping[str, int], records: Iterable[Input]
+    topology: Topology, settings: Mapping[str, Any], topics: Mapping[str, int], records: Sequence[Input], *, one_by_one: bool = False
 ) -> tuple[dict[TopicPartition, Rows], dict[tuple[str, int], dict[bytes, Any]]]:
-    """Return what an app writes to topics, and what the changelogs of its stores say in the end."""
+    """Return what an app writes to topics, and what the changelogs of its stores say in the end.
+
+    With `one_by_one` each record has gone all its way before the next one comes: nothing is left to chance, not even behind repartition topics.
+    """
 
     async def stream(harness: AppHarness) -> Any:
-        await fill(harness.log, topics, records)
+        first = [record for record in records if not one_by_one or record[0] in topology.global_topics]
+        await fill(harness.log, topics, first)
         await harness.start()
         await harness.caught_up()
+        for record in records if one_by_one else ():
+            if record not in first:
+                await fill(harness.log, topics, [record])
+                await harness.caught_up()
         await harness.close()
         written: dict[TopicPartition, Rows] = {}
         stores: dict[tuple[str, int], dict[bytes, Any]] = {}

@@ -128,8 +128,8 @@ async def go_on(order: Order) -> dict[str, Rows]:
         return await sinks(log, order)
 
 
-async def killed_at(point: Point, order: Order) -> None:
-    """Hand a backfill's snapshot over and be killed, do it again, and go on: nothing is lost, nothing is there twice."""
+async def handed_over(order: Order, point: Point = "") -> None:
+    """Hand a backfill's snapshot over, be killed at some point, do it again, and go on: nothing is lost, nothing is there twice."""
     directory, happened = Path(order.directory), point in {"committed", "placing", "placed"}
     await begin(order)
     done = await filled_back(order)
@@ -138,7 +138,8 @@ async def killed_at(point: Point, order: Order) -> None:
     snapshot = tables(stores_in(job(), manifest, place))
     seed = msgspec.structs.replace(order, what="seed")
 
-    assert await drive(msgspec.structs.replace(seed, point=point), directory / "said") == (-signal.SIGKILL, "")
+    if point:
+        assert await drive(msgspec.structs.replace(seed, point=point), directory / "said") == (-signal.SIGKILL, "")
     async with opened(order) as log:
         assert await changelogs(log, order) == (snapshot if happened else {})
     assert await drive(seed, directory / "said") == (0, str(not happened))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from .driver import Order, Point
-from .killed_history import UNTIL, killed_at
+from .killed_history import UNTIL, handed_over
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,4 +20,4 @@ POINTS: tuple[Point, ...] = tuple(point for point in get_args(Point) if point)
 async def test_a_hand_over_that_is_killed_has_happened_or_not_and_together_it_is_a_stream(point: Point, tmp_path: Path) -> None:
     """All changelogs have all of it or nothing; done again, history and the live tail are what a stream over all is, record for record."""
     order = Order(what="backfill", log=f"embedded://{tmp_path / 'log'}", directory=str(tmp_path), until=UNTIL)
-    await killed_at(point, order)
+    await handed_over(order, point)

@@ -108,3 +108,14 @@ async def test_an_app_that_was_started_is_not_backfilled() -> None:
         ) as app:
             with pytest.raises(NotRunning, match="has been started: a backfill is for one that is not"):
                 await app.backfill()
+
+
+def test_tables_and_topics_are_exported(url: str, tmp_path: Path) -> None:
+    """By one line; how many rows there are is said in the end, and what is not there in one line."""
+    base = ["export", "backfilled:builder", "-c", f"log={url}", "-c", "application_id=words", "--to", str(tmp_path / "out")]
+    ran = CliRunner().invoke(ks_actors, [*base, "--topic", "words"])
+    assert (ran.exit_code, ran.output) == (0, "words: 30 rows\n")
+    assert parquet.read_table(tmp_path / "out" / "words").column("value").to_pylist() == ["word"] * 30
+    ran = CliRunner().invoke(ks_actors, [*base, "--table", "prices"])
+    assert (ran.exit_code, "UnknownStore: the topology has no table 'prices'" in ran.output) == (1, True)
+    assert CliRunner().invoke(ks_actors, base).exit_code == 2

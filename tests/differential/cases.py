@@ -21,6 +21,7 @@ Between: TypeAlias = Callable[[TopologyTestDriver, int], None]
 HERE = Path(__file__).parent / "cases"
 SEED_1 = HERE / "seed-1"
 CACHED = HERE / "cached-1"
+CACHED_SESSIONS = HERE / "cached-sessions"
 FOUND = HERE / "found.jsonl"
 DESCRIPTIONS = HERE / "describe.txt"
 

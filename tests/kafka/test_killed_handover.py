@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.batch.driver import Order, Point
-from tests.batch.killed_history import UNTIL, killed_at
+from tests.batch.killed_history import UNTIL, handed_over
 from tests.log.helpers import group_name
 
 if TYPE_CHECKING:
@@ -22,4 +22,4 @@ async def test_a_hand_over_that_is_killed_has_happened_or_not(point: Point, kafk
     """With a transaction that stays open, and with one that is committed: done again, history and the live tail are what a stream over all is."""
     name = group_name()
     log = f"kafka://{kafka_broker.bootstrap}"
-    await killed_at(point, Order(what="backfill", log=log, directory=str(tmp_path), application_id=name, prefix=f"{name}-", until=UNTIL))
+    await handed_over(Order(what="backfill", log=log, directory=str(tmp_path), application_id=name, prefix=f"{name}-", until=UNTIL), point)

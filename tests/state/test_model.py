@@ -26,6 +26,7 @@ RETENTION = 130_000
 STEP = 25_000
 SERDES: dict[str, tuple[Any, Any, Callable[[int], Any], Callable[[int], Any]]] = {
     "text": (STRING, LONG, str, int),
+    "packed": (STRING, STRING, str, str),
     "bytes": (DOUBLE, json(), float, lambda number: [number]),
 }
 Windows = dict[tuple[Any, int], Any]

@@ -1,0 +1,165 @@
+"""What objects of a type are as columns of Arrow: structs, lists, maps and scalars; what has no such form is JSON text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+from msgspec import inspect
+
+from ks_actors import serdes
+from ks_actors.serdes._windowed import WindowedKeySerde
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ks_actors.serdes import Serde
+
+_TIME = pa.timestamp("us", "UTC")
+_LAST_MS = 253_402_300_799_999
+_SCALARS: list[tuple[type[Any], pa.DataType]] = [
+    (inspect.BoolType, pa.bool_()),
+    (inspect.IntType, pa.int64()),
+    (inspect.FloatType, pa.float64()),
+    (inspect.StrType, pa.string()),
+    (inspect.BytesType, pa.binary()),
+    (inspect.DateType, pa.date32()),
+    (inspect.DateTimeType, _TIME),
+]
+_SERDES: list[tuple[Serde[Any], pa.DataType]] = [
+    (serdes.STRING, pa.string()),
+    (serdes.BYTES, pa.binary()),
+    (serdes.SHORT, pa.int16()),
+    (serdes.INTEGER, pa.int32()),
+    (serdes.LONG, pa.int64()),
+    (serdes.FLOAT, pa.float32()),
+    (serdes.DOUBLE, pa.float64()),
+    (serdes.BOOLEAN, pa.bool_()),
+]
+_DECODERS = (msgspec.json.Decoder, msgspec.msgpack.Decoder)
+
+
+class Shape(NamedTuple):
+    """A type of Arrow, and what makes such values of objects; None where they are as they are."""
+
+    type: Any
+    convert: Callable[[Any], Any] | None
+
+
+def shape_of(type_: Any) -> Shape:
+    """Return what values of a Python type become."""
+    return _shape(inspect.type_info(type_))
+
+
+def _shape(info: inspect.Type) -> Shape:
+    scalar = next((kind for each, kind in _SCALARS if isinstance(info, each)), None)
+    if scalar is not None:
+        return Shape(scalar, None)
+    return next((make(info) for kinds, make in _NESTED if isinstance(info, kinds)), _JSON)
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+_JSON = Shape(pa.string(), _text)
+
+
+def _item(value: Any, name: str) -> Any:
+    return value[int(name[1:]) - 1]
+
+
+def _members(fields: list[tuple[str, Shape]], get: Callable[[Any, str], Any]) -> Shape:
+    if not fields:
+        return _JSON
+
+    def convert(value: Any) -> dict[str, Any]:
+        return {name: _converted(shape, get(value, name)) for name, shape in fields}
+
+    return Shape(pa.struct([(name, shape.type) for name, shape in fields]), convert)
+
+
+def _converted(shape: Shape, value: Any) -> Any:
+    return value if value is None or shape.convert is None else shape.convert(value)
+
+
+def _many(item: Shape) -> Shape:
+    return Shape(pa.list_(item.type), lambda values: [_converted(item, value) for value in values])
+
+
+def _map(key: Shape, value: Shape) -> Shape:
+    def convert(found: dict[Any, Any]) -> list[tuple[Any, Any]]:
+        return [(_converted(key, each), _converted(value, found[each])) for each in found]
+
+    return Shape(pa.map_(key.type, value.type), convert)
+
+
+def _union(infos: Iterable[inspect.Type]) -> Shape:
+    several = list(infos)
+    if len(several) == 1:
+        return _shape(several[0])
+    if several and all(isinstance(each, inspect.IntType | inspect.FloatType) for each in several):
+        return Shape(pa.float64(), float)
+    return _JSON
+
+
+def _fields(info: Any) -> list[tuple[str, Shape]]:
+    return [(field.name, _shape(field.type)) for field in info.fields]
+
+
+_NESTED: list[tuple[tuple[type[Any], ...], Callable[[Any], Shape]]] = [
+    ((inspect.StructType, inspect.DataclassType, inspect.NamedTupleType), lambda info: _members(_fields(info), getattr)),
+    ((inspect.TypedDictType,), lambda info: _members(_fields(info), dict.get)),
+    ((inspect.TupleType,), lambda info: _members([(f"_{number}", _shape(each)) for number, each in enumerate(info.item_types, 1)], _item)),
+    ((inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType), lambda info: _many(_shape(info.item_type))),
+    ((inspect.DictType,), lambda info: _map(_shape(info.key_type), _shape(info.value_type))),
+    ((inspect.UnionType,), lambda info: _union([each for each in info.types if not isinstance(each, inspect.NoneType)])),
+]
+
+
+class Decoding(NamedTuple):
+    """How bytes become values of a column."""
+
+    type: Any
+    decode: Callable[[bytes], Any] | None
+
+
+def decoding_of(serde: Serde[Any], topic: str, *, is_key: bool = False, type_: Any = None) -> Decoding:
+    """Return what a serde's bytes become: bytes, where neither it nor `type_` tells what it makes of them."""
+    known = next((kind for each, kind in _SERDES if each is serde), None)
+    if type_ is None and known is not None:
+        return Decoding(known, serde.deserializer(topic, is_key=is_key))
+    if isinstance(serde, WindowedKeySerde):
+        return _windowed(serde, topic, is_key=is_key)
+    decode = serde.deserializer(topic, is_key=is_key)
+    decoder = getattr(decode, "__self__", None)
+    if type_ is None and isinstance(decoder, _DECODERS):
+        type_ = decoder.type
+    if type_ is None:
+        return Decoding(pa.binary(), None)
+    shape = shape_of(type_)
+    return Decoding(shape.type, decode if shape.convert is None else _both(decode, shape.convert))
+
+
+def _both(decode: Callable[[bytes], Any], convert: Callable[[Any], Any]) -> Callable[[bytes], Any]:
+    def run(data: bytes) -> Any:
+        return convert(decode(data))
+
+    return run
+
+
+def _windowed(serde: Any, topic: str, *, is_key: bool) -> Decoding:
+    inner = decoding_of(serde._inner, topic, is_key=is_key)
+    decode, encode = serde.deserializer(topic, is_key=is_key), serde._inner.serializer(topic, is_key=is_key)
+
+    def run(data: bytes) -> dict[str, Any]:
+        found = decode(data)
+        plain = encode(found.key)
+        return {"key": plain if inner.decode is None else inner.decode(plain), "start": _time(found.window.start), "end": _time(found.window.end)}
+
+    return Decoding(pa.struct([("key", inner.type), ("start", _TIME), ("end", _TIME)]), run)
+
+
+def _time(time_ms: int) -> int | None:
+    return None if time_ms > _LAST_MS else time_ms * 1000

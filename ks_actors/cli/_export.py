@@ -1,0 +1,40 @@
+"""`ks-actors export`: tables and topics as Parquet."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ks_actors._errors import KsActorsError
+from ks_actors.cli._target import app_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@click.command()
+@click.argument("target", metavar="MODULE:NAME")
+@click.option("--table", "tables", metavar="STORE", multiple=True, help="A table, by the name of its store. Again for more.")
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="A topic. Again for more.")
+@click.option("--to", "directory", type=click.Path(file_okay=False, path_type=Path), required=True, help="Where: NAME/PARTITION.parquet below it.")
+@click.option("--raw", is_flag=True, help="Leave keys and values as bytes.")
+@click.option("--conf", "-c", metavar="NAME=VALUE", multiple=True, help="A setting, such as log=kafka://host:9092. Again for more.")
+@click.option("--config", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings from a .toml or .properties file.")
+def export(target: str, tables: Sequence[str], topics: Sequence[str], directory: Path, raw: bool, conf: tuple[str, ...], file: Path | None) -> None:
+    """Write tables and topics to Parquet files, as far as they are committed.
+
+    A table is the last value of each key in the changelog of its store. Keys and values are decoded by the serdes of the topology. The log is only
+    read. MODULE:NAME and settings are those of `ks-actors run`.
+    """
+    if not tables and not topics:
+        raise click.UsageError("name what is to be exported: --table STORE, --topic TOPIC")
+    app = app_of(target, conf, file)
+    try:
+        counts = asyncio.run(app.export(directory, tables=tables, topics=topics, raw=raw))
+    except KsActorsError as error:
+        raise click.ClickException(f"{app.config.application_id}: {type(error).__name__}: {error}") from error
+    for name, count in counts.items():
+        click.echo(f"{name}: {count:,} rows")

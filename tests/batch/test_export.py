@@ -1,0 +1,214 @@
+"""Tables and topics as Parquet: typed rows of what is committed."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from ks_actors import (
+    App,
+    ConfigError,
+    Consumed,
+    Grouped,
+    Materialized,
+    Produced,
+    SerializationError,
+    SessionWindows,
+    StreamsBuilder,
+    StreamsConfig,
+    TimeWindows,
+    Topology,
+    UnknownStore,
+    UnknownTopicOrPartition,
+    serdes,
+)
+from ks_actors.batch._arrow_types import decoding_of, shape_of
+from ks_actors.log import NewTopic
+from ks_actors.log.embedded import EmbeddedLog
+
+from .histories import fill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TEXT = Consumed(serdes.STRING, serdes.STRING)
+
+
+class Total(msgspec.Struct, frozen=True, array_like=True):
+    count: int
+    longest: tuple[int, str]
+    parts: dict[str, float]
+    last: str | None = None
+
+
+def add(_: str, word: str, total: Total) -> Total:
+    return Total(total.count + 1, max(total.longest, (len(word), word)), {**total.parts, word[:1]: 0.5}, word)
+
+
+def topology() -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("words", TEXT).group_by_key(Grouped(serdes.STRING, serdes.STRING))
+    totals = words.aggregate(lambda: Total(0, (0, ""), {}), add, Materialized("totals", serdes.STRING, serdes.msgpack(Total)))
+    totals.to_stream().to("totals-out", Produced(serdes.STRING, serdes.json(Total)))
+    hours = words.windowed_by(TimeWindows.of_size_and_grace(1_000, 0)).count(Materialized("hours", serdes.STRING, serdes.LONG))
+    hours.to_stream().to("hours-out", Produced(serdes.windowed(serdes.STRING, 1_000), serdes.LONG))
+    words.windowed_by(SessionWindows.of_inactivity_gap_and_grace(100, 0)).count(Materialized("visits", serdes.STRING, serdes.LONG))
+    words.count(Materialized("unlogged", serdes.STRING, serdes.LONG, logging=False))
+    builder.global_table("names", TEXT, Materialized("names", serdes.STRING, serdes.STRING))
+    return builder.build()
+
+
+WORDS = [("words", key.encode(), word.encode(), time) for time, (key, word) in enumerate([("a", "bee"), ("b", "cat"), ("a", "horse"), ("a", "ox")])]
+TOPICS = {"words": 2, "totals-out": 2, "hours-out": 2, "names": 1, "stray": 1}
+UTC = dt.UTC
+
+
+def at(time_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+def with_app(directory: Path, look: Callable[[App, Callable[..., Any]], Any], *, run: bool = True) -> Any:
+    async def main() -> Any:
+        async with EmbeddedLog() as log:
+            await log.create_topics([NewTopic(name, count) for name, count in TOPICS.items()])
+            await fill(log, TOPICS, [*WORDS, ("names", b"a", b"Ann", 5), ("stray", b"\xff", b"\xfe", 7)])
+            app = App(topology(), StreamsConfig(application_id="app", state_dir=directory / "state"), log=log)
+            if not run:
+                return await look(app, rows_of(directory))
+            async with app:
+                await app.wait_until_caught_up()
+                return await look(app, rows_of(directory))
+
+    return asyncio.run(main())
+
+
+def rows_of(directory: Path) -> Callable[..., list[dict[str, Any]]]:
+    def read(name: str, *columns: str) -> list[dict[str, Any]]:
+        files = sorted((directory / "out" / name).iterdir())
+        return [row for file in files for row in parquet.ParquetFile(file).read(columns=list(columns) or None).to_pylist()]
+
+    return read
+
+
+def test_tables_are_typed_rows(tmp_path: Path) -> None:
+    """The last value of each key, in the types of its serde; windows and sessions have columns of their own."""
+
+    async def look(app: App, read: Callable[..., list[dict[str, Any]]]) -> None:
+        assert await app.export(tmp_path / "out", tables=["totals", "hours", "visits", "names"]) == {"totals": 2, "hours": 2, "visits": 2, "names": 1}
+        assert sorted(read("totals", "key", "timestamp", "value"), key=lambda row: row["key"]) == [
+            {
+                "key": "a",
+                "timestamp": at(3),
+                "value": {"count": 3, "longest": {"_1": 5, "_2": "horse"}, "parts": [("b", 0.5), ("h", 0.5), ("o", 0.5)], "last": "ox"},
+            },
+            {"key": "b", "timestamp": at(1), "value": {"count": 1, "longest": {"_1": 3, "_2": "cat"}, "parts": [("c", 0.5)], "last": "cat"}},
+        ]
+        windows = sorted(read("hours", "key", "window_start", "window_end", "value"), key=lambda row: row["key"])
+        assert windows[0] == {"key": "a", "window_start": at(0), "window_end": at(1_000), "value": 3}
+        sessions = sorted(read("visits", "key", "window_start", "window_end", "value"), key=lambda row: row["key"])
+        assert sessions[0] == {"key": "a", "window_start": at(0), "window_end": at(3), "value": 3}
+        assert read("names") == [{"partition": 0, "timestamp": at(5), "key": "a", "value": "Ann"}]
+
+    with_app(tmp_path, look)
+
+
+def test_topics_are_all_their_records(tmp_path: Path) -> None:
+    """By the serdes of the nodes that read or write them; those of strangers, and with `raw` all, stay bytes."""
+
+    async def look(app: App, read: Callable[..., list[dict[str, Any]]]) -> None:
+        found = await app.export(tmp_path / "out", topics=["words", "totals-out", "hours-out", "stray"])
+        assert found == {"words": 4, "totals-out": 4, "hours-out": 4, "stray": 1}
+        assert sorted((row["timestamp"], row["key"], row["value"]) for row in read("words")) == [
+            (at(time), key.decode(), value.decode()) for _, key, value, time in WORDS
+        ]
+        assert {row["offset"] for row in read("words")} <= set(range(4))
+        assert max(row["value"]["count"] for row in read("totals-out")) == 3
+        assert read("hours-out")[0]["key"] == {"key": read("hours-out")[0]["key"]["key"], "start": at(0), "end": at(1_000)}
+        assert read("stray") == [{"partition": 0, "offset": 0, "timestamp": at(7), "key": b"\xff", "value": b"\xfe", "headers": []}]
+        assert await app.export(tmp_path / "out", topics=["words"], raw=True) == {"words": 4}
+        assert {row["key"] for row in read("words")} == {b"a", b"b"}
+        assert not list((tmp_path / "out").rglob("*.part"))
+
+    with_app(tmp_path, look)
+
+
+def test_what_cannot_be_exported_is_told(tmp_path: Path) -> None:
+    """What there is not, what has no changelog, and bad data with its place; an app need not run."""
+
+    async def look(app: App, _: object) -> None:
+        for arguments, kind, said in (
+            ({}, ConfigError, "name what is to be exported"),
+            ({"tables": ["prices"]}, UnknownStore, "no table 'prices'; it has"),
+            ({"tables": ["unlogged"]}, ConfigError, "table unlogged: it has no changelog"),
+            ({"tables": ["names"], "topics": ["names"]}, ConfigError, "names: is to be exported twice"),
+            ({"topics": ["words"], "types": {"names": str}}, ConfigError, "names is not exported"),
+            ({"topics": ["nowhere"]}, UnknownTopicOrPartition, "nowhere"),
+            ({"topics": ["words"], "types": {"words": int}}, SerializationError, r"words-\d: the value at offset 0 is not what its serde makes"),
+        ):
+            with pytest.raises(kind, match=said):
+                await app.export(tmp_path / "out", **arguments)
+        assert await app.export(tmp_path / "out", topics=["words"]) == {"words": 4}
+
+    with_app(tmp_path, look, run=False)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Point(NamedTuple):
+    x: int
+    y: float
+
+
+class Size(TypedDict):
+    width: int
+
+
+@dataclass
+class Box:
+    size: Size
+    corners: list[Point]
+    colour: Colour
+    seen: dt.datetime
+    price: int | float
+    what: int | str
+    rest: Any = None
+
+
+def test_types_have_a_form_in_arrow() -> None:
+    """Structs of all kinds, lists, unions of numbers; what has none is JSON text."""
+    shape = shape_of(Box)
+    point = pa.struct([("x", pa.int64()), ("y", pa.float64())])
+    text = pa.string()
+    fields = [("size", pa.struct([("width", pa.int64())])), ("corners", pa.list_(point)), ("colour", text), ("seen", pa.timestamp("us", "UTC"))]
+    assert shape.type == pa.struct([*fields, ("price", pa.float64()), ("what", text), ("rest", text)])
+    box = Box({"width": 3}, [Point(1, 2.0)], Colour.RED, at(1), 2, "x", {"a": [1]})
+    assert shape.convert is not None
+    assert pa.array([shape.convert(box)], shape.type).to_pylist() == [
+        {
+            "size": {"width": 3},
+            "corners": [{"x": 1, "y": 2.0}],
+            "colour": '"red"',
+            "seen": at(1),
+            "price": 2.0,
+            "what": '"x"',
+            "rest": '{"a":[1]}',
+        }
+    ]
+
+
+def test_serdes_that_do_not_tell_their_type_leave_bytes() -> None:
+    """Unless the type is said."""
+    silent = serdes.Serde.of(str.encode, bytes.decode)
+    assert decoding_of(silent, "t").type == pa.binary()
+    assert decoding_of(silent, "t", type_=str).type == pa.string()

@@ -1,0 +1,28 @@
+"""History in a real Kafka, on Spark, and the stream that goes on from there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.log.helpers import group_name
+
+from .driver import Order
+from .killed_history import UNTIL, handed_over
+from .test_kills import ON_SPARK
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ks_actors.batch._session import SparkSession
+    from tests.kafka.broker import Broker
+
+
+async def test_a_backfill_on_spark_and_the_live_tail_are_a_stream_over_all_records(
+    session: SparkSession, kafka_broker: Broker, tmp_path: Path
+) -> None:
+    """Spark's tasks read Kafka by themselves; record for record and key for key, with several partitions, behind a repartition topic too."""
+    assert session.is_open
+    name = group_name()
+    log = f"kafka://{kafka_broker.bootstrap}"
+    options = {"application_id": name, "prefix": f"{name}-", "until": UNTIL, "engine": "spark", "spark": ON_SPARK}
+    await handed_over(Order(what="backfill", log=log, directory=str(tmp_path), **options))

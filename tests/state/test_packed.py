@@ -1,0 +1,301 @@
+"""Packed rows, and segments of them, are like those of objects, and smaller."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+from contextlib import nullcontext, suppress
+from random import Random
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pytest
+
+from ks_actors import SerializationError
+from ks_actors._native import kernel
+from ks_actors.serdes import BYTES, STRING
+from ks_actors.state import SharedResources, _spans
+from ks_actors.state._packed import PackedSegment
+from ks_actors.state._segment import Segment
+from tests.state.helpers import PLACES, Task, window
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
+LOOKS: list[tuple[list[Any], list[Any]]] = [(["k"], [b"v", None]), ([b"k"], []), (["\ud800"], []), ([], ["v"])]
+KINDS = [(False, False), (False, True), (True, False), (True, True)]
+
+
+def text(number: int, *, of_text: bool) -> Any:
+    word = f"{'ü' if number % 3 else 'k'}{number}" + "x" * (number % 5 * 40)
+    return word if of_text else word.encode()
+
+
+class Both:
+    """The same rows twice, packed and as objects."""
+
+    def __init__(self, random: Random, kinds: tuple[bool, bool]) -> None:
+        self.random = random
+        self.kinds = kinds
+        self.rows = kernel.Rows(1_000, *kinds)
+        self.plain = Segment(0)
+        self.sequence = 0
+
+    def row(self) -> tuple[Any, int, int, Any, int]:
+        self.sequence += 1
+        key, value = text(self.random.randrange(12), of_text=self.kinds[0]), text(self.random.randrange(30), of_text=self.kinds[1])
+        start = self.random.choice((1_000, 1_050, 1_000 + self.sequence, self.random.randrange(1_000, 1_200)))
+        return key, start, self.sequence, None if self.random.random() < 0.1 else value, self.random.choice((start, -1, 1 << 60))
+
+    def step(self) -> None:
+        match self.random.choice(("add", "add", "add_all", "add_all", "cut", "replace", "refuse")):
+            case "add":
+                row = self.row()
+                self.rows.add(*row)
+                self.plain.add(*row)
+            case "add_all":
+                columns: list[list[Any]] = [list(column) for column in zip(*(self.row() for _ in range(self.random.randrange(1, 40))), strict=True)]
+                columns[3] = [text(1, of_text=self.kinds[1]) if value is None else value for value in columns[3]]
+                assert self.rows.take(columns[0], columns[3])
+                self.rows.add_all(*columns[:4])
+                self.plain.add_all(*columns[:4])
+            case "cut":
+                left = self.plain.committed = self.random.randrange(len(self.plain) + 1)
+                self.plain.roll_back()
+                self.rows.cut(left)
+            case "replace":
+                if len(self.plain) and self.plain.values[place := self.random.randrange(len(self.plain))] is not None:
+                    value = text(self.random.randrange(30), of_text=self.kinds[1])
+                    self.rows.replace(place, value, 7)
+                    self.plain.replace(place, value, 7)
+            case _:
+                row = self.row()
+                with pytest.raises(TypeError):
+                    self.rows.add_all([row[0]] * 2, [row[1]] * 2, [1, 2], [row[3], 5])
+
+    def check(self) -> None:
+        rows, plain = self.rows, self.plain
+        columns: list[Any] = [list(column) for column in plain.columns(len(plain))]
+        assert [rows.column(which, 0, 1 << 40) for which in range(5)] == columns
+        assert rows.column(5, 0, 1 << 40) == [value.encode() if isinstance(value, str) else value for value in columns[3]]
+        assert rows.names(3, 9) == kernel.window_keys(*(column[3:9] for column in columns[:3]))
+        keys = [text(number, of_text=self.kinds[0]) for number in range(14)]
+        first = self.random.randrange(990, 1_200)
+        last = first + self.random.randrange(100)
+        for key in keys:
+            places = list(plain.places(key, first, last))
+            assert rows.places(key, first, last) == places
+            assert rows.entries(key, first, last) == [(plain.starts[place], (plain.values[place], plain.times[place])) for place in places]
+        times = [self.random.randrange(990, 1_200) for _ in keys]
+        limits = self.random.choice((None, [self.random.randrange(990, 1_200) for _ in keys]))
+        met: list[Any] = []
+        rows.meet(keys, times, 20, 30, limits, met)
+        assert met == [
+            (at, plain.starts[place], plain.values[place])
+            for at, (key, time) in enumerate(zip(keys, times, strict=True))
+            for place in plain.places(key, time - 20, time + 30)
+            if limits is None or plain.starts[place] > limits[at]
+        ]
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("seed", range(15))
+def test_packed_rows_are_like_objects(seed: int, kinds: tuple[bool, bool]) -> None:
+    """Whatever is added, replaced, and taken out again: columns, rows by key and time, what is met, and what the changelog gets."""
+    both = Both(Random(seed), kinds)
+    for _ in range(40):
+        both.step()
+        both.check()
+
+
+def test_large_values_lie_in_memory_of_their_own() -> None:
+    """Values larger than what memory is taken by, and what comes behind them; a rollback gives all of it back."""
+    rows = kernel.Rows(0, True, False)
+    empty = sys.getsizeof(rows)
+    values = [bytes([number]) * size for number, size in enumerate((10, 300_000, 10, 262_000, 200_000, 1 << 20, 0))]
+    rows.add_all(["k"] * 7, list(range(7)), list(range(7)), values)
+    assert rows.column(3, 0, 7) == values
+    rows.cut(2)
+    assert rows.column(3, 0, 7) == values[:2]
+    assert sys.getsizeof(rows) < 302_000
+    rows.cut(0)
+    assert sys.getsizeof(rows) < empty + 1_000
+    rows.add("k", 3, 1, b"v", 3)
+    assert rows.entries("k", 0, 9) == [(3, (b"v", 3))]
+
+
+def test_a_packed_row_takes_three_fifths_of_one_of_objects() -> None:
+    """Keys of 8 bytes, values of 100: as a join of payments has them; and objects take more than they say, by the allocator."""
+    count = 20_000
+    rows, plain = kernel.Rows(0, True, False), Segment(0)
+    columns: list[Any] = [[f"k{number:07}" for number in range(count)], [5] * count, [1] * count, [b"%100d" % number for number in range(count)]]
+    rows.add_all(*columns)
+    plain.add_all(*columns)
+    texts = sum(map(sys.getsizeof, plain.keys)) + sum(map(sys.getsizeof, plain.values))
+    objects = sum(map(sys.getsizeof, (plain.index, plain.keys, plain.starts, plain.sequences, plain.values, plain.times))) + texts
+    assert sys.getsizeof(rows) / count < 160
+    assert sys.getsizeof(rows) < 0.6 * objects
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "error"),
+    [
+        ("add", (), TypeError),
+        ("add", ("k", 0, 0, "text", 0), TypeError),
+        ("add", (b"k", 0, 0, b"", 0), TypeError),
+        ("add", ("\ud800", 0, 0, b"", 0), UnicodeEncodeError),
+        ("add", ("k", -1, 0, b"", 0), ValueError),
+        ("add", ("k", 1 << 32, 0, b"", 0), ValueError),
+        ("add", ("k", 0, -1, b"", 0), ValueError),
+        ("add", ("k", 0, 1 << 31, b"", 0), ValueError),
+        ("add", ("k", 0.5, 0, b"", 0), TypeError),
+        ("add", ("k", 1 << 64, 0, b"", 0), OverflowError),
+        ("add_all", (["k"], [0], [0], []), ValueError),
+        ("add_all", (("k",), [0], [0], [b""]), TypeError),
+        ("replace", (1, b"", 0), IndexError),
+        ("replace", (-1, b"", 0), IndexError),
+        ("replace", (0, "text", 0), TypeError),
+        ("cut", ("all",), TypeError),
+        ("places", ("k", 0, "x"), TypeError),
+        ("column", (6, 0, 1), ValueError),
+        ("column", (-1, 0, 1), ValueError),
+        ("names", (0,), TypeError),
+        ("meet", ([], [], 0, 0, None, ()), TypeError),
+        ("meet", (["k"], [], 0, 0, None, []), ValueError),
+        ("meet", (["k"], [0], 0, 0, [], []), ValueError),
+        ("meet", (["k"], [0], -(1 << 63), 0, None, []), ValueError),
+        ("meet", (["k"], ["x"], 0, 0, None, []), TypeError),
+    ],
+)
+def test_packed_rows_refuse_what_they_do_not_take(name: str, arguments: tuple[Any, ...], error: type[Exception]) -> None:
+    """With an error, and as they were."""
+    rows = kernel.Rows(0, True, False)
+    rows.add("k", 5, 1, b"v", 5)
+    with pytest.raises(error):
+        getattr(rows, name)(*arguments)
+    assert rows.entries("k", 0, 9) == [(5, (b"v", 5))]
+    assert len(rows) == 1
+
+
+def test_what_is_no_key_is_not_there() -> None:
+    """To look for it is no error; whoever would add it asks first."""
+    rows = kernel.Rows(0, True, False)
+    assert (len(rows), rows.places("k", 0, 9), rows.names(0, 9), rows.column(0, -5, 9)) == (0, [], [], [])
+    rows.add("k", 5, 1, b"v", 5)
+    assert [rows.places(key, 0, 9) for key in ("k", b"k", None, "\ud800", 5)] == [[0], [], [], [], []]
+    assert [rows.take(keys, values) for keys, values in LOOKS] == [True, False, False, False]
+    for arguments in ((), ("base", True, True), (1 << 64, True, True)):
+        with pytest.raises((TypeError, OverflowError)):
+            kernel.Rows(*arguments)
+
+
+def test_packed_rows_do_not_leak() -> None:
+    """Neither their memory, nor the objects that go in and come out, also where an error ends it."""
+    keys, values = [f"k{number % 50}" for number in range(2_000)], [b"v" * (number % 300) for number in range(2_000)]
+
+    def once() -> None:
+        rows = kernel.Rows(0, True, False)
+        rows.add_all(keys, list(range(2_000)), list(range(2_000)), values)
+        rows.replace(3, b"other", 1)
+        rows.meet(keys, list(range(2_000)), 100, 100, None, [])
+        rows.entries("k1", 0, 2_000)
+        rows.names(0, 2_000)
+        for which in range(6):
+            rows.column(which, 0, 2_000)
+        with suppress(TypeError):
+            rows.add_all(["k", 5], [1, 2], [1, 2], [b"", b""])
+        rows.cut(1_000)
+
+    once()
+    counts = sys.getrefcount(keys[7]), sys.getrefcount(values[7])
+    tracemalloc.start()
+    try:
+        once()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            once()
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 10_000
+    assert (sys.getrefcount(keys[7]), sys.getrefcount(values[7])) == counts
+
+
+def pair(path: Path, place: str, kinds: tuple[bool, bool]) -> list[Task]:
+    """Return a task with a store of packed rows, and one with a store of objects."""
+    key, value = (STRING if of_text else BYTES for of_text in kinds)
+    spec = window("d", key=key, value=value, timestamped=True, retention_ms=60, retain_duplicates=True)
+
+    def make(name: str) -> Task:
+        return Task([spec], path / name, place, SharedResources(resident_bytes=20_000, tail_records=20))
+
+    packed = make("packed")
+    with without_kernel():
+        return [packed, make("objects")]
+
+
+def without_kernel() -> AbstractContextManager[Any]:
+    """Let stores that are opened meanwhile have segments of objects."""
+    return patch.object(_spans, "_kernel", None)
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("seed", range(4))
+def test_stores_of_packed_rows_are_like_those_of_objects(seed: int, place: str, kinds: tuple[bool, bool], tmp_path: Path) -> None:
+    """What they return, log, and have after commits, rollbacks, writes to disk, restarts: rows that were put one by one, and together."""
+    random, time = Random(seed), 100
+    tasks = pair(tmp_path, place, kinds)
+    for _ in range(40):
+        what, at = random.choice(("put", "run", "run", "commit", "commit", "drop", "flush", "restart")), time - random.randrange(40)
+        key, value = text(random.randrange(6), of_text=kinds[0]), text(random.randrange(30), of_text=kinds[1])
+        picks = [(random.randrange(6), random.randrange(40)) for _ in range(random.randrange(1, 20))]
+        time += random.choice((0, 1, 5, 30))
+        seen: list[Any] = []
+        for task in tasks:
+            store = task["d"]
+            match what:
+                case "put":
+                    store.put_entry(key, at, (value, at + 1))
+                case "run":
+                    keys = [text(pick, of_text=kinds[0]) for pick, _ in picks]
+                    starts, values = [time + back % 7 for _, back in picks], [text(back, of_text=kinds[1]) for _, back in picks]
+                    if store.takes(keys, starts, values):
+                        seen.append(store.meet(keys, starts, 20, 10, None))
+                        store.put_run(keys, starts, values)
+                case "commit":
+                    seen.append(task.commit())
+                case "drop":
+                    task.stores.drop()
+                case "flush":
+                    task.flush()
+                case _:
+                    task.commit()
+                    with nullcontext() if task is tasks[0] else without_kernel():
+                        task.reopen(clean=time % 2 == 0)
+            store = task["d"]
+            seen.append((list(store.all()), store.fetch_entries(key, at - 20, at + 20), store.get_entry(key, at), task.late))
+            seen.append(list(store.fetch_all(at - 30, at)))
+        assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
+    packed, objects = ({type(segment) for segment in task["d"]._segments.values()} for task in tasks)
+    assert (packed, objects) in (({PackedSegment}, {Segment}), (set(), set()))
+    for task in tasks:
+        task.close()
+
+
+def test_what_cannot_be_written_is_refused_when_it_is_put(tmp_path: Path) -> None:
+    """A value that is no text, a key that is none in Unicode: the store is as it was."""
+    task = Task([window("d", value=STRING, retain_duplicates=True)], tmp_path)
+    store = task["d"]
+    for key, value in (("k", 5), ("\ud800", "v")):
+        with pytest.raises(SerializationError, match="cannot be written"):
+            store.put(key, value, 1)
+        assert not store.takes([key], [1], [value])
+    store.put("k", "v", 1)
+    assert [row[-1] for row in store.all()] == ["v"]
+    assert len(task.commit()["d"]) == 1
+    task.close()
