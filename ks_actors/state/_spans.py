@@ -101,11 +101,6 @@ class Spans(Measured):
 
     # A transaction.
 
-    @property
-    def observed(self) -> int:
-        """The latest start that was put, -1 before the first."""
-        return self._observed
-
     def uncommitted_bytes(self) -> int:
         """Return about how much memory the open transaction takes, in O(1)."""
         return self._rows * ROW_BYTES + self._size

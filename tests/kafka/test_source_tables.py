@@ -68,7 +68,7 @@ async def test_a_table_and_its_copy_follow_the_topic(kafka_broker: Broker, tmp_p
                     for store, value in (("rows", f"v{turn}"), ("changes", turn + 2)):
                         while (answer := await ask(each, store, PositionBound.at(written))).failure is not None:
                             assert answer.failure in {FailureReason.NOT_UP_TO_BOUND, FailureReason.NOT_PRESENT}
-                            await asyncio.sleep(0.01)
+                            await asyncio.sleep(0)
                         assert answer.value == value
             expected = {f"k{place}": "v2" for place in range(ROWS - 10)}
             assert await rows_of(one) == await rows_of(two) == expected
