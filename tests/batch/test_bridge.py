@@ -159,6 +159,7 @@ def test_importing_ks_actors_imports_nothing_of_spark() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.timeout(240)
 def test_no_process_is_left_behind() -> None:
     """A bridge that has started Spark ends it: when the block is left nothing of it runs."""
     code = """

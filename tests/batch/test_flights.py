@@ -9,6 +9,7 @@ import pytest
 
 from examples.flights import history
 from examples.flights.job import Options
+from examples.flights.plots import carriers_of, rows, write_report
 from tests.examples import flights_job
 from tests.examples.flights_expected import expected
 
@@ -21,19 +22,30 @@ if TYPE_CHECKING:
 
 FLIGHTS = 12_000
 UNTIL = int(datetime(2013, 1, 12, tzinfo=UTC).timestamp()) * 1000
+PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.mark.timeout(240)
 async def test_history_and_the_live_rest_are_the_whole(tmp_path: Path) -> None:
-    """By the local engine: what was backfilled, handed over and then streamed gives the tables of all flights."""
-    found = await history.run(Options(tmp_path, "exactly_once_v2", FLIGHTS), UNTIL, parquet=tmp_path / "tables")
-    assert flights_job.plain(found.results) == expected(FLIGHTS)
-    assert {path.name for path in (tmp_path / "tables").iterdir()} == {
-        "delays-by-hour",
-        "delays-by-carrier",
-        "delays-by-model",
-        "flights-dead-letters",
-    }
+    """By the local engine: what was backfilled, published, handed over and then streamed gives the tables of all flights, and a report on them."""
+    tables = tmp_path / "tables"
+    found = await history.run(Options(tmp_path, "exactly_once_v2", FLIGHTS), UNTIL, tables=tables)
+    whole = expected(FLIGHTS)
+    assert flights_job.plain(found.results) == whole
+    assert {path.name for path in tables.iterdir()} == {*history.TABLES, *history.TOPICS}
+    hours = {(row["key"], round(row["window_start"].timestamp() * 1000)): row["value"]["flights"] for row in rows(tables, "delays-by-hour")}
+    assert hours == {place: numbers[0] for place, numbers in whole.by_hour.items()}
+    assert len(rows(tables, "flights-dead-letters")) == len(whole.dead_letters)
+
+    report = write_report(tables, tmp_path / "report", UNTIL)
+    carriers = carriers_of(rows(tables, "delays-by-carrier"), rows(tables, "airlines"))
+    assert sum(carrier.flights for carrier in carriers) == sum(hours.values())
+    said = report.read_text()
+    assert f"{sum(hours.values()):,} flights left" in said
+    assert all(f"| {carrier.airline} | {carrier.flights:,} |" in said for carrier in carriers)
+    for name in ("weeks", "day", "carriers"):
+        assert (tmp_path / "report" / f"{name}.png").read_bytes().startswith(PNG)
+        assert f"({name}.png)" in said
 
 
 @pytest.mark.timeout(240)
