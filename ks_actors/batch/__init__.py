@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from ks_actors.batch._backfill import Engine, backfill
 from ks_actors.batch._bridge import BatchBridge
-from ks_actors.batch._messages import CancelJob, JobProgress, RunJob
+from ks_actors.batch._messages import (
+    CancelJob,
+    JobProgress,
+    QueryEnded,
+    QueryEvent,
+    QueryFailed,
+    QueryProgress,
+    QueryStarted,
+    RunJob,
+    StartQuery,
+    StopQuery,
+)
 from ks_actors.batch._plan import Choice
 from ks_actors.batch._publish import publish
 from ks_actors.batch._reading import LogAddress
@@ -23,10 +34,17 @@ __all__ = [
     "Engine",
     "JobProgress",
     "LogAddress",
+    "QueryEnded",
+    "QueryEvent",
+    "QueryFailed",
+    "QueryProgress",
+    "QueryStarted",
     "RunJob",
     "SparkBridge",
     "SparkFunction",
     "SparkSettings",
+    "StartQuery",
+    "StopQuery",
     "TaskDone",
     "backfill",
     "publish",

@@ -20,7 +20,7 @@ from ks_actors.batch._plan import make_plan, make_setup
 from ks_actors.batch._reading import Bounds, LogAddress, SharedLog, address_of
 from ks_actors.batch._result import Backfill, tell
 from ks_actors.batch._rows import RowFiles
-from ks_actors.batch._snapshot import commit_snapshot, new_snapshot
+from ks_actors.batch._snapshot import Target, commit_snapshot, new_snapshot
 from ks_actors.batch._task_run import Recipe, TaskRun, probe
 from ks_actors.log.embedded import EmbeddedLog
 
@@ -162,7 +162,7 @@ class _Local:
             state,
             read=self._log.read,
             exchanged={where: self._files.read(where) for where in work.exchanged},
-            snapshot=None if self._snapshot is None else self._snapshot.place,
+            snapshot=None if self._snapshot is None else Target(self._snapshot.place),
         )
         try:
             for written in run.run():

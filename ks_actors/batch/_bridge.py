@@ -9,14 +9,29 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never, final
 
-from actors import Actor, Spec, Stopping
+from actors import HANDLED, Actor, Spec, Stopping, Terminated
 from ks_actors._errors import BatchError, JobCancelled, JobTimeout
 from ks_actors.batch._failures import translated
-from ks_actors.batch._messages import BridgeMessage, CancelJob, InterruptJob, JobEnded, JobLate, JobProgress, JobsSeen, LookAtJobs, RunJob
+from ks_actors.batch._messages import (
+    BridgeMessage,
+    CancelJob,
+    InterruptJob,
+    JobEnded,
+    JobLate,
+    JobProgress,
+    JobsSeen,
+    LookAtJobs,
+    QueryAllowed,
+    QueryRefused,
+    RunJob,
+    StartQuery,
+    StopQuery,
+)
+from ks_actors.batch._queries import Queries
 from ks_actors.batch._session import SparkSession, new_tag
 
 if TYPE_CHECKING:
-    from actors import Signal
+    from actors import Handled, Hook, Signal
     from ks_actors.batch._settings import SparkSettings
 
 _LOOK_SECONDS = 1.0
@@ -52,8 +67,8 @@ class _Job:
 class BatchBridge(Actor[BridgeMessage]):
     """Own the Spark session, which is started by the first job, and run jobs on it in threads: the event loop never waits for Spark.
 
-    Told RunJob and CancelJob. When it stops, jobs are cancelled, the session is stopped and its processes have ended; a session that somebody else
-    has started is used, and left alone. Make it by `BatchBridge.spec(settings)`.
+    Told RunJob and CancelJob, StartQuery and StopQuery. When it stops, queries are stopped, jobs cancelled, the session is stopped and its processes
+    have ended; a session that somebody else has started is used, and left alone. Make it by `BatchBridge.spec(settings)`.
     """
 
     def __init__(self, settings: SparkSettings) -> None:
@@ -63,24 +78,37 @@ class BatchBridge(Actor[BridgeMessage]):
         self._jobs: dict[str, _Job] = {}
         self._waiting: deque[RunJob] = deque()
         self._looking: bool = False
+        self._queries = Queries(self._session)
 
     @classmethod
     def spec(cls, settings: SparkSettings) -> Spec[BridgeMessage]:
         """Return how to make a bridge; it has the time to stop that Spark needs."""
         return Spec(lambda: cls(settings), stop_within=_STOP_SECONDS)
 
-    async def signal(self, signal: Signal) -> None:
-        """End everything at the end."""
+    async def signal(self, signal: Signal) -> Handled | None:
+        """Notice queries that end; end everything at the end."""
         if isinstance(signal, Stopping):
+            self._queries.close()
             await self._stop()
+        elif isinstance(signal, Terminated) and self._queries.ended(signal.ref, signal.cause):
+            return HANDLED
+        return None
 
-    def receive(self, message: BridgeMessage) -> None:
-        """Begin jobs, end them, and tell how far they are."""
+    def receive(self, message: BridgeMessage) -> Hook:
+        """Begin jobs and queries, end them, and tell how far they are."""
         match message:
             case RunJob():
                 self._take_on(message)
             case CancelJob():
                 message.reply.tell(self._cancel(message.name, JobCancelled(f"job {message.name} was cancelled")))
+            case StartQuery():
+                self._prepare(message)
+            case QueryAllowed():
+                return self._queries.start(message.order, self.ctx)
+            case QueryRefused():
+                self._queries.refuse(message.order, message.error)
+            case StopQuery():
+                self._queries.stop(message, self.ctx)
             case JobEnded():
                 self._ended(message)
             case JobLate():
@@ -93,6 +121,7 @@ class BatchBridge(Actor[BridgeMessage]):
                 self._tell_progress(message)
             case _:
                 assert_never(message)
+        return None
 
     # --- jobs -----------------------------------------------------------------------------------------------------------------
 
@@ -117,6 +146,11 @@ class BatchBridge(Actor[BridgeMessage]):
         # One at a time starts the session; whoever comes meanwhile waits for it here.
         await loop.run_in_executor(self._opening, _opened, self._session)
         return await loop.run_in_executor(job.thread, job.run, self._session, self._settings.connects)
+
+    def _prepare(self, order: StartQuery) -> None:
+        if self._queries.take_on(order):
+            opening = asyncio.get_running_loop().run_in_executor(self._opening, _opened, self._session)
+            self.ctx.pipe(opening, lambda _: QueryAllowed(order), lambda error: QueryRefused(order, error))
 
     def _ended(self, ended: JobEnded) -> None:
         job = self._jobs.pop(ended.name)

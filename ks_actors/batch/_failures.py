@@ -28,6 +28,10 @@ class TaskError(Exception):
     """Carries an error out of a Spark task, as text."""
 
 
+class SparkError(Exception):
+    """What Spark has said of a failure, as text."""
+
+
 @contextmanager
 def carried() -> Iterator[None]:
     """Let what is raised inside of a Spark task arrive as it is where the job was asked for."""
@@ -90,8 +94,9 @@ def _made(told: _Told) -> Exception | None:
     return error
 
 
-def translated(error: Exception, job: str) -> JobFailed:
-    """Return the failure of a job: its cause is the error that was raised in a task, where one was."""
+def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
+    """Return the failure of a job, or what `kind` says: its cause is the error that was raised in a task, where one was."""
+    job = f"{kind} {name}"
     text = str(error)
     match = _CARRIED.search(text)
     if match is not None:
@@ -119,6 +124,6 @@ def _unpack(packed: str) -> Exception | None:
 
 
 def _failed(job: str, text: str, cause: Exception) -> JobFailed:
-    failed = JobFailed(f"job {job} has failed: {text}")
+    failed = JobFailed(f"{job} has failed: {text}")
     failed.__cause__ = cause
     return failed

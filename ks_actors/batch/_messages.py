@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable  # noqa: TC003 - messages are read at run time
 from typing import Any, TypeAlias
 
-from actors import Message, Ref, Reply
+from actors import Message, Ref, Reply, Restart
 
 Work: TypeAlias = "Callable[[Any], Any]"
 """What a job does, in a thread: it is given the session of pyspark."""
@@ -41,6 +41,111 @@ class CancelJob(Message, frozen=True, tag="CANCEL"):
     name: str
 
 
+Streaming: TypeAlias = "Callable[[Any], Any]"
+"""What makes a streaming query: it is given the session of pyspark, and returns what `DataFrame.writeStream` gives, not started."""
+
+
+class QueryStarted(Message, frozen=True, tag="QUERY_STARTED"):
+    """A streaming query runs: for the first time, or again, from its checkpoint; `run` is Spark's id of this run."""
+
+    query: str
+    run: str
+    restarts: int
+
+
+class QueryProgress(Message, frozen=True, tag="QUERY_PROGRESS"):
+    """How far a streaming query is: the last micro-batch that Spark has told of, with its rows, and all that Spark says about it in `details`."""
+
+    query: str
+    batch: int
+    rows: int
+    rows_per_second: float
+    details: dict[str, Any]
+
+
+class QueryFailed(Message, frozen=True, tag="QUERY_FAILED"):
+    """A run of a streaming query has failed; whether there is another one is for its `restart` to say. The error's cause is what was raised."""
+
+    query: str
+    error: Exception
+    restarts: int
+
+
+class QueryEnded(Message, frozen=True, tag="QUERY_ENDED"):
+    """The last that is heard of a streaming query: it was stopped or has come to its end (None), or has failed too often."""
+
+    query: str
+    error: Exception | None
+
+
+QueryEvent: TypeAlias = QueryStarted | QueryProgress | QueryFailed | QueryEnded
+"""What the listener of a streaming query is told."""
+
+
+class StartQuery(Message, frozen=True, tag="START_QUERY"):
+    """Run a streaming query, and see to it that it runs; answered with None when it does for the first time.
+
+    `query(session)` is called in a thread for each run, which goes on from `checkpoint`, a directory. A run that fails is followed by another as
+    `restart` says; one that fails before the query ever ran is not: then the answer is JobFailed, or SparkUnavailable. `listener` is told what
+    becomes of it, of its progress once per second at most. When it is stopped, or the bridge is, it has `stop_ms` to end.
+    """
+
+    reply: Reply[None]
+    name: str
+    query: Streaming
+    checkpoint: str
+    listener: Ref[QueryEvent] | None = None
+    restart: Restart = Restart(limit=3, within=600.0, backoff=(1.0, 60.0))
+    stop_ms: int = 30_000
+
+
+class StopQuery(Message, frozen=True, tag="STOP_QUERY"):
+    """Stop a streaming query; answered when it has ended, with whether there was one."""
+
+    reply: Reply[bool]
+    name: str
+
+
+class QueryAllowed(Message, frozen=True, tag="QUERY_ALLOWED"):
+    """There is a session that a query can run on (internal)."""
+
+    order: StartQuery
+
+
+class QueryRefused(Message, frozen=True, tag="QUERY_REFUSED"):
+    """There is none (internal)."""
+
+    order: StartQuery
+    error: Exception
+
+
+class QueryBegun(Message, frozen=True, tag="QUERY_BEGUN"):
+    """Spark runs a query (internal)."""
+
+    run: str
+
+
+class LookAtQuery(Message, frozen=True, tag="LOOK_AT_QUERY"):
+    """See how far a query is (internal)."""
+
+
+class QuerySeen(Message, frozen=True, tag="QUERY_SEEN"):
+    """How far a query is (internal)."""
+
+    active: bool
+    progress: dict[str, Any] | None
+    error: Exception | None
+
+
+class QueryBroken(Message, frozen=True, tag="QUERY_BROKEN"):
+    """A query could not be started, or looked at (internal)."""
+
+    error: Exception
+
+
+QueryMessage: TypeAlias = QueryBegun | LookAtQuery | QuerySeen | QueryBroken
+
+
 class JobEnded(Message, frozen=True, tag="JOB_ENDED"):
     """A job's thread is done with it (internal)."""
 
@@ -71,4 +176,6 @@ class JobsSeen(Message, frozen=True, tag="JOBS_SEEN"):
     progress: dict[str, tuple[int, int]]
 
 
-BridgeMessage: TypeAlias = RunJob | CancelJob | JobEnded | JobLate | InterruptJob | LookAtJobs | JobsSeen
+BridgeMessage: TypeAlias = (
+    RunJob | CancelJob | StartQuery | StopQuery | JobEnded | JobLate | InterruptJob | LookAtJobs | JobsSeen | QueryAllowed | QueryRefused
+)

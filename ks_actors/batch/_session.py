@@ -181,6 +181,8 @@ def _python(interpreter: str) -> Iterator[None]:
 def first_line(error: BaseException) -> str:
     """Return what an error of Spark says in its first line that says something."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling "):
+        return lines[1].lstrip(": ")
     return lines[0] if lines else type(error).__name__
 
 

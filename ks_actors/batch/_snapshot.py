@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors._batch import Batch
 from ks_actors.runtime._snapshot_files import shape_of, topology_fingerprint
@@ -16,12 +16,23 @@ if TYPE_CHECKING:
 
     from ks_actors.batch._task_run import TaskDone
     from ks_actors.runtime._setup import Setup
-    from ks_actors.snapshots import Place, SnapshotManifest, StoreSnapshot
+    from ks_actors.snapshots import Place, Shape, SnapshotManifest, StoreSnapshot
     from ks_actors.state import Rows, TaskStores
     from ks_actors.topology import StoreSpec
 
 
-def write_memory(setup: Setup, task: str, specs: Iterable[StoreSpec], stores: TaskStores, snapshot: Place) -> list[StoreSnapshot]:
+class Target(NamedTuple):
+    """Where the state of a task goes: a snapshot, and which attempt at the task this is, where there may be several."""
+
+    place: Place
+    attempt: int | None = None
+
+    def writer(self, task: str, shape: Shape) -> StoreWriter:
+        """Return what writes a store of a task."""
+        return StoreWriter(self.place, task, shape, attempt=self.attempt)
+
+
+def write_memory(setup: Setup, task: str, specs: Iterable[StoreSpec], stores: TaskStores, target: Target) -> list[StoreSnapshot]:
     """Write the stores of a task that are in memory, while they are open; return what the manifest is to say of them. Blocks."""
     written = []
     for spec in specs:
@@ -29,7 +40,7 @@ def write_memory(setup: Setup, task: str, specs: Iterable[StoreSpec], stores: Ta
         if not has_rows(spec) or store.engine is not None:
             continue
         shape = shape_of(spec)
-        writer = StoreWriter(snapshot, task, shape)
+        writer = target.writer(task, shape)
         batch = log_batch(store, list(_rows(store)))
         rows = sorted(zip(shape.places(batch.keys), batch.keys, batch.values, batch.timestamps, strict=True))
         if rows:
@@ -50,7 +61,7 @@ def _rows(store: Any) -> Rows:
     return rows
 
 
-def write_disk(setup: Setup, task: str, specs: Iterable[StoreSpec], directory: Path, snapshot: Place) -> list[StoreSnapshot]:
+def write_disk(setup: Setup, task: str, specs: Iterable[StoreSpec], directory: Path, target: Target) -> list[StoreSnapshot]:
     """Write the stores of a task that are on disk, from its directory, when they are closed; return what the manifest is to say of them. Blocks.
 
     They have no offsets in their changelogs: whoever goes on from them has to write those first, from the rows.
@@ -62,7 +73,7 @@ def write_disk(setup: Setup, task: str, specs: Iterable[StoreSpec], directory: P
     try:
         with CheckpointRows(task, directory / DATABASE, shared) as rows:
             for spec in wanted:
-                writer = StoreWriter(snapshot, task, shape_of(spec))
+                writer = target.writer(task, shape_of(spec))
                 for batch in rows.batches(spec):
                     writer.write(batch)
                 observed, sequence = rows.facts(spec.name)

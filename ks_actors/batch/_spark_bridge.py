@@ -9,10 +9,10 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
-from actors import ActorsError, System
+from actors import ActorsError, Restart, System
 from ks_actors._errors import BatchError, JobCancelled
 from ks_actors.batch._bridge import BatchBridge
-from ks_actors.batch._messages import CancelJob, RunJob
+from ks_actors.batch._messages import CancelJob, RunJob, StartQuery, StopQuery
 from ks_actors.batch._settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from actors import Ref
-    from ks_actors.batch._messages import BridgeMessage
+    from ks_actors.batch._messages import BridgeMessage, QueryEvent
     from ks_actors.processors import Record
 
 T = TypeVar("T")
+_RESTART = Restart(limit=3, within=600.0, backoff=(1.0, 60.0))
 
 
 @final
@@ -116,6 +117,29 @@ class SparkBridge:
             asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, life.loop))
         done: T = await asked
         return done
+
+    async def start_query(
+        self,
+        name: str,
+        query: Callable[[Any], Any],
+        checkpoint: str,
+        *,
+        listener: Ref[QueryEvent] | None = None,
+        restart: Restart = _RESTART,
+        stop_ms: int = 30_000,
+    ) -> None:
+        """Run a streaming query of Spark's as StartQuery says, until it is stopped, or the bridge is closed; return when it runs.
+
+        `query(spark)` returns what `DataFrame.writeStream` gives, not started.
+        """
+        try:
+            await self.ref.ask(StartQuery, name, query, checkpoint, listener, restart, stop_ms).within(inf)
+        except ActorsError as ended:
+            raise JobCancelled("the batch bridge has ended") from ended
+
+    async def stop_query(self, name: str) -> bool:
+        """Stop a streaming query, and return when it has ended: whether there was one."""
+        return await self.ref.ask(StopQuery, name).within(inf)
 
     def function(self, function: Callable[[Any, Any], Any], *, key_type: str | None = None, value_type: str | None = None) -> SparkFunction:
         """Make a function for `stream.batch` of one of Spark: `function(spark, rows)`, which is given a DataFrame and returns another one.

@@ -17,6 +17,7 @@ from ks_actors.batch._failures import carried
 from ks_actors.batch._plan import first_source
 from ks_actors.batch._reading import LogAddress, LogReader
 from ks_actors.batch._shipping import unpacked
+from ks_actors.batch._snapshot import Target
 from ks_actors.batch._task_run import Recipe, TaskDone, TaskRun
 from ks_actors.log._types import TopicPartition
 from ks_actors.snapshots import Place
@@ -86,20 +87,21 @@ class StageTask(msgspec.Struct, frozen=True):
 
             context = TaskContext.get()
             assert context is not None
-            yield from self._run(batches, context.partitionId())
+            yield from self._run(batches, context.partitionId(), context.taskAttemptId())
 
-    def _run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
+    def _run(self, batches: Iterator[pa.RecordBatch], number: int, attempt: int) -> Iterator[pa.RecordBatch]:
         recipe: Recipe = unpacked(self.recipe)
         stage: Stage = recipe.plan.stages[self.stage]
         work = stage.tasks[number]
         came = _Came(batches, number, work.exchanged)
         written = _Written(first_source(recipe.plan, stage) + number)
-        place = None if self.snapshot is None else Place.of(self.snapshot).at(*self.name)
+        # A task that is believed to be dead may write still, beside the one that is tried in its place.
+        target = None if self.snapshot is None else Target(Place.of(self.snapshot).at(*self.name), attempt)
         directory = Path(tempfile.mkdtemp(prefix="ks-actors-task-", dir=self.directory))
         try:
             with LogReader(self.address) as reader:
                 exchanged = {where: came.of(where) for where in work.exchanged}
-                run = TaskRun(recipe, work, directory, read=reader.read, exchanged=exchanged, snapshot=place)
+                run = TaskRun(recipe, work, directory, read=reader.read, exchanged=exchanged, snapshot=target)
                 for some in run.run():
                     yield from map(written.rows, some)
         finally:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from ks_actors._config import StreamsConfig
     from ks_actors.batch._plan import Plan, TaskPlan
     from ks_actors.batch._reading import LogRange
+    from ks_actors.batch._snapshot import Target
     from ks_actors.log._types import Outgoing
     from ks_actors.runtime._setup import Setup
-    from ks_actors.snapshots import Place
     from ks_actors.state import TaskStores
     from ks_actors.topology import StoreSpec, Topology
 
@@ -82,7 +82,7 @@ class TaskRun:
         *,
         read: Callable[[LogRange], Generator[Batch, None, None]],
         exchanged: Mapping[TopicPartition, Generator[Batch, None, None]],
-        snapshot: Place | None = None,
+        snapshot: Target | None = None,
     ) -> None:
         self._recipe = recipe
         self._work = work

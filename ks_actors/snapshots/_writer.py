@@ -32,15 +32,19 @@ class StoreWriter:
     """Write the rows of one store of one task, in the order of `shape.places`, each key once; nothing of it depends on what others write.
 
     `snapshot` is the snapshot's place. All methods block. Memory is bounded by two blocks of about 1 MiB, and what the file system buffers. An
-    instance may be made and used in another process than the one that writes the manifest: `close` returns what that is to be told.
+    instance may be made and used in another process than the one that writes the manifest: `close` returns what that is to be told. Where the same
+    rows may be written twice, by processes of which one is believed to be dead, each has an `attempt` of its own, which is in the names of its files.
     """
 
-    def __init__(self, snapshot: Place, task: str, shape: Shape, *, deflate: bool = True, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(
+        self, snapshot: Place, task: str, shape: Shape, *, deflate: bool = True, file_bytes: int = FILE_BYTES, attempt: int | None = None
+    ) -> None:
         self._snapshot: Place = snapshot
         self._task: str = task
         self._shape: Shape = shape
         self._deflate: bool = deflate
         self._file_bytes: int = file_bytes
+        self._name: str = shape.name if attempt is None else f"{shape.name}-a{attempt}"
         self._files: list[DataFile] = []
         self._last: bytes | None = None
         self._path: str = ""
@@ -67,7 +71,7 @@ class StoreWriter:
         self._last = places[-1]
 
     def _begin(self) -> None:
-        self._path = f"{self._task}/{self._shape.name}-{len(self._files):05d}.rows"
+        self._path = f"{self._task}/{self._name}-{len(self._files):05d}.rows"
         self._open = self._snapshot.at(self._path).write_to()
         self._sum, self._size, self._rows = hashlib.sha256(), 0, 0
         self._put(MAGIC)

@@ -50,6 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if {"spark", "session"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(400))
             item.add_marker(needs_java)
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from ks_actors.batch._failures import carried, translated
 from ks_actors.batch._session import SparkSession
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 
-from .conftest import SETTINGS
+from .conftest import SETTINGS, needs_java
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -159,6 +159,9 @@ def test_importing_ks_actors_imports_nothing_of_spark() -> None:
     assert done.stdout == "[]\n"
 
 
+@needs_java
+@pytest.mark.spark
+@pytest.mark.timeout(240)
 def test_no_process_is_left_behind() -> None:
     """A bridge that has started Spark ends it: when the block is left nothing of it runs."""
     code = """

@@ -19,7 +19,7 @@ from .test_kills import made, order_of, undisturbed
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [needs_java, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, needs_java, pytest.mark.timeout(400)]
 
 
 async def filled_back_at(directory: Path, settings: SparkSettings) -> Any:

@@ -107,5 +107,11 @@ async def test_a_worker_of_spark_that_is_killed_doubles_nothing(stop: Place, ses
     died = tmp_path / "died"
     order = order_of(tmp_path, stop=stop, meet=str(died), engine="spark", spark=ON_SPARK)
     await begin(order)
-    assert made(await filled_back(order), tmp_path) == await undisturbed(tmp_path / "undisturbed")
+    done = await filled_back(order)
+    assert made(done, tmp_path) == await undisturbed(tmp_path / "undisturbed")
     assert died.exists()
+    place = tmp_path / "snapshots" / "app" / done.snapshot
+    manifest = SnapshotReader.open(str(place)).manifest
+    files = {file.path for task in manifest.tasks.values() for store in task.stores.values() for file in store.files}
+    # What the killed one had written is beside it: none writes into another one's file, even if it is believed to be dead and is not.
+    assert len({path.relative_to(place).as_posix() for path in place.rglob("*.rows")} - files) == (stop == "state written")

@@ -1,0 +1,282 @@
+"""Streaming queries of Spark's, which the bridge runs and sees to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actors import Actor, Restart, Spec, System
+from ks_actors import App, Batch, BatchError, JobCancelled, JobFailed, JobTimeout, StreamsBuilder, StreamsConfig
+from ks_actors.batch import QueryEnded, QueryFailed, QueryProgress, QueryStarted, SparkBridge, register
+from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+from tests.runtime.helpers import STRINGS, STRINGS_OUT
+
+from .conftest import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from actors import Ref
+    from ks_actors.batch import QueryEvent
+    from ks_actors.batch._session import SparkSession
+
+PATIENCE = 100
+
+
+class Ear(Actor[Any]):
+    """A listener that keeps what it hears."""
+
+    def __init__(self, heard: asyncio.Queue[QueryEvent]) -> None:
+        self._heard = heard
+
+    def receive(self, message: QueryEvent) -> None:
+        self._heard.put_nowait(message)
+
+
+class Heard:
+    """What a listener has heard."""
+
+    def __init__(self, ref: Ref[Any], queue: asyncio.Queue[QueryEvent]) -> None:
+        self.ref: Ref[Any] = ref
+        self.all: list[QueryEvent] = []
+        self._queue = queue
+
+    async def until(self, kind: type[Any]) -> Any:
+        """Wait for an event."""
+        async with asyncio.timeout(PATIENCE):
+            while not isinstance(event := await self._queue.get(), kind):
+                self.all.append(event)
+        self.all.append(event)
+        return event
+
+    def names(self) -> list[str]:
+        return [type(event).__name__ for event in self.all if not isinstance(event, QueryProgress)]
+
+
+@contextlib.asynccontextmanager
+async def listening() -> AsyncIterator[Heard]:
+    async with System("test") as system:
+        queue: asyncio.Queue[QueryEvent] = asyncio.Queue()
+        yield Heard(await system.spawn(Spec(lambda: Ear(queue)), "ear"), queue)
+
+
+def rates(into: Path) -> Any:
+    """Return what makes a query that never ends."""
+
+    def query(spark: Any) -> Any:
+        return spark.readStream.format("rate").load().writeStream.format("parquet").option("path", str(into))
+
+    return query
+
+
+async def write(log: EmbeddedLog, *values: bytes) -> None:
+    producer = await log.producer(client_id="test")
+    await producer.send([Outgoing(TopicPartition("in", 0), Batch([None] * len(values), list(values), list(range(len(values)))))])
+    await producer.close()
+
+
+async def test_progress_and_end_arrive_as_messages(session: SparkSession, tmp_path: Path) -> None:
+    """It has started, is so far, and has ended: by itself when there is nothing more to read."""
+    register(session.spark)
+    async with EmbeddedLog(tmp_path / "log") as log:
+        await log.create_topics([NewTopic("in", 1)])
+        await write(log, b"a", b"b", b"c")
+
+    def query(spark: Any) -> Any:
+        rows = spark.readStream.format("ks_actors").options(log=f"embedded://{tmp_path / 'log'}", topic="in").load()
+        return rows.writeStream.format("parquet").option("path", str(tmp_path / "out")).trigger(availableNow=True)
+
+    async with SparkBridge(SETTINGS) as bridge, listening() as heard:
+        await bridge.start_query("copy", query, str(tmp_path / "checkpoint"), listener=heard.ref)
+        assert await heard.until(QueryEnded) == QueryEnded("copy", None)
+        assert heard.names() == ["QueryStarted", "QueryEnded"]
+        told = [event for event in heard.all if isinstance(event, QueryProgress)]
+        assert (told[-1].query, sum(event.rows for event in told)) == ("copy", 3)
+        assert told[-1].details["runId"] == heard.all[0].run  # type: ignore[union-attr]  # it has just been looked at
+        assert not await bridge.stop_query("copy")
+        assert await bridge.run(lambda spark: spark.read.parquet(str(tmp_path / "out")).count()) == 3
+        # Once more: it goes on from its checkpoint, where there is nothing new.
+        await bridge.start_query("copy", query, str(tmp_path / "checkpoint"), listener=heard.ref)
+        await heard.until(QueryEnded)
+        assert await bridge.run(lambda spark: spark.read.parquet(str(tmp_path / "out")).count()) == 3
+
+
+async def test_a_run_that_fails_is_followed_by_another_from_the_checkpoint(session: SparkSession, tmp_path: Path) -> None:
+    """The listener hears of it, with what was raised; nothing is lost, and nothing there twice."""
+    assert session.is_open
+    (tmp_path / "in").mkdir()
+    broken = tmp_path / "broken"
+
+    def fragile(batches: Any) -> Any:
+        for batch in batches:
+            if broken.exists() and "3" in batch["value"].to_pylist():
+                raise ValueError("3 is bad")
+            yield batch
+
+    def query(spark: Any) -> Any:
+        rows = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(tmp_path / "in"))
+        return rows.mapInArrow(fragile, "value string").writeStream.format("parquet").option("path", str(tmp_path / "out"))
+
+    def put(number: int) -> None:
+        (tmp_path / f"{number}.txt").write_text(f"{number}\n")
+        (tmp_path / f"{number}.txt").rename(tmp_path / "in" / f"{number}.txt")
+
+    put(1)
+    broken.touch()
+    async with SparkBridge(SETTINGS) as bridge, listening() as heard:
+        restart = Restart(limit=5, within=600, backoff=(0.1, 0.1), jitter=0)
+        await bridge.start_query("fragile", query, str(tmp_path / "checkpoint"), listener=heard.ref, restart=restart)
+        await heard.until(QueryProgress)
+        put(2)
+        put(3)
+        failed = await heard.until(QueryFailed)
+        broken.unlink()
+        assert (failed.query, type(failed.error)) == ("fragile", JobFailed)
+        assert str(failed.error).startswith("query fragile has failed: ValueError: 3 is bad")
+        again = await heard.until(QueryStarted)
+        assert (again.query, again.restarts) == ("fragile", failed.restarts + 1)
+        put(4)
+        rows: list[str] = []
+        async with asyncio.timeout(PATIENCE):
+            while len(rows) < 4:
+                await heard.until(QueryProgress)
+                found = await bridge.run(lambda spark: spark.read.parquet(str(tmp_path / "out")).collect())
+                rows = sorted(row.value for row in found)
+        assert rows == ["1", "2", "3", "4"]
+        assert await bridge.stop_query("fragile")
+        assert await heard.until(QueryEnded) == QueryEnded("fragile", None)
+        assert not await bridge.run(lambda spark: [query.name for query in spark.streams.active])
+
+
+async def test_one_that_fails_too_often_ends(session: SparkSession, tmp_path: Path) -> None:
+    """With its last error; its name is free again."""
+    assert session.is_open
+
+    def query(spark: Any) -> Any:
+        rows = spark.readStream.format("rate").load().selectExpr("cast(raise_error('no way') as string) as value")
+        return rows.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+
+    async with SparkBridge(SETTINGS) as bridge, listening() as heard:
+        restart = Restart(limit=1, within=600, backoff=(0.1, 0.1), jitter=0)
+        for number in range(2):
+            await bridge.start_query("doomed", query, str(tmp_path / f"checkpoint-{number}"), listener=heard.ref, restart=restart)
+            ended = await heard.until(QueryEnded)
+            assert ended.query == "doomed"
+            assert isinstance(ended.error, JobFailed)
+            assert "no way" in str(ended.error)
+        assert heard.names() == ["QueryStarted", "QueryFailed", "QueryStarted", "QueryFailed", "QueryEnded"] * 2
+
+
+async def test_one_that_waits_for_its_next_run_is_stopped_at_once(session: SparkSession, tmp_path: Path) -> None:
+    """It has ended then, without an error; and one that is stopped before it ran never runs."""
+    assert session.is_open
+
+    def query(spark: Any) -> Any:
+        rows = spark.readStream.format("rate").load().selectExpr("cast(raise_error('no way') as string) as value")
+        return rows.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+
+    async with SparkBridge(SETTINGS) as bridge, listening() as heard:
+        restart = Restart(limit=1, within=600, backoff=(3_600, 3_600))
+        await bridge.start_query("waits", query, str(tmp_path / "checkpoint"), listener=heard.ref, restart=restart)
+        await heard.until(QueryFailed)
+        assert await bridge.stop_query("waits")
+        assert await heard.until(QueryEnded) == QueryEnded("waits", None)
+        started = asyncio.ensure_future(bridge.start_query("never", rates(tmp_path / "never"), str(tmp_path / "other"), listener=heard.ref))
+        await asyncio.sleep(0)
+        assert await bridge.stop_query("never")
+        with pytest.raises(JobCancelled, match="query never was stopped before it ran"):
+            await started
+    assert heard.names() == ["QueryStarted", "QueryFailed", "QueryEnded"]
+    assert session.spark.streams.active == []
+
+
+async def test_what_cannot_even_be_started_is_not_tried_again(session: SparkSession, tmp_path: Path) -> None:
+    """Whoever asked is told; nobody listens to what never was."""
+    assert session.is_open
+    place = str(tmp_path)
+    async with SparkBridge(SETTINGS) as bridge, listening() as heard:
+        with pytest.raises(JobFailed, match=r"query wrong has failed: .*DATA_SOURCE_NOT_FOUND"):
+            await bridge.start_query("wrong", lambda spark: spark.readStream.format("nowhere").load().writeStream, place, listener=heard.ref)
+        with pytest.raises(BatchError, match=r"return what DataFrame.writeStream gives, and do not start it"):
+            await bridge.start_query("wrong", lambda spark: spark.readStream.format("rate").load(), place, listener=heard.ref)
+        await bridge.start_query("right", rates(tmp_path / "out"), str(tmp_path / "checkpoint"), listener=heard.ref)
+        with pytest.raises(BatchError, match="there is a query right already"):
+            await bridge.start_query("right", rates(tmp_path / "out"), str(tmp_path / "checkpoint"))
+        assert not await bridge.stop_query("wrong")
+        assert (await heard.until(QueryStarted)).query == "right"
+    assert heard.names() == ["QueryStarted"]
+
+
+async def test_queries_end_with_the_app(session: SparkSession, tmp_path: Path) -> None:
+    """What the bridge of an app runs is stopped when the app is closed, in the middle of anything."""
+    assert session.is_open
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).to("out", STRINGS_OUT)
+    config = StreamsConfig(application_id="queried", state_dir=tmp_path / "state")
+    bridge = SparkBridge(SETTINGS)
+    async with listening() as heard, EmbeddedLog() as log:
+        await log.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
+        async with App(builder.build(), config, log=log, services=[bridge]):
+            for name in ("one", "two"):
+                await bridge.start_query(name, rates(tmp_path / name), str(tmp_path / f"checkpoint-{name}"), listener=heard.ref)
+            await heard.until(QueryProgress)
+        assert {(await heard.until(QueryEnded)).query for _ in range(2)} == {"one", "two"}
+    assert session.spark.streams.active == []
+
+
+async def test_one_that_does_not_end_in_time_is_told(session: SparkSession, tmp_path: Path) -> None:
+    """After `stop_ms`: whoever waits for its end goes on, and the listener hears why."""
+    assert session.is_open
+    busy, may = threading.Event(), threading.Event()
+
+    def hold(_: Any, __: int) -> None:
+        busy.set()
+        may.wait(PATIENCE)
+
+    def query(spark: Any) -> Any:
+        return spark.readStream.format("rate").load().writeStream.foreachBatch(hold)
+
+    async with SparkBridge(SETTINGS) as bridge, listening() as heard:
+        await bridge.start_query("stuck", query, str(tmp_path / "checkpoint"), listener=heard.ref, stop_ms=500)
+        await asyncio.to_thread(busy.wait, PATIENCE)
+        assert await bridge.stop_query("stuck")
+        ended = await heard.until(QueryEnded)
+        may.set()
+        assert isinstance(ended.error, JobTimeout)
+        assert str(ended.error) == "query stuck did not end within 500 ms: Spark may still be at it"
+    for left in session.spark.streams.active:
+        left.stop()
+
+
+@pytest.mark.timeout(240)
+def test_no_process_is_left_by_queries(tmp_path: Path) -> None:
+    """A bridge that has started Spark ends it, also when a query runs that calls back into Python."""
+    code = f"""
+import asyncio, subprocess, os, threading
+from ks_actors.batch import SparkBridge
+from tests.batch.conftest import SETTINGS
+
+called = threading.Event()
+
+def query(spark):
+    return spark.readStream.format("rate").load().writeStream.foreachBatch(lambda rows, number: called.set())
+
+async def main():
+    async with SparkBridge(SETTINGS) as bridge:
+        await bridge.start_query("rate", query, {str(tmp_path / "checkpoint")!r})
+        return await asyncio.to_thread(called.wait, 120)
+
+print(asyncio.run(main()))
+left = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture_output=True, text=True).stdout.split()
+print([name for name in left if name != "ps"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=200)  # noqa: S603 - our own
+    assert done.stdout == "True\n[]\n", done.stderr
