@@ -131,6 +131,9 @@ def meet(
     Times before 0 are taken for 0. `index` is what `add_places` makes.
     """
 
+def trim_memory() -> bool:
+    """Give memory that was freed back to the operating system; return whether that could be done with any. Others run meanwhile."""
+
 class Rows:
     """Rows of a window store with duplicates, packed: what they hold is bytes in memory of their own, and becomes objects when it is asked for.
 

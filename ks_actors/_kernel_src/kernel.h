@@ -26,6 +26,9 @@ PyObject *kernel_window_values(PyObject *self, PyObject *const *args, Py_ssize_t
 PyObject *kernel_window_keys(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_windowed_key(const char *data, Py_ssize_t size, int64_t start, int64_t sequence);
 
+/* memory.c */
+PyObject *kernel_trim_memory(PyObject *self, PyObject *none);
+
 /* packed_rows.c */
 int kernel_add_rows_type(PyObject *module);
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, final
 import rocksdict
 
 from ks_actors._errors import StateError, StateFull, StateLocked, TaskCorrupted
+from ks_actors._native import kernel as _kernel
 from ks_actors.state._memory import MemoryBudget
 from ks_actors.state._statistics import counted, gauges
 
@@ -22,6 +23,9 @@ SMALLEST_MEMTABLE: Final = 64 << 10
 LARGEST_MEMTABLE: Final = 16 << 20
 FULL: Final = ("No space left", "File too large", "Disk quota exceeded")
 BROKEN: Final = ("Corruption", "No such file")
+MUCH: Final = 1 << 20
+"""Bytes that were written to a database, from which on closing it leaves memory that is worth to be given back."""
+
 TABLE_ROWS: Final = 16_000
 MOST_TABLES: Final = 128
 LOCKED: Final = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")
@@ -162,16 +166,22 @@ def _write_options(*, log: bool) -> Any:
 class RocksEngine:
     """One RocksDB. Open and close block; nothing may be in use in another thread when it is closed.
 
+    To open one stops all threads for as long as it takes: some files are written and brought to disk. What is only to be read is opened `read_only`,
+    which writes nothing.
+
     Everything is in one column family, so that what was written last is never on disk without what was written before.
     """
 
-    def __init__(self, task: str, directory: Path, shared: SharedResources) -> None:
+    def __init__(self, task: str, directory: Path, shared: SharedResources, *, read_only: bool = False) -> None:
         self._task: str = task
         self._directory: Path = directory
         try:
-            directory.mkdir(parents=True, exist_ok=True)
             options = shared.options()
-            self._database: Any = rocksdict.Rdict(str(directory), options)
+            if read_only:
+                self._database: Any = rocksdict.Rdict(str(directory), options, access_type=rocksdict.AccessType.read_only())
+            else:
+                directory.mkdir(parents=True, exist_ok=True)
+                self._database = rocksdict.Rdict(str(directory), options)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse(error)
         self._database.set_write_options(_write_options(log=False))
@@ -179,6 +189,7 @@ class RocksEngine:
         self._data: Any = self._database.get_column_family("default")  # asking the database itself looks the family up by name each time
         self._get: Any = self._data.get
         self._counting: Any = options if shared.statistics else None
+        self._bytes: int = 0  # that were written
 
     def get(self, key: bytes) -> bytes | None:
         """Return a value; raises TaskCorrupted when it cannot be read."""
@@ -231,6 +242,7 @@ class RocksEngine:
                 del batch[key]
             else:
                 batch[key] = value
+        self._bytes += batch.size_in_bytes()
         try:
             if durable:
                 self._database.write(batch, self._logged)
@@ -290,6 +302,8 @@ class RocksEngine:
             self._refuse(error)
         finally:
             self._data = self._database = None
+        if self._bytes >= MUCH and _kernel is not None:
+            _kernel.trim_memory()  # each thread that closes one would keep as much for the next one that it closes
 
     def _refuse(self, error: Exception) -> NoReturn:
         refuse(error, f"task {self._task}: the state in {self._directory}")

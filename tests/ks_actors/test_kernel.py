@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import platform
 import random
 import tracemalloc
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -313,3 +316,20 @@ def test_batches_of_aiokafka_are_read_as_it_reads_them() -> None:
     _, keys, values, timestamps, tags, _ = _kernel.read_records(stored[HEADER:], 0, 500, 0, 0, False, False)
     assert [(record.key, record.value, record.timestamp) for record in theirs] == list(zip(keys, values, timestamps, strict=True))
     assert tags is None
+
+
+def resident() -> int:
+    """Return how many bytes of this process are in memory."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is malloc of glibc that keeps memory")
+def test_memory_that_was_freed_is_given_back() -> None:
+    """What malloc keeps because something behind it is still in use."""
+    blocks = [bytearray(b"x" * 4_000) for _ in range(10_000)]
+    last = blocks[-1]
+    full = resident()
+    del blocks
+    assert _kernel.trim_memory()
+    assert resident() < full - (30 << 20)
+    assert len(last) == 4_000
