@@ -141,9 +141,9 @@ class StreamsConfig:
     errors_dead_letter_queue_topic_name: str | None
     """The topic that records go to of which `fail` and `continue` have to decide. It has to exist. Default: none."""
     topology_optimization: str
-    """What `StreamsBuilder.build` makes better of a topology, if it is given this config: `none` (the default), or `reuse.ktable.source.topics`:
-    source tables have no changelog but the topic that they are read from. Not supported yet are `merge.repartition.topics`, `single.store.self.join`,
-    and `all`, which has them."""
+    """What `StreamsBuilder.build` makes better of a topology, if it is given this config: `none` (the default), `all`, or some of these, separated by
+    commas: `reuse.ktable.source.topics`, source tables have no changelog but the topic that they are read from; `merge.repartition.topics`, one
+    repartition topic behind a change of keys; `single.store.self.join`, a stream joined with itself is kept once."""
     default_dsl_store: Literal["rocksdb", "in_memory"]
     """What stores are by default: `rocksDB` (the default) or `in_memory`. `dsl_store` is another name for it."""
     default_state_isolation_level: IsolationLevel

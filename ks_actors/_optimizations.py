@@ -8,7 +8,6 @@ REUSE_SOURCE_TOPICS: Final = "reuse.ktable.source.topics"
 MERGE_REPARTITION_TOPICS: Final = "merge.repartition.topics"
 SINGLE_STORE_SELF_JOIN: Final = "single.store.self.join"
 OPTIMIZATIONS: Final = (REUSE_SOURCE_TOPICS, MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN)
-NOT_YET: Final = frozenset({MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN})
 NONE: Final = "none"
 ALL: Final = "all"
 
@@ -23,8 +22,6 @@ def optimization(value: Any) -> str:
         raise ValueError("has none or all beside other words")
     if wanted.difference(OPTIMIZATIONS, {NONE, ALL}):
         raise ValueError(f"is none of {', '.join((NONE, ALL, *OPTIMIZATIONS))}")
-    if unsupported := sorted(NOT_YET.intersection(OPTIMIZATIONS if wanted == {ALL} else wanted)):
-        raise ValueError(f"wants {', '.join(unsupported)}, which this version does not support")
     return ",".join(sorted(wanted)) or NONE
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from ks_actors._optimizations import wanted_by
 from ks_actors.dsl import _stream, _table
 from ks_actors.dsl._graph import GraphBuilder, StreamSource
+from ks_actors.dsl._optimize import optimize
 from ks_actors.dsl._options import Consumed
 
 if TYPE_CHECKING:
@@ -101,4 +102,4 @@ class StreamsBuilder:
 
         It can be called once more after further operations, which then are in the new topology.
         """
-        return self._graph.build(frozenset() if config is None else wanted_by(config.topology_optimization))
+        return self._graph.build(frozenset() if config is None else wanted_by(config.topology_optimization), optimize)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from heapq import heappop, heappush
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ks_actors._errors import TopologyError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.topology._nodes import Partitioner
     from ks_actors.topology._stores import StoreSpec
 
-__all__ = ["GraphBuilder", "GraphNode", "Repartition", "StreamSource", "valid_name"]
+__all__ = ["GraphBuilder", "GraphNode", "Repartition", "StreamJoin", "StreamSource", "valid_name"]
 
 Write: TypeAlias = Callable[[Topology, tuple[str, ...]], None]
 """Add one node of the graph to the topology, given the names of its parents there. Called once, at build, when all decisions are made."""
@@ -31,10 +32,11 @@ _REPARTITION = "-repartition"
 class GraphNode:
     """One operation. `name` is what its children attach to in the topology: of a repartition it is the source behind the topic.
 
-    `relaxed_null_keys` says that records without a key mean something here (left joins), so that no repartition upstream may drop them.
+    `relaxed_null_keys` says that records without a key mean something here (left joins), so that no repartition upstream may drop them. What an
+    operation does to keys and values, and whether it puts streams together, is for the optimizer.
     """
 
-    __slots__ = ("children", "name", "parents", "priority", "relaxed_null_keys", "write")
+    __slots__ = ("changes_key", "changes_value", "children", "merges", "name", "parents", "priority", "relaxed_null_keys", "write")
 
     def __init__(self, name: str, write: Write) -> None:
         self.name: str = name
@@ -43,6 +45,21 @@ class GraphNode:
         self.children: list[GraphNode] = []
         self.priority: int = -1
         self.relaxed_null_keys: bool = False
+        self.changes_key: bool = False
+        self.changes_value: bool = False
+        self.merges: bool = False
+
+    def link(self, child: GraphNode) -> None:
+        """Put a node below this one, unless it is there."""
+        if child not in self.children:
+            self.children.append(child)
+            child.parents.append(self)
+
+    def unlink(self, child: GraphNode) -> None:
+        """Take a node from below this one."""
+        if child in self.children:
+            self.children.remove(child)
+            child.parents.remove(self)
 
 
 class StreamSource(GraphNode):
@@ -57,13 +74,31 @@ class StreamSource(GraphNode):
 
 
 class Repartition(GraphNode):
-    """A topic in the middle: filter, sink and source. Records without a key are dropped unless a left join downstream wants them."""
+    """A topic in the middle: filter, sink and source. Records without a key are dropped unless a left join downstream wants them.
 
-    __slots__ = ("keep_null_keys",)
+    Of several behind one change of keys one will do, unless the user has asked for this one: then it is not `mergeable`.
+    """
 
-    def __init__(self, name: str, write: Write) -> None:
+    __slots__ = ("keep_null_keys", "key", "mergeable", "topic", "value")
+
+    def __init__(self, name: str, write: Write, topic: str, key: Any, value: Any) -> None:
         super().__init__(name, write)
         self.keep_null_keys: bool = False
+        self.topic: str = topic
+        self.key: Any = key
+        self.value: Any = value
+        self.mergeable: bool = True
+
+
+class StreamJoin(GraphNode):
+    """A join of two streams; `windows` are the nodes that keep the records of both, by name. One with itself can do with the first of them."""
+
+    __slots__ = ("of_one", "windows")
+
+    def __init__(self, name: str, write: Write, windows: tuple[str, str]) -> None:
+        super().__init__(name, write)
+        self.windows: tuple[str, str] = windows
+        self.of_one: bool = False
 
 
 class GraphBuilder:
@@ -74,6 +109,12 @@ class GraphBuilder:
         self._index: int = 0
         self._priority: int = 0
         self._copartitioned: list[frozenset[str]] = []
+        self._nodes: dict[GraphNode, None] = {}
+
+    @property
+    def nodes(self) -> list[GraphNode]:
+        """All nodes but the root, in the order in which they were attached first."""
+        return list(self._nodes)
 
     def new_processor_name(self, prefix: str) -> str:
         """Return `prefix` and the next number of ten digits."""
@@ -97,6 +138,7 @@ class GraphBuilder:
 
     def attach(self, node: GraphNode, *parents: GraphNode) -> GraphNode:
         """Put a node below its parents (none given: below the root); it is written after all that were attached before."""
+        self._nodes.setdefault(node)
         for parent in parents or (self.root,):
             if parent not in node.parents:
                 node.parents.append(parent)
@@ -158,29 +200,46 @@ class GraphBuilder:
             topology.add_sink(sink, topic, keep, key=key, value=value, partitioner=partitioner)
             topology.add_source(source, topic, key=key, value=value)
 
-        node = Repartition(source, write)
+        node = Repartition(source, write, topic, key, value)
         return node
 
     def copartition(self, sources: Collection[str]) -> None:
         """Demand that the topics of these source nodes have the same number of partitions and that a task gets the same partition of all."""
         self._copartitioned.append(frozenset(sources))
 
-    def build(self, optimizations: frozenset[str]) -> Topology:
+    def recopartition(self, old: str, new: str) -> None:
+        """Take one source node in the place of another one."""
+        self._copartitioned = [frozenset(new if name == old else name for name in group) for group in self._copartitioned]
+
+    def build(self, optimizations: frozenset[str], optimize: Callable[[GraphBuilder, frozenset[str]], None]) -> Topology:
+        """Return a new topology, optimized. The graph stays as it is, and can grow on."""
+        index, copartitioned = self._index, self._copartitioned
+        links = [(node, node.parents[:], node.children[:]) for node in (self.root, *self._nodes)]
+        try:
+            self._merge_sources()
+            optimize(self, optimizations)
+            self._keep_null_keys()
+            return self._written(optimizations)
+        finally:
+            self._index, self._copartitioned = index, copartitioned
+            for node, parents, children in links:
+                node.parents, node.children = parents, children
+
+    def _written(self, optimizations: frozenset[str]) -> Topology:
         """Write the nodes to a new topology, in the order in which they were attached and parents first."""
-        self._merge_sources()
-        self._keep_null_keys()
         topology = Topology()
         topology.optimizations = optimizations
         written = {self.root}
-        waiting = sorted((node.priority, node) for node in self.root.children)
+        turn = count()
+        waiting = sorted((node.priority, next(turn), node) for node in self.root.children)
         while waiting:
-            _, node = heappop(waiting)
+            _, _, node = heappop(waiting)
             if node in written or not written.issuperset(node.parents):
                 continue
             node.write(topology, tuple(parent.name for parent in node.parents if parent is not self.root))
             written.add(node)
             for child in node.children:
-                heappush(waiting, (child.priority, child))
+                heappush(waiting, (child.priority, next(turn), child))
         for group in self._copartitioned:
             topology.copartition(group)
         return topology

@@ -171,6 +171,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         """Return a stream with the records of both; each of the two keeps its order, and no order is set between them."""
         name = self.graph.name_or(name, "KSTREAM-MERGE-")
         node = self.graph.add_processor(name, PassThrough(), self.node, other.node)
+        node.merges = True
         required = self.repartition_required or other.repartition_required
         return Stream(self.graph, node, self.sources | other.sources, repartition_required=required)
 
@@ -186,6 +187,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         value = options.value or self.value
         partitioner = options.partitioner or default_partitioner(key)
         node = self.graph.new_repartition(name, key, value, partitioner=partitioner, partitions=options.partitions)
+        node.mergeable = False
         self.graph.attach(node, self.node)
         return Stream(self.graph, node, frozenset((node.name,)), key=key, value=value)
 
@@ -215,6 +217,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         options = grouped or Grouped(value=self.value)
         name = self.graph.name_or(options.name, "KSTREAM-KEY-SELECT-")
         node = self.graph.add_processor(name, SelectKey(selector, async_options(selector, {}, name)), self.node)
+        node.changes_key = True
         return _grouped.GroupedStream(self.graph, node, self.sources, options.key, options.value, options.name, repartition_required=True)
 
     def group_by_key(self, grouped: Grouped[K, V] | None = None) -> GroupedStream[K, V]:
@@ -287,6 +290,8 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         rekeyed: bool = False,
     ) -> Stream[Any, Any]:
         node = self.graph.add_processor(name, operator, self.node)
+        node.changes_key = rekeyed
+        node.changes_value = isinstance(operator, MapValues | FlatMapValues)
         return Stream(self.graph, node, self.sources, key=key, value=value, repartition_required=rekeyed or self.repartition_required)
 
     def _filter(self, predicate: Callable[[K, V], object], name: str | None, options: AsyncArguments, *, negate: bool) -> Stream[K, V]:
@@ -307,5 +312,6 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         name = self.graph.new_processor_name(prefix) if name is None else valid_name(name)
         operator = ProcessorOperator(name, supplier, AsyncOptions(**options) if options else None, fixed_key=keeps_key)
         node = self.graph.add_processor(name, operator, self.node, stores=operator.stores, connected=stores)
+        node.changes_key, node.changes_value = not keeps_key, True
         required = self.repartition_required if keeps_key else True
         return Stream(self.graph, node, self.sources, key=self.key if keeps_key else None, repartition_required=required)

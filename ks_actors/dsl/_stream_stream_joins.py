@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors.dsl import _stream
 from ks_actors.dsl._arity import arity
+from ks_actors.dsl._graph import StreamJoin
 from ks_actors.processors._pending_serdes import PendingKeySerde, PendingValuesSerde
+from ks_actors.processors._self_join import SelfJoin
 from ks_actors.processors._stateless import PassThrough
 from ks_actors.processors._stream_join import JoinWindow, StreamJoinSide, Trackers
 from ks_actors.topology._stores import StoreKind, StoreSpec
@@ -101,11 +103,23 @@ def join(
         )
 
     def write(topology: Topology, _: tuple[str, ...]) -> None:
+        if node.of_one:
+            with_itself = SelfJoin(
+                store=this_store.name,
+                joiner=joiner,
+                before_ms=windows.before_ms,
+                after_ms=windows.after_ms,
+                retention_ms=this_store.retention_ms,
+                keyed=keyed,
+            )
+            topology.add_operator(merge, with_itself, this_window, stores=[this_store])
+            return
         topology.add_operator(this_name, side(other_store, of_left=True), this_window, stores=[other_store, *pending])
         topology.add_operator(other_name, side(this_store, of_left=False), other_window, stores=[this_store, *pending])
         topology.add_operator(merge, PassThrough(), this_name, other_name)
 
-    node = graph.add_node(merge, write, this.node, other.node)
+    node = StreamJoin(merge, write, (this_window, other_window))
+    graph.attach(node, this.node, other.node)
     node.relaxed_null_keys = left or outer
     return _stream.Stream(graph, node, sources, key=key)
 

@@ -31,22 +31,32 @@ class Resident:
     """The stores of one task, while they are open.
 
     `positions` are the next offsets of the task's partitions as of the last commit, `metadata` what was committed with them, once something was.
+    Updates of the stores `behind` caches may be held back there.
     """
 
-    __slots__ = ("metadata", "positions", "processing", "role", "stores", "task")
+    __slots__ = ("behind", "metadata", "positions", "processing", "role", "stores", "task")
 
-    def __init__(self, task: TaskId, stores: TaskStores, role: Role, processing: Task | None, positions: Mapping[TopicPartition, int]) -> None:
+    def __init__(
+        self,
+        task: TaskId,
+        stores: TaskStores,
+        role: Role,
+        processing: Task | None,
+        positions: Mapping[TopicPartition, int],
+        behind: frozenset[str] = frozenset(),
+    ) -> None:
         self.task: TaskId = task
         self.stores: TaskStores = stores
         self.role: Role = role
         self.processing: Task | None = processing
         self.positions: Mapping[TopicPartition, int] = positions
         self.metadata: Mapping[TopicPartition, str] = {}
+        self.behind: frozenset[str] = behind
 
-    def next_offsets(self, *, committed: bool) -> Mapping[TopicPartition, int]:
-        """Return up to where input is in the stores, as far as that is certain."""
+    def next_offsets(self, store: str, *, committed: bool) -> Mapping[TopicPartition, int]:
+        """Return up to where input is in a store, as far as that is certain."""
         task = self.processing
-        if committed or task is None or task.broken or task.in_flight:
+        if committed or task is None or task.broken or task.in_flight or (store in self.behind and task.held):
             return self.positions
         return {partition: queue.position for partition, queue in task.group.queues.items()}
 
@@ -57,14 +67,14 @@ class Resident:
             return known
         if self.task.subtopology >= 0 and (committed or not self.stores.changed(store)):
             return known  # a global store has nothing that is not committed
-        return merged(known, contained(self.next_offsets(committed=committed)))
+        return merged(known, contained(self.next_offsets(store, committed=committed)))
 
     def reached(self, store: str, *, committed: bool) -> At:
         """Return up to which input has come to a store, whether that has changed it or not."""
         known = self.position(store, committed=committed)
         if self.processing is None or not self.stores.positions.follows_task(store):
             return known
-        return merged(known, contained(self.next_offsets(committed=committed)))
+        return merged(known, contained(self.next_offsets(store, committed=committed)))
 
 
 class Residents:
@@ -74,7 +84,8 @@ class Residents:
     one event loop, so what is found here may be read at once, until the reader waits for something, and then looks again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, behind_caches: frozenset[str] = frozenset()) -> None:
+        self._behind: frozenset[str] = behind_caches
         self._residents: dict[TaskId, Resident] = {}
         # Positions of tasks without stores, as of the last commit.
         self.stateless: dict[TaskId, Mapping[TopicPartition, int]] = {}
@@ -94,7 +105,7 @@ class Residents:
             return None
         if task.id.subtopology >= 0:  # global stores are filled as they are processed
             task.stores.begin_processing(contained(positions))
-        resident = self._residents[task.id] = Resident(task.id, task.stores, Role.ACTIVE, task, positions)
+        resident = self._residents[task.id] = Resident(task.id, task.stores, Role.ACTIVE, task, positions, self._behind)
         return resident
 
     def committed(self, task: TaskId, frozen: Frozen) -> None:

@@ -13,7 +13,7 @@ from ks_actors._timestamps import FailOnInvalidTimestamp
 from ks_actors.runtime._blocking import check_threads
 from ks_actors.runtime._cache import CacheBudget
 from ks_actors.runtime._residents import Residents
-from ks_actors.topology import SourceNode, StoreKind
+from ks_actors.topology import ProcessorNode, SourceNode, StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -61,7 +61,7 @@ class Setup:
         self.cached_stores: Mapping[str, StoreSpec] = {}
         if self.cache.limit:
             self.cached_stores = {name: self._store_spec(spec) for name, spec in topology.stores.items() if spec.caching}
-        self.residents: Residents = Residents()
+        self.residents: Residents = Residents(_behind(topology, self.cached_stores))
         self._internal = frozenset(topology.internal_topics)
         self._sources: dict[str, SourceNode] = {}
         for node in topology.nodes.values():
@@ -163,6 +163,20 @@ class Setup:
     def copartition_groups(self) -> list[frozenset[str]]:
         """Return the groups of topics that need the same number of partitions, by their names in the log."""
         return [frozenset(map(self.topic, group)) for subtopology in self.topology.subtopologies() for group in subtopology.copartition_groups]
+
+
+def _behind(topology: Topology, cached: Iterable[str]) -> frozenset[str]:
+    """Return the stores that what caches hold back has not come to. Only the first node with a cached store writes to it, others look."""
+    processors = {name: node for name, node in topology.nodes.items() if isinstance(node, ProcessorNode)}
+    owners = {store: next(name for name, node in processors.items() if store in node.stores) for store in cached}
+    stack = [processors[name] for name in owners.values()]
+    found: set[str] = set()
+    while stack:
+        for name in stack.pop().children:
+            if name in processors and name not in found:
+                found.add(name)
+                stack.append(processors[name])
+    return frozenset(store for name in found for store in processors[name].stores if owners.get(store, name) in found)
 
 
 def _check_optimizations(topology: Topology, config: StreamsConfig) -> None:

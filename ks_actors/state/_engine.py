@@ -166,16 +166,22 @@ def _write_options(*, log: bool) -> Any:
 class RocksEngine:
     """One RocksDB. Open and close block; nothing may be in use in another thread when it is closed.
 
+    To open one stops all threads for as long as it takes: some files are written and brought to disk. What is only to be read is opened `read_only`,
+    which writes nothing.
+
     Everything is in one column family, so that what was written last is never on disk without what was written before.
     """
 
-    def __init__(self, task: str, directory: Path, shared: SharedResources) -> None:
+    def __init__(self, task: str, directory: Path, shared: SharedResources, *, read_only: bool = False) -> None:
         self._task: str = task
         self._directory: Path = directory
         try:
-            directory.mkdir(parents=True, exist_ok=True)
             options = shared.options()
-            self._database: Any = rocksdict.Rdict(str(directory), options)
+            if read_only:
+                self._database: Any = rocksdict.Rdict(str(directory), options, access_type=rocksdict.AccessType.read_only())
+            else:
+                directory.mkdir(parents=True, exist_ok=True)
+                self._database = rocksdict.Rdict(str(directory), options)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse(error)
         self._database.set_write_options(_write_options(log=False))

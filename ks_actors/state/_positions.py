@@ -14,7 +14,7 @@ from ks_actors.state._checkpoint import read_offsets
 from ks_actors.state._manifest import META
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ks_actors._batch import Headers
@@ -163,9 +163,9 @@ class Positions:
             vector: Headers = ((VERSION_HEADER, WITH_VECTOR), (VECTOR_HEADER, pack(merged(self.of(store), position))))
             yield Batch(last.keys, last.values, last.timestamps, [*[()] * (len(last) - 1), vector])
 
-    def restored(self, store: str, headers: Iterable[Headers]) -> None:
+    def restored(self, store: str, headers: Sequence[Headers]) -> None:
         """Take note of what the records of a changelog say, the last first: what one of them says, those before do not exceed."""
-        for header in reversed(list(filter(None, headers))):
+        for header in filter(None, reversed(headers)):
             known = dict(header)
             vector = known.get(VECTOR_HEADER)
             if known.get(VERSION_HEADER) == WITH_VECTOR and vector is not None:

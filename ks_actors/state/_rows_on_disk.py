@@ -51,7 +51,7 @@ class CheckpointRows:
 
     def __init__(self, task: str, directory: Path, shared: SharedResources) -> None:
         self._task: str = task
-        self._engine: Engine = RocksEngine(task, directory, shared)
+        self._engine: Engine = RocksEngine(task, directory, shared, read_only=True)
         self._manifest: Manifest = Manifest.read(self._engine, task)
 
     def __enter__(self) -> Self:

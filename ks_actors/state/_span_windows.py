@@ -32,6 +32,11 @@ class SpanWindows(Spans, Generic[K]):
         self._expired: Callable[[int], None] = expired
         self._faithful: bool = codec.faithful
 
+    @property
+    def observed(self) -> int:
+        """The latest start that was put, -1 before the first."""
+        return self._observed
+
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
         """Add an entry. None is ignored where there are segments; in memory it moves time on, and is nothing but a record of the changelog."""
         if entry is None and self._segmented:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from ks_actors import StreamsConfig
 from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
 from ks_actors.serdes import LONG, STRING, Serde
 
@@ -39,7 +40,7 @@ def register(name: str, build: Build, *outputs: str) -> None:
     def with_builder(p: Params) -> Topology:
         builder = StreamsBuilder()
         build(builder, p)
-        return builder.build()
+        return builder.build(StreamsConfig(application_id="app", topology_optimization=p.get("optimization", "none")))
 
     REBUILT[name] = Rebuilt(outputs, with_builder)
 

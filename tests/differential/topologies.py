@@ -20,7 +20,6 @@ __all__ = [
 _FOREIGN_KEYS = "there are no foreign-key joins yet"
 
 OUT_OF_REACH: dict[str, str] = {
-    "ss_self [optimization=all]": "topologies are not optimized yet",
     "fk_inner": _FOREIGN_KEYS,
     "fk_left": _FOREIGN_KEYS,
     "fk_left_groupby": _FOREIGN_KEYS,

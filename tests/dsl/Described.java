@@ -1,4 +1,5 @@
-// Writes described.txt: what Topology.describe() of Kafka Streams says of the graphs that test_names.py makes in the same way.
+// Writes described.txt: what Topology.describe() of Kafka Streams says of the graphs that test_names.py makes in the same way;
+// and optimized.txt, the same with optimizations: java Described all > optimized.txt
 // Compile and run it with kafka-streams 4.3.1 on the class path: java Described > described.txt
 import org.apache.kafka.streams.*;
 import org.apache.kafka.streams.kstream.*;
@@ -13,12 +14,15 @@ public class Described {
   static class G extends ContextualProcessor<String,String,Void,Void> { public void process(org.apache.kafka.streams.processor.api.Record<String,String> x) {} }
   static class F extends ContextualFixedKeyProcessor<String,String,String> { public void process(FixedKeyRecord<String,String> x) {} }
   static StoreBuilder<?> st(String n) { return Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore(n), Serdes.String(), Serdes.String()); }
+  static Properties props = new Properties();
   static void show(String name, Consumer<StreamsBuilder> c) {
-    StreamsBuilder b = new StreamsBuilder(); c.accept(b);
-    System.out.print("===== " + name + "\n" + b.build().describe());
+    StreamsBuilder b = props.isEmpty() ? new StreamsBuilder() : new StreamsBuilder(new TopologyConfig(new StreamsConfig(props))); c.accept(b);
+    System.out.print("===== " + name + "\n" + b.build(props).describe());
   }
   static KStream<String,String> s(StreamsBuilder b, String t) { return b.stream(t); }
   public static void main(String[] a) {
+    if (a.length > 0) { props.put("application.id", "a"); props.put("bootstrap.servers", "b:1"); props.put("topology.optimization", a[0]);
+      props.put("__enable.process.processValue.fix__", true); }
     show("named", b -> { KStream<String,String> s = b.stream("in", Consumed.as("read"));
       s = s.filter((k,v)->true, Named.as("f")).filterNot((k,v)->true, Named.as("fn")).mapValues(v->v, Named.as("mv")).flatMapValues(v->List.of(v), Named.as("fmv"))
        .map((k,v)->KeyValue.pair(k,v), Named.as("m")).flatMap((k,v)->List.of(KeyValue.pair(k,v)), Named.as("fm")).selectKey((k,v)->k, Named.as("sk")).peek((k,v)->{}, Named.as("p"));
@@ -47,6 +51,12 @@ public class Described {
       b.addGlobalStore(st("raw"), "topic", Consumed.<String,String>with(Serdes.String(),Serdes.String()), G::new); KStream<String,String> s = s(b,"in"); s.map((k,v)->KeyValue.pair(k,v)).join(g,(k,v)->v,(x,y)->x).groupByKey().count(); s.leftJoin(g,(k,v)->v,(x,y)->x,Named.as("lj")).to("a"); });
     show("merge rekeyed", b -> { KStream<String,String> s = s(b,"in"), o = s(b,"other"); s.merge(o.selectKey((k,v)->v)).groupByKey().count(); o.merge(s).groupByKey().count(); s.merge(s).to("a"); });
     show("split rekeyed", b -> { Map<String,KStream<String,String>> m = s(b,"in").map((k,v)->KeyValue.pair(v,k)).split(Named.as("s-")).branch((k,v)->true,Branched.as("a")).defaultBranch(Branched.as("b")); m.get("s-a").groupByKey().count(); m.get("s-b").mapValues(v->v).to("x"); });
+    show("self joins", b -> { JoinWindows w = JoinWindows.ofTimeDifferenceWithNoGrace(java.time.Duration.ofMillis(5)); KStream<String,String> s = s(b,"in"), r = s(b,"other").selectKey((k,v)->v);
+      s.join(s,(x,y)->x,w).to("a"); s.leftJoin(s,(x,y)->x,w,StreamJoined.<String,String,String>as("st").withName("named")).to("b"); r.outerJoin(r,(x,y)->x,w).to("c"); s.join(r,(x,y)->x,w).to("d"); s.join(s.filter((k,v)->true),(x,y)->x,w).to("e"); });
+    show("one repartition", b -> { KTable<String,String> t = b.table("t"); KStream<String,String> s = s(b,"in").map((k,v)->KeyValue.pair(v,k)); KStream<String,String> f = s.filter((k,v)->true).peek((k,v)->{});
+      f.groupByKey().count().toStream().to("a"); s.groupByKey(Grouped.as("grp")).reduce((x,y)->x); s.mapValues(v->v).groupByKey().count(); s.leftJoin(t,(x,y)->x).to("b"); s.toTable(Materialized.as("tab")); s.flatMapValues(v->List.of(v)).to("c"); s.repartition().to("d"); });
+    show("one repartition behind merges", b -> { KStream<String,String> s = s(b,"in").selectKey((k,v)->v), o = s(b,"other").selectKey((k,v)->v).filter((k,v)->true); KStream<String,String> m = s.merge(o);
+      m.groupByKey().count(); m.filter((k,v)->true).groupByKey(Grouped.as("grp")).reduce((x,y)->x); s(b,"far").merge(s(b,"near").map((k,v)->KeyValue.pair(v,k))).groupByKey().count(); });
     show("sessions", b -> { SessionWindows w = SessionWindows.ofInactivityGapWithNoGrace(java.time.Duration.ofMillis(5)); KGroupedStream<String,String> g = s(b,"in").groupByKey(), h = s(b,"other").selectKey((k,v)->v).groupByKey();
       g.windowedBy(w).count().suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded())).toStream((k,v)->k.key()).to("a"); g.windowedBy(w).count(Named.as("named")); g.windowedBy(w).count(Materialized.with(Serdes.String(), Serdes.Long()));
       g.windowedBy(w).reduce((x,y)->x); h.windowedBy(w).reduce((x,y)->x, Materialized.as("rs")); h.windowedBy(w).emitStrategy(EmitStrategy.onWindowClose()).aggregate(() -> "", (k,v,x)->x, (k,x,y)->x);

@@ -187,3 +187,31 @@ def test_what_has_no_changelog_does_not_claim_what_it_has_lost(store: str) -> No
         assert (await ask(harness, at, key="b")).value == 1
 
     run_app(test, counts(store, logging=False), **OPTIONS)
+
+
+def test_what_a_cache_holds_back_is_not_part_of_a_position() -> None:
+    """A store behind a cache is where the last commit was as long as the cache holds something; the store of the cache has it all."""
+    builder = StreamsBuilder()
+    table = builder.stream("in", STRINGS).group_by_key().count(Materialized("counts", serdes.STRING, serdes.LONG))
+    texts = table.map_values(str, Materialized("texts", serdes.STRING, serdes.STRING))
+    texts.join(table, lambda text, count: f"{text}{count}")
+
+    async def test(harness: AppHarness) -> None:
+        async def ask_texts(at: int) -> QueryResult[Any]:
+            bound = PositionBound.at(Position.of({"in": {0: at}}))
+            request = StateQueryRequest(store="texts", query=KeyQuery("a"), bound=bound, isolation=UNCOMMITTED)
+            return (await harness.app.query(request)).partition_results[0]
+
+        await harness.produce("in", "a", "v")
+        await processed(harness)
+        await harness.app.commit()
+        assert (await ask_texts(0)).value == "1"
+        await harness.produce("in", "a", "v")
+        await processed(harness)
+        assert (await ask(harness, 1, UNCOMMITTED)).value == 2
+        assert (await ask_texts(1)).failure is FailureReason.NOT_UP_TO_BOUND
+        assert (await ask_texts(0)).value == "1"
+        await harness.app.commit()
+        assert (await ask_texts(1)).value == "2"
+
+    run_app(test, builder.build(), statestore_cache_max_bytes=1 << 20, **OPTIONS)

@@ -12,11 +12,18 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionStore;
 
-/** Kafka Streams itself: a running count per key, every update to the output, until SIGTERM. Options: bootstrap, guarantee, input, output, app-id, state-dir. */
+/**
+ * Kafka Streams itself: a running count per key, every update to the output, until SIGTERM. Options: bootstrap, guarantee, input, output, app-id, state-dir; with
+ * gap (ms) the count of each key's sessions.
+ */
 public class CountApp {
     public static void main(String[] arguments) throws Exception {
         Map<String, String> options = new HashMap<>();
@@ -33,11 +40,21 @@ public class CountApp {
         config.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
 
         StreamsBuilder builder = new StreamsBuilder();
-        builder.stream(options.get("input"), Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()))
-            .groupByKey()
-            .count(Materialized.<byte[], Long, KeyValueStore<Bytes, byte[]>>as("counts").withKeySerde(Serdes.ByteArray()).withValueSerde(Serdes.Long()))
-            .toStream()
-            .to(options.get("output"), Produced.with(Serdes.ByteArray(), Serdes.Long()));
+        KGroupedStream<byte[], byte[]> grouped =
+            builder.stream(options.get("input"), Consumed.with(Serdes.ByteArray(), Serdes.ByteArray())).groupByKey();
+        KStream<byte[], Long> counts;
+        if (options.containsKey("gap")) {
+            Duration gap = Duration.ofMillis(Long.parseLong(options.get("gap")));
+            counts = grouped.windowedBy(SessionWindows.ofInactivityGapAndGrace(gap, gap))
+                .count(Materialized.<byte[], Long, SessionStore<Bytes, byte[]>>as("counts").withKeySerde(Serdes.ByteArray()).withValueSerde(Serdes.Long()))
+                .toStream((session, count) -> session.key())
+                .filter((key, count) -> count != null);
+        } else {
+            counts = grouped
+                .count(Materialized.<byte[], Long, KeyValueStore<Bytes, byte[]>>as("counts").withKeySerde(Serdes.ByteArray()).withValueSerde(Serdes.Long()))
+                .toStream();
+        }
+        counts.to(options.get("output"), Produced.with(Serdes.ByteArray(), Serdes.Long()));
 
         KafkaStreams streams = new KafkaStreams(builder.build(config), config);
         AtomicReference<Throwable> failure = new AtomicReference<>();

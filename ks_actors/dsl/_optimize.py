@@ -1,0 +1,109 @@
+"""What is made better of a graph before it is written, as Kafka Streams does it (InternalStreamsBuilder.optimizeTopology)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._optimizations import MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN
+from ks_actors.dsl._graph import Repartition, StreamJoin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ks_actors.dsl._graph import GraphBuilder, GraphNode
+
+
+def optimize(graph: GraphBuilder, optimizations: frozenset[str]) -> None:
+    """Change a graph; which topics tables are restored from is decided when they are written."""
+    if MERGE_REPARTITION_TOPICS in optimizations:
+        groups = _hoisted(graph, _repartitions(graph))
+        for changer, repartitions in groups.items():
+            if repartitions:
+                _merge(graph, changer, repartitions)
+    one_store = SINGLE_STORE_SELF_JOIN in optimizations
+    for node in graph.nodes:
+        if isinstance(node, StreamJoin):
+            _keep_once(node, one_store=one_store)
+
+
+def _repartitions(graph: GraphBuilder) -> dict[GraphNode, list[Repartition]]:
+    """Return what changes keys with the repartitions that are due to it, as no values are changed between them."""
+    groups: dict[GraphNode, list[Repartition]] = {}
+    for node in graph.nodes:
+        if node.changes_key:
+            groups[node] = []
+        elif isinstance(node, Repartition) and node.mergeable:
+            changer = _above(node, lambda above: above.changes_key or above.changes_value)
+            if changer is not None and changer.changes_key:
+                groups[changer].append(node)
+    return groups
+
+
+def _hoisted(graph: GraphBuilder, groups: dict[GraphNode, list[Repartition]]) -> dict[GraphNode, list[Repartition]]:
+    """Return the groups with those behind a merge of streams as the merge's: it is to be followed by one repartition, not what is above it."""
+    found: dict[GraphNode, list[GraphNode]] = {}
+    for merge in graph.nodes:
+        if merge.merges:
+            found[merge] = [
+                changer
+                for changer, repartitions in groups.items()
+                if all(_below(each, merge) is not None for each in repartitions) and _below(merge, changer) is not None
+            ]
+    hoisted = dict(groups)
+    for merge, changers in found.items():
+        hoisted[merge] = list(dict.fromkeys(each for changer in changers for each in groups[changer]))
+    for changer in {changer for changers in found.values() for changer in changers}:
+        del hoisted[changer]
+    return hoisted
+
+
+def _merge(graph: GraphBuilder, changer: GraphNode, repartitions: list[Repartition]) -> None:
+    """Put one repartition right behind what changes keys, in the place of all of these. It has the name of the first one's topic."""
+    one = graph.new_repartition(repartitions[0].topic, _first(each.key for each in repartitions), _first(each.value for each in repartitions))
+    one.priority = changer.priority
+    for each in repartitions:
+        child = _below(each, changer)
+        if child is not None:  # else it has moved with another one
+            one.link(child)
+            changer.unlink(child)
+        parents, children = each.parents[:], each.children[:]
+        for below in children:
+            for parent in parents:
+                parent.link(below)
+            each.unlink(below)
+        for parent in parents:
+            parent.unlink(each)
+        graph.recopartition(each.name, one.name)
+    changer.link(one)
+
+
+def _keep_once(join: StreamJoin, *, one_store: bool) -> None:
+    """Have a join of a stream with itself keep its records once."""
+    join.of_one = one_store and len(join.parents) == 1
+    if join.of_one:
+        parent = join.parents[0]
+        for child in parent.children[:]:
+            if child.name == join.windows[1]:
+                parent.unlink(child)
+
+
+def _below(start: GraphNode, above: GraphNode) -> GraphNode | None:
+    """Return the node right below `above` on a way to `start`."""
+    return _above(start, lambda node: above in node.parents)
+
+
+def _above(start: GraphNode, wanted: Callable[[GraphNode], bool]) -> GraphNode | None:
+    """Return the first node that is `wanted`: `start`, or one above it, depth first."""
+    stack, seen = [start], set[Any]()
+    while stack:
+        node = stack.pop()
+        if wanted(node):
+            return node
+        if node not in seen:
+            seen.add(node)
+            stack.extend(reversed(node.parents))
+    return None
+
+
+def _first(serdes: Iterable[Any]) -> Any:
+    return next((serde for serde in serdes if serde is not None), None)
