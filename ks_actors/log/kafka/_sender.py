@@ -130,6 +130,9 @@ class Sender:
                 self._waiting.pop(lane, None)
                 continue
             if not lane.may_go(now, recycling=self._recycling):
+                if lane.not_before > now:
+                    # The timer that was set for it may have been another lane's, which came first.
+                    self._wake_in(lane.not_before - now)
                 continue
             node = self._client.leader(lane.partition)
             if node is None:

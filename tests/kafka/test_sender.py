@@ -1,0 +1,67 @@
+"""The part of a producer that sends, against a broker whose answers come when the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from actors.testing import VirtualLoop
+from ks_actors.log import TopicPartition
+from ks_actors.log.kafka import KafkaOptions
+from ks_actors.log.kafka._builder import Encoder
+from ks_actors.log.kafka._codes import NONE
+from ks_actors.log.kafka._lane import Identity
+from ks_actors.log.kafka._sender import Sender
+from tests.log.helpers import batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ks_actors.log.kafka._client import KafkaClient
+
+NOT_LEADER = 6
+FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Slow:
+    """A cluster of one broker: of the second partition it knows after a while, and the first one refuses once, late."""
+
+    def __init__(self) -> None:
+        self.options = KafkaOptions()
+        self.sent: list[list[int]] = []
+        self._began = asyncio.get_running_loop().time()
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        known = partition == FIRST or asyncio.get_running_loop().time() - self._began > 0.05
+        return 1 if known else None
+
+    async def refresh(self, topics: Iterable[str] = ()) -> None:
+        """Find out nothing new."""
+
+    async def send(self, _node: int, request: Any, **_: object) -> Any:
+        (partitions,) = (numbers for _, numbers in request._topics)
+        self.sent.append([number for number, _ in partitions])
+        first = len(self.sent) == 1
+        await asyncio.sleep(0.08 if first else 0.01)
+        return SimpleNamespace(topics=[("t", [(number, NOT_LEADER if first else NONE, -1 if first else 7) for number, _ in partitions])])
+
+
+def test_a_partition_that_waits_is_not_forgotten_for_another_one() -> None:
+    """The timer of one partition comes before the other may be tried again, and finds it not due yet: it is tried when it is."""
+
+    async def test() -> None:
+        client = Slow()
+        encoder = Encoder(client.options, transactional=False)
+        sender = Sender(cast("KafkaClient", client), encoder)
+        sender.reset(Identity(1, 0))
+        records = batch(b"a")
+        futures = [future for where in (FIRST, SECOND) for future in sender.put(where, encoder.encode(records, 1_000), records)]
+        sender.go()
+        async with asyncio.timeout(5):
+            await sender.settle(futures)
+        assert [future.result() for future in futures] == [8, 8]
+        assert client.sent == [[0], [1], [0]]
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
