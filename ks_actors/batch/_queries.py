@@ -42,7 +42,9 @@ class Queries:
             self._over(order.name, None)
             return
         runs = self._runs[order.name]
-        actor = await context.spawn(runs.spec(), f"query-{order.name.replace('/', '-')}")
+        # Names that differ stay different.
+        path = order.name.replace("%", "%25").replace("/", "%2F")
+        actor = await context.spawn(runs.spec(), f"query-{path}")
         self._actors[actor] = order.name
         context.watch(actor)
 

@@ -262,8 +262,9 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
 
         A task calls it with up to `max_records`, in their order, when the first has waited for `max_wait_ms`, and at each commit: nothing is
         committed before it has come back. `max_in_flight` calls may run at a time in a task; what they return is handed on in the order of the calls.
-        An `async def` is awaited, a plain function is called in a thread. `timeout_ms` and `retry` are as for an `async def` elsewhere; a call that
-        has failed is a failure of each of its records. `SparkBridge.function` makes functions that run on Spark.
+        An `async def` is awaited, a plain function is called in a thread, where it cannot be interrupted. `timeout_ms` and `retry` are as for an
+        `async def` elsewhere; what is plain and takes longer fails when it returns. A call that has failed is a failure of each of its records.
+        `SparkBridge.function` makes functions that run on Spark.
         """
         name = self.graph.name_or(name, "KSTREAM-BATCH-")
         run = AsyncOptions(max_in_flight=max_in_flight, order="partition", timeout_ms=timeout_ms, retry=retry)

@@ -23,7 +23,8 @@ Rows: TypeAlias = "Iterable[Record[Any, Any]]"
 class Batched:
     """Gives up to `max_records` at once to a function of a list of records, and hands on the records that it returns.
 
-    Records wait for each other for `max_wait_ms` at most. An `async def` is awaited; a plain function is called in a thread, where it may block.
+    Records wait for each other for `max_wait_ms` at most. An `async def` is awaited; a plain function is called in a thread, where it may block, and
+    where it cannot be interrupted: one that takes longer than its timeout fails when it returns.
     """
 
     record_context: bool = False
@@ -53,10 +54,26 @@ def _called(function: Callable[..., Any]) -> Callable[[list[Record[Any, Any]]], 
     plain = not is_async(function)
 
     async def call(records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
-        rows = await (asyncio.to_thread(_checked_rows, function, records) if plain else function(records))
+        rows = await (_in_thread(function, records) if plain else function(records))
         return rows if plain else _checked(function, rows)
 
     return call
+
+
+async def _in_thread(function: Callable[..., Any], records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+    """Call a plain function in a thread. It cannot be interrupted: who cancels this waits for its end, so that it is not called again meanwhile."""
+    call = asyncio.ensure_future(asyncio.to_thread(_checked_rows, function, records))
+    cancelled: asyncio.CancelledError | None = None
+    while not call.done():
+        try:
+            await asyncio.wait((call,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return call.result()
+    if not call.cancelled():
+        call.exception()  # which nobody wants any more
+    raise cancelled
 
 
 def _checked_rows(function: Callable[..., Any], records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:

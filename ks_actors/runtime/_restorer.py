@@ -58,6 +58,7 @@ class Restorer(Actor[RestorerMessage]):
         self._rests = Rests()
         self._epoch: int = 0
         self._fetching: bool = False
+        self._looking: bool = False
 
     async def signal(self, signal: Signal) -> None:
         """Close the reader at the end; look from time to time how far standbys may be read that follow source topics."""
@@ -182,12 +183,14 @@ class Restorer(Actor[RestorerMessage]):
             self._limits.forget(changelog)
 
     def _look_at_limits(self) -> None:
-        """See how far the group has come, of what is followed."""
+        """See how far the group has come, of what is followed; one question at a time, as without a coordinator an answer takes long."""
         followed = [changelog for order in self._orders.values() if isinstance(order, m.Follow) for changelog in order.changelogs]
-        if self._limits.among(followed):
+        if not self._looking and self._limits.among(followed):
+            self._looking = True
             self.ctx.pipe(self._limits.look(followed), m.LimitsKnown, _no_limits)
 
     def _note_limits(self, found: m.LimitsKnown) -> None:
+        self._looking = False
         self._limits.note({changelog: limit for changelog, limit in found.limits.items() if changelog in self._task_of})
         self._assign()
 

@@ -125,6 +125,9 @@ class SnapshotSource:
         ranges = {name: (begins[changelog], ends[changelog]) for name, changelog in changelogs.items()}
         for snapshot in found:
             content = snapshot.manifest.tasks[task]
+            if _before_changelogs(content, specs) and any(end > begin for begin, end in ranges.values()):
+                _log.info("task %s has its state in its changelogs, snapshot %s was made before there were any", task, snapshot.place)
+                continue
             try:
                 self._check(snapshot, content, specs, ranges)
                 await self._ingest_if_worth(held, snapshot, specs, local, ranges, blocking)
@@ -253,3 +256,8 @@ class SnapshotSource:
                 await asyncio.sleep(0)
             count += len(batch)
         return count
+
+
+def _before_changelogs(content: TaskSnapshot, specs: list[StoreSpec]) -> bool:
+    """Return whether a snapshot is one to be handed over. When there are changelogs it was, or is no use any more."""
+    return any(stored.next_offset is None for spec in specs if (stored := content.stores.get(spec.name)) is not None)

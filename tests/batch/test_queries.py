@@ -215,6 +215,18 @@ async def test_what_cannot_even_be_started_is_not_tried_again(session: SparkSess
     assert heard.names() == ["QueryStarted"]
 
 
+async def test_names_that_are_nearly_the_same_are_two(session: SparkSession, tmp_path: Path) -> None:
+    """Whatever characters they have: each runs, and is stopped by itself."""
+    assert session.is_open
+    names = ["a-b", "a/b", "a%2Fb"]
+    async with SparkBridge(SETTINGS) as bridge:
+        for number, name in enumerate(names):
+            await bridge.start_query(name, rates(tmp_path / f"out-{number}"), str(tmp_path / f"checkpoint-{number}"))
+        for name in names:
+            assert await bridge.stop_query(name)
+    assert session.spark.streams.active == []
+
+
 async def test_queries_end_with_the_app(session: SparkSession, tmp_path: Path) -> None:
     """What the bridge of an app runs is stopped when the app is closed, in the middle of anything."""
     assert session.is_open

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,8 +11,10 @@ import pytest
 
 from actors.testing import VirtualLoop
 from ks_actors.processors import AsyncOptions, Retry
+from ks_actors.processors._batched import Batched
 from ks_actors.processors._stateless import MapValues
 from ks_actors.runtime._async import AsyncNode
+from ks_actors.runtime._batch_node import BatchNode
 from ks_actors.runtime._current import Current
 
 if TYPE_CHECKING:
@@ -206,3 +209,34 @@ def test_a_late_call_may_use_timeouts_of_its_own_when_it_is_tried_again() -> Non
         assert await node.finish() == [("k", "in time, 0")]
 
     run(test())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_plain_function_of_many_records_is_leaving_until_it_returns(fails: bool) -> None:
+    """A thread cannot be interrupted, however often its call is cancelled: only when it has ended may others be given the records again."""
+    entered, may = threading.Event(), threading.Event()
+    woken = asyncio.Event()
+
+    def blocks(records: list[Any]) -> list[Any]:
+        entered.set()
+        if not may.wait(30) or fails:
+            raise ValueError("not at all")
+        return records
+
+    work = _Work()
+    node = BatchNode(cast("NodeWork", work), Batched(blocks, 1, 0, AsyncOptions(order="partition")), current=Current(), wake=woken.set)
+    node.process("k", "v", 0, ())
+    assert await asyncio.to_thread(entered.wait, 30)
+    (call,) = node._calls._running
+    assert call.task is not None
+    for _ in range(2):
+        node.cancel()
+        call.task.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert (node.in_flight, node.leaving, woken.is_set()) == (0, True, False)
+    may.set()
+    async with asyncio.timeout(30):
+        await woken.wait()
+    assert (node.leaving, node.has_results, work.out, work.failures) == (False, False, [], [])
+    node.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -438,6 +438,21 @@ def _no_group() -> Membership:
     raise AssertionError("nobody asks: there are no source topics")
 
 
+class Silent:
+    """A group whose coordinator answers the first question, and others when the test says."""
+
+    def __init__(self) -> None:
+        self.asked: int = 0
+        self.back = asyncio.Event()
+
+    async def committed(self, _: object) -> dict[Any, Any]:
+        self.asked += 1
+        if self.asked > 1:
+            await self.back.wait()
+            raise LogError("there is no coordinator")
+        return {}
+
+
 class Reading:
     """A reader of changelogs alone, with a probe in the place of the stores' owner."""
 
@@ -447,10 +462,11 @@ class Reading:
         self.probe = self.kit.probe(object)
         self.taken: int = 0
 
-    async def begin(self) -> None:
+    async def begin(self, group: Silent | None = None) -> None:
         await self.log.create_topics([NewTopic("changelog", 3)])
         fetcher = self.log.fetcher(client_id="r", isolation=IsolationLevel.READ_COMMITTED)
-        self.reader = await self.kit.spawn(Spec(lambda: Restorer(self.log, fetcher, self.probe, Limits((), _no_group, 100), poll_ms=10)), "reader")
+        limits = Limits((), _no_group, 100) if group is None else Limits(("changelog",), lambda: cast("Membership", group), 100)
+        self.reader = await self.kit.spawn(Spec(lambda: Restorer(self.log, fetcher, self.probe, limits, poll_ms=10)), "reader")
 
     async def write(self, partition: TopicPartition, number: int, size: int = 1) -> None:
         producer = await self.log.producer(client_id="writer")
@@ -538,5 +554,25 @@ def test_no_more_is_read_than_is_taken_in() -> None:
         assert 1 <= len(here.given()) - before <= 3
         assert (0, 200_000) in await here.told()
         assert m.Restored(TaskId(0, 0), 2) in here.probe.received
+
+    run_app(test, echo(), topics=TOPICS, start=False)
+
+
+def test_limits_are_asked_for_one_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
+    """While a coordinator does not answer nobody asks again, and it is said once; then it goes on."""
+    group = Silent()
+
+    async def test(harness: AppHarness) -> None:
+        here = Reading(harness)
+        await here.begin(group)
+        here.reader.tell(m.Follow(TaskId(0, 1), {COPY: 0}, 1))
+        await here.kit.clock.advance(30)
+        await here.kit.quiesce()
+        assert group.asked == 2
+        group.back.set()
+        await here.kit.quiesce()
+        assert caplog.text.count("how far standbys may be read could not be found out") == 1
+        await here.kit.clock.advance(1)
+        assert group.asked > 5
 
     run_app(test, echo(), topics=TOPICS, start=False)

@@ -69,6 +69,33 @@ def test_history_and_live_tail_are_as_if_all_had_been_streamed(guarantee: str, s
     on_a_log(test)
 
 
+@pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
+def test_what_was_handed_over_is_not_asked_for_again(store: str, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """An app that looks for snapshots where it was seeded from begins in peace; one that was not seeded is told to be."""
+    uri = in_memory()
+
+    async def fresh(log: EmbeddedLog) -> None:
+        await app_of(log, tmp_path / "not")._create_topics(log)
+        await put(log, HISTORY)
+        counted(uri, HISTORY, until=len(HISTORY))
+        async with app_of(log, tmp_path / "not", store=store, snapshot_uri=uri):
+            pass
+        assert "hand it over by App.seed" in caplog.text
+        caplog.clear()
+
+    async def seeded(log: EmbeddedLog) -> None:
+        app = app_of(log, tmp_path / "seeded", store=store, snapshot_uri=uri)
+        await app._create_topics(log)
+        await put(log, HISTORY)
+        await app.seed(uri)
+        async with app:
+            assert await totals_of(app) == Counter(HISTORY)
+        assert "snapshot" not in caplog.text
+
+    on_a_log(fresh)
+    on_a_log(seeded)
+
+
 def test_what_the_changelog_had_and_the_snapshot_has_not_is_deleted(tmp_path: Path) -> None:
     """After overwriting, the changelog gives exactly the snapshot, also to an instance with older state on its disk."""
     uri = in_memory()
