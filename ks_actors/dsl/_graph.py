@@ -36,7 +36,7 @@ class GraphNode:
     operation does to keys and values, and whether it puts streams together, is for the optimizer.
     """
 
-    __slots__ = ("changes_key", "changes_value", "children", "merges", "name", "parents", "priority", "relaxed_null_keys", "write")
+    __slots__ = ("changes_key", "changes_value", "children", "joins_value", "merges", "name", "parents", "priority", "relaxed_null_keys", "write")
 
     def __init__(self, name: str, write: Write) -> None:
         self.name: str = name
@@ -47,6 +47,7 @@ class GraphNode:
         self.relaxed_null_keys: bool = False
         self.changes_key: bool = False
         self.changes_value: bool = False
+        self.joins_value: bool = False
         self.merges: bool = False
 
     def link(self, child: GraphNode) -> None:

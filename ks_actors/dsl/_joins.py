@@ -79,5 +79,6 @@ def stream_global_table_join(
     operator = StreamTableJoin(view=table.view(), joiner=joiner, keyed=keyed, left=left, select=key_selector)
     node = graph.add_processor(named, operator, stream.node)
     node.relaxed_null_keys = left
-    node.changes_value = True  # a repartition behind it, whose serde is for what the joiner returns, cannot move before it
+    node.joins_value = True
+    node.changes_value = stream.value is not None
     return _stream.Stream(graph, node, stream.sources, key=stream.key, repartition_required=stream.repartition_required)

@@ -33,7 +33,9 @@ def _repartitions(graph: GraphBuilder) -> dict[GraphNode, list[Repartition]]:
         if node.changes_key:
             groups[node] = []
         elif isinstance(node, Repartition) and node.mergeable:
-            changer = _above(node, lambda above: above.changes_key or above.changes_value)
+            # Kafka Streams moves topics before joins with global tables: only where no serde is for joined values alone is that right.
+            typed = node.value is not None
+            changer = _above(node, lambda above, typed=typed: above.changes_key or above.changes_value or (typed and above.joins_value))
             if changer is not None and changer.changes_key:
                 groups[changer].append(node)
     return groups

@@ -68,17 +68,19 @@ def test_there_are_fewer_topics() -> None:
     assert len(optimized.optimizations) == 3
 
 
+@pytest.mark.parametrize("source", [STRINGS, None])
 @pytest.mark.parametrize("left", [False, True])
-def test_a_join_with_a_global_table_stays_before_its_topic(left: bool) -> None:
+def test_a_join_with_a_global_table_stays_before_its_topic(left: bool, source: Any) -> None:
     """The repartition behind it is of what the joiner returns, with a serde for that: it cannot move to where values are not joined yet."""
     builder = StreamsBuilder()
     table = builder.global_table("table", STRINGS)
-    stream: Stream[Any, Any] = builder.stream("in", STRINGS).select_key(lambda _, value: value[:1])
+    stream: Stream[Any, Any] = builder.stream("in", source).select_key(lambda _, value: value[:1])
     join: Any = stream.left_join if left else stream.join
     joined: Stream[Any, Any] = join(table, lambda key, _: key, lambda value, row: len(value) + len(row or ""))
     grouped = joined.group_by_key(Grouped(TEXT, serdes.LONG))
     grouped.reduce(lambda one, other: one + other, Materialized("sums", TEXT, serdes.LONG)).to_stream().to("out", COUNTS)
-    with TopologyTestDriver(builder.build(StreamsConfig(application_id="app", topology_optimization="all"))) as driver:
+    config = StreamsConfig(application_id="app", topology_optimization="all", default_key_serde=TEXT, default_value_serde=TEXT)
+    with TopologyTestDriver(builder.build(config), config) as driver:
         driver.create_input_topic("table", TEXT, TEXT).pipe_input("a", "row")
         driver.create_input_topic("in", TEXT, TEXT).pipe_input("k", "abcd")
         assert driver.create_output_topic("out", TEXT, serdes.LONG).read_key_values_to_list() == [("a", 7)]
