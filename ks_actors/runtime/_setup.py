@@ -31,7 +31,7 @@ class Setup:
 
     `partitions` tells how many partitions a topic has, None when that is not known (yet). `nodes` tells the nodes of a task. `work_time` is what
     slices of work are measured by, in seconds. `replayable` tells whether the same records are to give the same output in the same order each time:
-    those without keys go to partitions in turn one by one, not in batches, and asynchronous nodes hand on when one is full, in the order of the records.
+    those without keys go to partitions in turn one by one, not in batches, and asynchronous nodes hand on when one is full, in the records' order.
     """
 
     def __init__(

@@ -283,12 +283,16 @@ def taking_its_time(seed: int) -> Topology:
     dice = random.Random(seed)
     builder = StreamsBuilder()
 
+    async def a_while() -> None:
+        for _ in range(dice.randrange(30)):
+            await asyncio.sleep(0)
+
     async def slow(value: str) -> str:
-        await asyncio.sleep(dice.random() * 0.002)
+        await a_while()
         return f"{value} slow"
 
     async def lot(records: list[Record[str, str]]) -> list[Record[str, str]]:
-        await asyncio.sleep(dice.random() * 0.002)
+        await a_while()
         return [record.with_value(f"{record.value} of {len(records)}") for record in records]
 
     def to(stream: Any, topic: str) -> None:
