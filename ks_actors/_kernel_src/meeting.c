@@ -114,6 +114,9 @@ static int add_met(Meeting *meeting, Py_ssize_t at, Py_ssize_t place) {
         PyErr_SetString(PyExc_ValueError, "the index does not fit the rows");
         return 0;
     }
+    if (PyList_GET_ITEM(meeting->values, place) == Py_None) {
+        return 1; /* it was deleted */
+    }
     PyObject *found = Py_BuildValue("(nLO)", at, (long long)meeting->starts.at[place], PyList_GET_ITEM(meeting->values, place));
     int failed = found == NULL || PyList_Append(meeting->met, found) < 0;
     Py_XDECREF(found);

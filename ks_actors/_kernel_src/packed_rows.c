@@ -151,6 +151,9 @@ static PyObject *rows_entries(Rows *self, PyObject *const *args, Py_ssize_t narg
     PyObject *entries = PyList_New(0);
     for (const Row *row = packing_latest(self, args[0], last); entries != NULL && row != NULL && packing_start(self, row) >= first; row = packing_older(self, row)) {
         Parts parts = packing_parts(self, row);
+        if (parts.value.data == NULL) {
+            continue; /* it was deleted */
+        }
         PyObject *value = value_of(&parts.value, self->text_values); /* "N" takes NULL for an error that is set */
         if (!kernel_append(entries, Py_BuildValue("(L(NL))", (long long)packing_start(self, row), value, (long long)parts.time))) {
             Py_CLEAR(entries);
@@ -167,7 +170,7 @@ static int meet_key(const Rows *self, PyObject *key, Py_ssize_t at, int64_t firs
     Py_ssize_t before = PyList_GET_SIZE(met);
     for (const Row *row = packing_latest(self, key, last); row != NULL && packing_start(self, row) >= first && packing_start(self, row) > limit; row = packing_older(self, row)) {
         Parts parts = packing_parts(self, row);
-        if (!kernel_append(met, Py_BuildValue("(nLN)", at, (long long)packing_start(self, row), value_of(&parts.value, self->text_values)))) {
+        if (parts.value.data != NULL && !kernel_append(met, Py_BuildValue("(nLN)", at, (long long)packing_start(self, row), value_of(&parts.value, self->text_values)))) {
             return 0;
         }
     }

@@ -89,7 +89,7 @@ Parts packing_parts(const Rows *self, const Row *row) {
 
 /* Return the bytes of a str or of bytes, whichever is wanted, or NULL with TypeError or UnicodeEncodeError. */
 static const char *bytes_of(PyObject *object, int text, const char *what, size_t *length) {
-    if (text ? !PyUnicode_CheckExact(object) : !PyBytes_CheckExact(object)) {
+    if (text ? !PyUnicode_Check(object) : !PyBytes_Check(object)) {
         PyErr_Format(PyExc_TypeError, "%s of these rows are %s, got %.80s", what, text ? "str" : "bytes", Py_TYPE(object)->tp_name);
         return NULL;
     }
@@ -99,15 +99,27 @@ static const char *bytes_of(PyObject *object, int text, const char *what, size_t
     return data;
 }
 
-int packing_key(const Rows *self, PyObject *object, Key *key) {
+/* Tell whether what is to be put is of the very type: of another class it would come back as something else; or set TypeError. */
+static int is_plain(PyObject *object, int text) {
+    if (text ? PyUnicode_CheckExact(object) : PyBytes_CheckExact(object)) {
+        return 1;
+    }
+    PyErr_Format(PyExc_TypeError, "%.80s is not put into these rows, %s is", Py_TYPE(object)->tp_name, text ? "str" : "bytes");
+    return 0;
+}
+
+/* Look at a key that is looked for. A class of its own may have another hash; what it stands for has that of its bytes. */
+static int find_key(const Rows *self, PyObject *object, Key *key) {
     key->data = bytes_of(object, self->text, "keys", &key->length);
-    key->hash = key->data == NULL ? 0 : (uint32_t)PyObject_Hash(object);
+    key->hash = key->data == NULL ? 0 : (uint32_t)(self->text ? &PyUnicode_Type : &PyBytes_Type)->tp_hash(object);
     return key->data != NULL;
 }
 
+int packing_key(const Rows *self, PyObject *object, Key *key) { return is_plain(object, self->text) && find_key(self, object, key); }
+
 int packing_value(const Rows *self, PyObject *object, Value *value) {
     *value = (Value){.data = NULL, .length = 0};
-    if (object != Py_None) {
+    if (object != Py_None && is_plain(object, self->text_values)) {
         value->data = bytes_of(object, self->text_values, "values", &value->length);
     }
     return value->data != NULL || object == Py_None;
@@ -176,7 +188,7 @@ static int lengthen(Rows *self) {
         return 1;
     }
     uint64_t room = (uint64_t)self->room + self->room / 4 + 16;
-    Row *rows = room >= (uint64_t)NO_ROW ? NULL : PyMem_Resize(self->rows, Row, room);
+    Row *rows = room >= (uint64_t)NO_ROW ? NULL : PyMem_Realloc(self->rows, room * sizeof(Row));
     if (rows == NULL) {
         PyErr_NoMemory();
         return 0;
@@ -232,7 +244,7 @@ void packing_cut(Rows *self, uint32_t left) {
 
 const Row *packing_latest(const Rows *self, PyObject *object, int64_t last) {
     Key key;
-    if (self->table == NULL || !packing_key(self, object, &key)) {
+    if (self->table == NULL || !find_key(self, object, &key)) {
         PyErr_Clear(); /* nothing can be there of what is no key */
         return NULL;
     }

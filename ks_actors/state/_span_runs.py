@@ -105,6 +105,8 @@ class SpanRuns(SpanWindows[K], Generic[K]):
                     start = starts[place]
                     if limits is None or start > limits[at]:
                         value = values[place]
+                        if value is None:
+                            continue  # it was deleted
                         if not simple or type(value) is Raw:
                             value = self._entry_at(segment, place)[0]
                         add((at, start, value))

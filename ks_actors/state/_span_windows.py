@@ -50,12 +50,13 @@ class SpanWindows(Spans, Generic[K]):
             return
         index: Any = key if self._faithful else self._codec.key(key)
         number = start // self._span
-        segment = self._touched[number] = self._segment(number)
+        segment = self._segment(number)
         if self._gone:
             self.release(2)  # whatever grows pays for what is to go
         value, time = (None, self._time()) if entry is None else entry
         sequence = (self._sequence + 1) & SEQUENCE_MASK
         self._add(segment, (index, start, sequence, value, time))
+        self._touched[number] = segment
         self._sequence = sequence
         self._rows += 1
         self._resident += 1
@@ -85,11 +86,13 @@ class SpanWindows(Spans, Generic[K]):
             if places is None:
                 continue
             starts = segment.starts
+            values = segment.values
             if type(places) is int:
-                if first <= starts[places] <= time_to:
+                if first <= starts[places] <= time_to and values[places] is not None:
                     found.append((starts[places], self._entry_at(segment, places)))
             else:
-                found += [(starts[place], self._entry_at(segment, place)) for place in segment.places(index, first, time_to)]
+                there = (place for place in segment.places(index, first, time_to) if values[place] is not None)
+                found += [(starts[place], self._entry_at(segment, place)) for place in there]
         return found
 
     def _within(self, first: int, last: int) -> list[AnySegment]:
@@ -113,7 +116,11 @@ class SpanWindows(Spans, Generic[K]):
         for segment in self._within(first, time_to):
             starts, sequences = segment.starts, segment.sequences
             for place in segment.places(index, first, time_to):
-                found[starts[place] << SEQUENCE_BITS | sequences[place]] = self._entry_at(segment, place)
+                slot, entry = starts[place] << SEQUENCE_BITS | sequences[place], self._entry_at(segment, place)
+                if entry[0] is None:
+                    found.pop(slot, None)  # it was deleted
+                else:
+                    found[slot] = entry
         return sorted(found.items(), key=_slot)
 
     def _fetched(self, time_from: int, time_to: int, *, by_time: bool) -> list[Found]:
@@ -127,7 +134,11 @@ class SpanWindows(Spans, Generic[K]):
         encode = self._codec.index_bytes
         for segment in self._within(first, time_to):
             for place, (index, start, sequence) in enumerate(zip(segment.keys, segment.starts, segment.sequences, strict=True)):
-                if first <= start <= time_to and segment.values[place] is not None:
+                if not first <= start <= time_to:
+                    continue
+                if segment.values[place] is None:
+                    found.pop((encode(index), start, sequence), None)
+                else:
                     found[encode(index), start, sequence] = self._entry_at(segment, place)
         rows = [(encoded, start, sequence, entry) for (encoded, start, sequence), entry in found.items()]
         if by_time:

@@ -12,12 +12,13 @@ from unittest.mock import patch
 
 import pytest
 
-from ks_actors import SerializationError
+from ks_actors import Batch, SerializationError
 from ks_actors._native import kernel
-from ks_actors.serdes import BYTES, STRING
+from ks_actors.serdes import BYTES, LONG, STRING
 from ks_actors.state import SharedResources, _spans
 from ks_actors.state._packed import PackedSegment
 from ks_actors.state._segment import Segment
+from ks_actors.state._tracks import SUFFIX
 from tests.state.helpers import PLACES, Task, window
 
 if TYPE_CHECKING:
@@ -298,4 +299,42 @@ def test_what_cannot_be_written_is_refused_when_it_is_put(tmp_path: Path) -> Non
     store.put("k", "v", 1)
     assert [row[-1] for row in store.all()] == ["v"]
     assert len(task.commit()["d"]) == 1
+    task.close()
+
+
+class Word(str):
+    """Text of a class of its own, with a hash of its own."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, str(other))
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def test_keys_of_a_class_of_their_own_are_found() -> None:
+    """What is text counts as the text that it is."""
+    rows = kernel.Rows(0, True, True)
+    rows.add("k", 5, 1, "v", 5)
+    met: list[Any] = []
+    rows.meet([Word("k")], [5], 0, 0, None, met)
+    assert (rows.places(Word("k"), 0, 9), rows.entries(Word("k"), 0, 9), met) == ([0], [(5, ("v", 5))], [(0, 5, "v")])
+    with pytest.raises(TypeError, match="Word is not put"):
+        rows.add(Word("k"), 5, 2, "v", 5)
+
+
+@pytest.mark.parametrize("value", [STRING, LONG])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_tombstone_takes_a_restored_row_away(place: str, value: Any, tmp_path: Path) -> None:
+    """From all who look for it, be the rows packed or objects."""
+    task = Task([window("d", value=value, retain_duplicates=True)], tmp_path, place)
+    store, content = task["d"], value.serializer("")("v" if value is STRING else 7)
+    names = [b"k" + SUFFIX.pack(5, number) for number in (1, 2)]
+    task.stores.restore("d", Batch(names, [content] * 2, [5, 5]), 2)
+    assert len(store.fetch_entries("k", 0, 9)) == 2
+    task.stores.restore("d", Batch(names, [None, content], [5, 5]), 4)
+    met = store.meet(["k"], [5], 0, 0, None)
+    assert (len(met), len(store.fetch_entries("k", 0, 9)), len([*store.all()]), len([*store.fetch("k", 0, 9)])) == (1, 1, 1, 1)
     task.close()
