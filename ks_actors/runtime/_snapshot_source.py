@@ -96,7 +96,7 @@ class SnapshotSource:
 
     async def open(self, held: Held, blocking: Blocking) -> None:
         """Open the stores of a task. Raises what opening them does; not what is wrong with snapshots."""
-        specs = [spec for spec in self._specs[held.task.subtopology] if has_rows(spec)]
+        specs = [spec for spec in self._setup.stores_of(held.task, self._specs[held.task.subtopology]) if has_rows(spec)]
         snapshot: SnapshotReader | None = None
         try:
             snapshot = await self._begin(held, specs, blocking) if specs else None
@@ -191,7 +191,7 @@ class SnapshotSource:
         disk = [spec for spec in specs if spec.type != "in_memory" and spec.name in stores]
         offsets = {spec.name: stores[spec.name].next_offset or 0 for spec in disk}
         if local and any(not spec.logging and spec.type != "in_memory" for spec in self._specs[held.task.subtopology]):
-            return  # it has what no changelog has
+            return  # it has what no changelog has; a table beyond the partitions of its topic has nothing
         if any(local.get(name, -1) > offset for name, offset in offsets.items()) or any(name not in offsets for name in local):
             return
         gain = sum(offset - max(local.get(name, 0), ranges[name][0]) for name, offset in offsets.items())

@@ -172,7 +172,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         return await self._in_thread(writer.commit)
 
     async def _write_task(self, point: m.Point, writer: SnapshotWriter, stop: Callable[[], bool]) -> None:
-        specs = self._specs[point.task.subtopology]
+        specs = self._setup.stores_of(point.task, self._specs[point.task.subtopology])
         stores: list[StoreSnapshot] = []
         try:
             if point.directory is not None:

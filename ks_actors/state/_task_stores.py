@@ -73,6 +73,7 @@ class TaskStores(StoreSet):
         self._unlogged_records: int = 0
         self._tokens: int = 0
         self._frozen: Token | None = None
+        self._ahead: bool = False  # what has no changelog is further on disk than what is committed
         self._write: bool = True
         self._steps: ref[Generator[None, None, None]] | None = None
 
@@ -239,7 +240,7 @@ class TaskStores(StoreSet):
             facts = [facts_row(store.name, facts) for store in stores if (facts := store.facts(frozen=True)) is not None]
             at = {store.name: merged(self.positions.of(store.name), self._changed_at) for store in stores if store.name in self._changing}
             self._engine.write([*sorted(rows), *facts, *(position_row(name, position) for name, position in at.items() if position)], durable=True)
-        token.persisted = True
+        token.persisted = self._ahead = True
 
     def keep(self, token: Token, offsets: Mapping[str, int]) -> None:
         """Take what is frozen as committed; `offsets` are the ends of the stores' changelogs, those that are not named stay as they were."""
@@ -252,7 +253,7 @@ class TaskStores(StoreSet):
             store.settle(share)
         self._offsets.update(offsets)
         self.positions.advance(self._changing, self._changed_at)
-        self._frozen, self._changing = None, frozenset()
+        self._frozen, self._changing, self._ahead = None, frozenset(), False
         self._custom.commit(self._offsets, self._written, self.commit_times)
         if self._custom.in_file:
             self._file.write(self._written, self._custom.lost)
@@ -367,8 +368,9 @@ class TaskStores(StoreSet):
             store.begin_write()
         for store in stores:
             yield from store.write_slices(engine)
-        facts = (facts_row(store.name, known) for store in stores if (known := store.facts()) is not None)
-        rows = self.positions.rows(positions, self.logged)
+        told = [store for store in stores if store.logged or not self._ahead]
+        facts = (facts_row(store.name, known) for store in told if (known := store.facts()) is not None)
+        rows = self.positions.rows({store.name: positions[store.name] for store in told}, self.logged)
         engine.write([*(offset_row(name, offset) for name, offset in offsets.items()), *facts, *rows])
         self._written.update(offsets)
         engine.flush(wait=False)

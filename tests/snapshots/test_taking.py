@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from ks_actors import SnapshotFailed, serdes
-from ks_actors.dsl import JoinWindows, Materialized, Produced, SessionWindows, StreamJoined, StreamsBuilder, TimeWindows
+from ks_actors import SnapshotFailed, StreamsConfig, serdes
+from ks_actors.dsl import JoinWindows, Materialized, Produced, SessionWindows, Stream, StreamJoined, StreamsBuilder, TimeWindows
 from ks_actors.runtime import RestoreListener
 from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
 from ks_actors.snapshots._manifest import seal
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import Topology
 
 TOPICS = {"in": 1, "out": 1}
+REUSE = "reuse.ktable.source.topics"
 
 
 class Heard(RestoreListener):
@@ -358,6 +359,40 @@ def test_a_place_that_cannot_be_written_harms_nothing(guarantee: str, tmp_path: 
         assert not list((harness.state_dir / "app" / "snapshots").glob("*"))
 
     run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, snapshot_uri=f"file://{blocked}")
+
+
+@pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
+def test_a_table_whose_topic_has_fewer_partitions_is_left_out_where_it_has_none(store: str) -> None:
+    """Tasks beyond the partitions of the topic that a table is restored from have no changelog of it; their other stores are in the snapshot."""
+    uri, heard = in_memory(), Heard()
+    builder = StreamsBuilder()
+    table = builder.table("table", STRINGS, Materialized("rows", serdes.STRING, serdes.STRING, store_type=store))  # type: ignore[arg-type]
+    stream: Stream[str, Any] = builder.stream("in", STRINGS)
+    counted = stream.merge(table.to_stream()).group_by_key()
+    counted.count(Materialized("counts", serdes.STRING, serdes.LONG, store_type=store)).to_stream().to("out", Produced(serdes.STRING, serdes.LONG))  # type: ignore[arg-type]
+    topology = builder.build(StreamsConfig(application_id="app", topology_optimization=REUSE))
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("table", "a", "1")
+        await harness.produce_all("in", records(*(f"k{number}" for number in range(30))))
+        await harness.caught_up()
+        manifest = await harness.app.snapshot()
+        assert {name: (sorted(task.stores), task.left_out) for name, task in manifest.tasks.items()} == {
+            "0_0": (["counts", "rows"], {}),
+            "0_1": (["counts"], {"rows": "no_changelog"}),
+            "0_2": (["counts"], {"rows": "no_changelog"}),
+        }
+        await harness.close()
+        harness.wipe_state()
+        heard.told.clear()
+        await harness.restart()
+        assert Counter(told[1] for told in heard.told if told[0] == "snapshot") == {"counts": 3, "rows": 1}
+        await harness.produce_all("in", records(*(f"k{number}" for number in range(30))))
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"a": [1]} | {f"k{number}": [1, 2] for number in range(30)}
+
+    topics = {"table": 1, "in": 3, "out": 1}
+    run_app(test, topology, topics=topics, topology_optimization=REUSE, restore_listener=heard, snapshot_uri=uri)
 
 
 def test_a_standby_begins_with_a_snapshot_and_several_instances_share_a_place() -> None:

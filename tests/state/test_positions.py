@@ -9,7 +9,7 @@ import pytest
 from ks_actors._batch import Batch
 from ks_actors.state import TaskStores
 from ks_actors.state._positions import Positions, merged, pack, unpack
-from tests.state.helpers import Task, key_value
+from tests.state.helpers import Task, key_value, window
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +80,30 @@ def test_the_position_is_on_disk_with_what_belongs_to_it(tmp_path: Path) -> None
     commit(task, SECOND, a=3)
     task.reopen()
     assert task.stores.positions.of("s") == SECOND
+    task.close()
+
+
+@pytest.mark.parametrize("outcome", ["under way", "committed", "dropped"])
+def test_a_flush_leaves_what_a_commit_has_persisted(tmp_path: Path, outcome: str) -> None:
+    """What has no changelog is on disk before it is committed: a flush takes its position and its times back neither then nor after a rollback."""
+    task = Task([key_value(), window("w", logging=False, retention_ms=100_000)], tmp_path)
+    task["w"].put("k", "first", 50)
+    commit(task, FIRST, a=1)
+    steps = task.stores.flush_steps()
+    next(steps)
+    task["w"].put("k", "second", 200)
+    token = task.stores.freeze(SECOND)
+    task.stores.persist_unlogged(token)
+    if outcome == "committed":
+        task.stores.keep(token, {})
+    elif outcome == "dropped":
+        task.stores.drop()
+    assert list(steps)
+    assert task.stores._engine is not None
+    task.stores._engine.flush(wait=True)
+    task.reopen(clean=False)
+    assert task.stores.positions.of("w") == SECOND
+    assert (task["w"].fetch("k", 50), task["w"].fetch("k", 200)) == ("first", "second")
     task.close()
 
 
