@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ks_actors.serdes import Serde
+
+    _Inner = Callable[[inspect.Type], "Shape"]
 
 _TIME = pa.timestamp("us", "UTC")
 _LAST_MS = 253_402_300_799_999
@@ -48,15 +51,19 @@ class Shape(NamedTuple):
 
 
 def shape_of(type_: Any) -> Shape:
-    """Return what values of a Python type become."""
-    return _shape(inspect.type_info(type_))
+    """Return what values of a Python type become. A type that is within itself has a form without end: there it is JSON text."""
+    return _shape(frozenset(), inspect.type_info(type_))
 
 
-def _shape(info: inspect.Type) -> Shape:
+def _shape(around: frozenset[int], info: inspect.Type) -> Shape:
+    """Return the form of a type within those `around` it, by identity: msgspec has one description of each type."""
     scalar = next((kind for each, kind in _SCALARS if isinstance(info, each)), None)
     if scalar is not None:
         return Shape(scalar, None)
-    return next((make(info) for kinds, make in _NESTED if isinstance(info, kinds)), _JSON)
+    if id(info) in around:
+        return _JSON
+    inner = partial(_shape, around | {id(info)})
+    return next((make(info, inner) for kinds, make in _NESTED if isinstance(info, kinds)), _JSON)
 
 
 def _text(value: Any) -> str:
@@ -95,26 +102,26 @@ def _map(key: Shape, value: Shape) -> Shape:
     return Shape(pa.map_(key.type, value.type), convert)
 
 
-def _union(infos: Iterable[inspect.Type]) -> Shape:
+def _union(infos: Iterable[inspect.Type], inner: _Inner) -> Shape:
     several = list(infos)
     if len(several) == 1:
-        return _shape(several[0])
+        return inner(several[0])
     if several and all(isinstance(each, inspect.IntType | inspect.FloatType) for each in several):
         return Shape(pa.float64(), float)
     return _JSON
 
 
-def _fields(info: Any) -> list[tuple[str, Shape]]:
-    return [(field.name, _shape(field.type)) for field in info.fields]
+def _fields(info: Any, inner: _Inner) -> list[tuple[str, Shape]]:
+    return [(field.name, inner(field.type)) for field in info.fields]
 
 
-_NESTED: list[tuple[tuple[type[Any], ...], Callable[[Any], Shape]]] = [
-    ((inspect.StructType, inspect.DataclassType, inspect.NamedTupleType), lambda info: _members(_fields(info), getattr)),
-    ((inspect.TypedDictType,), lambda info: _members(_fields(info), dict.get)),
-    ((inspect.TupleType,), lambda info: _members([(f"_{number}", _shape(each)) for number, each in enumerate(info.item_types, 1)], _item)),
-    ((inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType), lambda info: _many(_shape(info.item_type))),
-    ((inspect.DictType,), lambda info: _map(_shape(info.key_type), _shape(info.value_type))),
-    ((inspect.UnionType,), lambda info: _union([each for each in info.types if not isinstance(each, inspect.NoneType)])),
+_NESTED: list[tuple[tuple[type[Any], ...], Callable[[Any, _Inner], Shape]]] = [
+    ((inspect.StructType, inspect.DataclassType, inspect.NamedTupleType), lambda info, inner: _members(_fields(info, inner), getattr)),
+    ((inspect.TypedDictType,), lambda info, inner: _members(_fields(info, inner), dict.get)),
+    ((inspect.TupleType,), lambda info, inner: _members([(f"_{number}", inner(each)) for number, each in enumerate(info.item_types, 1)], _item)),
+    ((inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType), lambda info, inner: _many(inner(info.item_type))),
+    ((inspect.DictType,), lambda info, inner: _map(inner(info.key_type), inner(info.value_type))),
+    ((inspect.UnionType,), lambda info, inner: _union([each for each in info.types if not isinstance(each, inspect.NoneType)], inner)),
 ]
 
 

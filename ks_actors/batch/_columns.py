@@ -93,17 +93,20 @@ class TopicColumns:
         return pa.array(objects, kind)
 
 
-def latest(batches: Any) -> Batch:
-    """Return the last record of each key that is no tombstone, in the order of their offsets: what a compacted topic says."""
-    last: dict[bytes | None, tuple[int, bytes, int, Any]] = {}
+def latest(batches: Any, *, versioned: bool = False) -> Batch:
+    """Return the last record of each key that is no tombstone, in the order of their offsets: what a compacted topic says.
+
+    The changelog of a versioned store has versions as they were put, late ones too: there the last one is that of the latest time.
+    """
+    last: dict[bytes | None, tuple[int, bytes | None, int, Any]] = {}
     for batch in batches:
         headers = [()] * len(batch) if batch.headers is None else batch.headers
         for key, value, time, header, offset in zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=True):
-            if key is None:
+            if key is None or (versioned and key in last and time < last[key][2]):
                 continue
-            if value is None:
+            if value is None and not versioned:
                 last.pop(key, None)
             else:
                 last[key] = (offset, value, time, header)
-    rows = sorted((offset, key, value, time, header) for key, (offset, value, time, header) in last.items())
+    rows = sorted((offset, key, value, time, header) for key, (offset, value, time, header) in last.items() if value is not None)
     return Batch([r[1] for r in rows], [r[2] for r in rows], [r[3] for r in rows], [r[4] for r in rows], [r[0] for r in rows])

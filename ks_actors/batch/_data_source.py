@@ -19,7 +19,7 @@ from ks_actors.batch._failures import carried
 from ks_actors.batch._filters import Pushed
 from ks_actors.batch._reading import LogRange, LogReader
 from ks_actors.batch._record_batches import Records
-from ks_actors.batch._source_options import SourceOptions, known_columns, read_options
+from ks_actors.batch._source_options import VERSIONED, SourceOptions, known_columns, read_options
 from ks_actors.batch._store_source import StoreReader
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ class _Piece(InputPartition):
 def _read(options: SourceOptions, schema: pa.Schema, what: LogRange, keys: frozenset[Any] | None) -> Iterator[pa.RecordBatch]:
     with carried(), LogReader(options.address) as reader:
         batches: Iterable[Any] = reader.read(what)
-        yield from Records(options, schema, what.topic, keys).of((latest(batches),) if options.latest else batches, what)
+        if options.latest:
+            batches = (latest(batches, versioned=options.store_kind == VERSIONED),)
+        yield from Records(options, schema, what.topic, keys).of(batches, what)
 
 
 class TopicReader(DataSourceReader):

@@ -121,12 +121,12 @@ def _write(log: SharedLog, directory: Path, plan: _Plan, ranges: Iterable[LogRan
     """Write a file for each partition, which is there when it is whole; return how many rows they have. Blocks."""
     place, count = directory / plan.name, 0
     place.mkdir(parents=True, exist_ok=True)
-    schema = _schema(plan)
+    schema, versioned = _schema(plan), plan.kind == StoreKind.VERSIONED.value
     columns = TopicColumns(schema, plan.key.decode, plan.value.decode, plan.kind, plan.window_ms)
     for one in ranges:
         draft = place / f".{one.partition}.parquet.part"
         with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
-            for batch in (latest(log.read(one)),) if plan.table else log.read(one):
+            for batch in (latest(log.read(one), versioned=versioned),) if plan.table else log.read(one):
                 if len(batch):
                     writer.write_batch(_columns(columns, plan, batch, one))
                     count += len(batch)

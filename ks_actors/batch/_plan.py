@@ -80,17 +80,17 @@ def first_source(plan: Plan, stage: Stage) -> int:
 def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> Setup:
     """Return what tasks of a backfill have in common: they wait for all that the log has of a time before they process it.
 
-    They put records without keys where they will be when it is done again.
+    What they write is the same when it is done again: nothing of it depends on a clock. So there are no caches, whose flushes would.
     """
     setup = Setup(
         topology,
-        config.replace(max_task_idle_ms=0),
+        config.replace(max_task_idle_ms=0, statestore_cache_max_bytes=0),
         wall_time=lambda: time.time_ns() // 1_000_000,
         partitions=counts.get,
         nodes=lambda task: nodes_of(topology, task),
     )
     setup.know_topics(counts)
-    setup.spread_each = True
+    setup.replayable = True
     return setup
 
 

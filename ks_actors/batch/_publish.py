@@ -13,7 +13,7 @@ import msgspec
 
 from ks_actors._batch import Batch
 from ks_actors._config_kafka import open_configured
-from ks_actors._errors import PublishRefused, TopicExists, UnknownTopicOrPartition
+from ks_actors._errors import LogTimeout, PublishRefused, TopicExists, UnknownTopicOrPartition
 from ks_actors.log._types import GroupMetadata, IsolationLevel, NewTopic, Outgoing, TopicPartition
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _AT_ONCE: Final = 50_000
 _AT_ONCE_BYTES: Final = 32 << 20
 _SLICE: Final = 1_000
 _TIMEOUT_MS: Final = 60_000
+_MARGIN_MS: Final = 30_000
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -65,8 +66,8 @@ async def publish(
 
     A job that was published has to give the same records again. Raises PublishRefused, before anything is written, when it does not (other ranges,
     another topology, functions that depend on more than their arguments), or when the records are no longer in the log; UnknownTopicOrPartition for
-    topics that are not there, and LogError. `log` takes the place of the config's. `progress` is called after each transaction, with its partition
-    and how many records of it are there by then.
+    topics that are not there, LogTimeout when another job's transaction in front of the markers stays open, and LogError. `log` takes the place of
+    the config's. `progress` is called after each transaction, with its partition and how many records of it are there by then.
     """
     own = open_configured(config) if log is None else None
     used = own or log
@@ -91,14 +92,14 @@ class _Publisher:
         self._log = log
         self._progress = progress
         self._markers = TopicPartition(f"{config.application_id}-{MARKERS}", 0)
+        self._timeout_ms: int = max(config.transaction_timeout_ms, _TIMEOUT_MS)
 
     async def run(self) -> dict[str, int]:
         partitions = await asyncio.to_thread(lambda: self._done.partitions)
         await self._check_topics(partitions)
-        timeout = max(self._config.transaction_timeout_ms, _TIMEOUT_MS)
-        # From here on no earlier run of this job can commit anything: what the markers tell is all there is.
+        # From here on no earlier run of this job can commit anything: what its markers tell is all there is.
         name = f"{self._config.application_id}-{self._job}-publish"
-        producer = await self._log.transactional_producer(name, client_id=f"{self._config.client_id}-publish", timeout_ms=timeout)
+        producer = await self._log.transactional_producer(name, client_id=f"{self._config.client_id}-publish", timeout_ms=self._timeout_ms)
         try:
             known = await self._known()
             await self._check(known, partitions)
@@ -122,27 +123,39 @@ class _Publisher:
                 return
 
     async def _known(self) -> dict[TopicPartition, Marker]:
-        """Return the markers of this job."""
+        """Return the markers of this job. Raises LogTimeout."""
         where, found = self._markers, dict[TopicPartition, Marker]()
         at = (await self._log.begin_offsets([where]))[where]
-        end = (await self._log.end_offsets([where], IsolationLevel.READ_COMMITTED))[where]
+        # All that is there. Another job of the app that was killed may have left its transaction open in front of markers of this one: what is
+        # committed is not read before that is decided about.
+        end = (await self._log.end_offsets([where], IsolationLevel.READ_UNCOMMITTED))[where]
         fetcher = self._log.fetcher(client_id=f"{self._config.client_id}-publish", isolation=IsolationLevel.READ_COMMITTED)
         try:
             fetcher.assign({where: at})
-            while at < end:
-                for fetched in await fetcher.fetch(max_wait_ms=100):
-                    at = fetched.next_offset
-                    for key, value in zip(fetched.batch.keys, fetched.batch.values, strict=True):
-                        name = msgspec.json.decode(key or b"", type=_Name)
-                        if name.job == self._job and value is not None:
-                            found[TopicPartition(name.topic, name.partition)] = msgspec.json.decode(value, type=Marker)
+            async with asyncio.timeout((self._timeout_ms + _MARGIN_MS) / 1000):
+                while at < end:
+                    for fetched in await fetcher.fetch(max_wait_ms=100):
+                        at = fetched.next_offset
+                        self._note(fetched.batch, found)
+        except TimeoutError as late:
+            raise LogTimeout(
+                f"job {self._job!r} of {self._config.application_id} has waited for {self._timeout_ms + _MARGIN_MS:,} ms to read its markers: a "
+                f"transaction is open in {where} at offset {at}, of {end}. Nothing was written. Try again when the other job has ended"
+            ) from late
         finally:
             await fetcher.close()
         return found
 
+    def _note(self, batch: Batch, found: dict[TopicPartition, Marker]) -> None:
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            name = msgspec.json.decode(key or b"", type=_Name)
+            if name.job == self._job and value is not None:
+                found[TopicPartition(name.topic, name.partition)] = msgspec.json.decode(value, type=Marker)
+
     async def _check(self, known: dict[TopicPartition, Marker], partitions: Iterable[TopicPartition]) -> None:
         """Compare what was published with what there is now. Raises PublishRefused."""
-        ends = await self._log.end_offsets(known, IsolationLevel.READ_COMMITTED) if known else {}
+        # Uncommitted, as somebody else's open transaction may be in front of what this job has committed.
+        ends = await self._log.end_offsets(known, IsolationLevel.READ_UNCOMMITTED) if known else {}
         there = set(partitions)
         for where, marker in sorted(known.items()):
             if ends[where] < marker.end:

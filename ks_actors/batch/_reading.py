@@ -46,6 +46,13 @@ class LogAddress(msgspec.Struct, frozen=True):
     url: str
     options: Mapping[str, Any] = {}
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Return the URL, and of the options the names: a password is among them, and what is printed goes into logs."""
+        return [("url", self.url), ("options", list(self.options))]
+
+    def __repr__(self) -> str:
+        return f"LogAddress(url={self.url!r}, options={list(self.options)!r})"
+
     def open(self) -> Log:
         """Return the log, not started yet, to be read only. Raises ConfigError for one that is in memory."""
         if self.url.startswith(_KAFKA):

@@ -53,7 +53,7 @@ _KNOWN = {
 _OF_TOPICS = {"log_options", "starting_offsets", "ending_offsets", "starting_timestamp_ms", "ending_timestamp_ms", "max_records_per_task", "latest"}
 _OF_LIVE = {"token", "isolation", "stale"}
 _ISOLATIONS = {"read_committed": True, "read_uncommitted": False}
-KEY_VALUE, WINDOW, SESSION = "key_value", "window", "session"
+KEY_VALUE, WINDOW, SESSION, VERSIONED = "key_value", "window", "session", "versioned"
 _Offsets = dict[str, dict[int, int]]
 
 
@@ -67,6 +67,13 @@ class StorePlace(msgspec.Struct, frozen=True):
     token: str = ""
     committed: bool | None = None
     stale: bool = False
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Return the fields, without the token: what is printed goes into logs."""
+        return [(name, "***" if name == "token" else getattr(self, name)) for name in self.__struct_fields__]
+
+    def __repr__(self) -> str:
+        return f"StorePlace({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
@@ -103,7 +110,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
 
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-OF_WINDOWS = {KEY_VALUE: (), WINDOW: ("window_start",), SESSION: ("window_start", "window_end")}
+OF_WINDOWS = {KEY_VALUE: (), WINDOW: ("window_start",), SESSION: ("window_start", "window_end"), VERSIONED: ()}
 """Columns of stores with windows, by kind."""
 
 
@@ -160,23 +167,36 @@ def _wrong(options: Mapping[str, str], columns: tuple[str, ...], kind: str) -> l
         wrong += [f"{name}: is about topics, and this reads a store from {places[0]}" for name in sorted(_OF_TOPICS & set(options))]
     if places != ["live"]:
         wrong += [f"{name}: is for live stores" for name in sorted(_OF_LIVE & set(options))]
-    elif "token" not in options:
-        wrong.append("token: is required for live stores: it is that of App.serve_stores")
+    else:
+        wrong += _wrong_about_live(options)
     if ("topic" in options) == ("store" in options):
         wrong.append("topic, store: name one of them")
     if "topic" in options and places and places != ["log"]:
         wrong.append(f"topic: is read from a log, not from {places[0]}")
     if "store" in options and "application_id" not in options and places == ["log"]:
         wrong.append("application_id: is required for a store: its changelog has the app's name")
-    if kind not in OF_WINDOWS:
-        wrong.append(f"store_kind: there is no {kind!r}; there are {', '.join(OF_WINDOWS)}")
-    elif kind != KEY_VALUE and "store" not in options:
-        wrong.append("store_kind: is about a store, and this reads a topic")
-    else:
-        wrong += [f"columns: there is no {name!r}; there are {', '.join(known_columns(kind))}" for name in columns if name not in known_columns(kind)]
+    return wrong + _wrong_about_kind(options, columns, kind, places)
+
+
+def _wrong_about_live(options: Mapping[str, str]) -> list[str]:
+    wrong = []
+    if "token" not in options:
+        wrong.append("token: is required for live stores: it is that of App.serve_stores")
+    if not _addresses(options):
+        wrong.append("live: names no app: it is host:port, the address of App.serve_stores, or several with commas between them")
     if options.get("isolation", "read_committed") not in _ISOLATIONS:
         wrong.append(f"isolation: there is no {options['isolation']!r}; there are {', '.join(_ISOLATIONS)}")
     return wrong
+
+
+def _wrong_about_kind(options: Mapping[str, str], columns: tuple[str, ...], kind: str, places: list[str]) -> list[str]:
+    if kind not in OF_WINDOWS:
+        return [f"store_kind: there is no {kind!r}; there are {', '.join(OF_WINDOWS)}"]
+    if kind != KEY_VALUE and "store" not in options:
+        return ["store_kind: is about a store, and this reads a topic"]
+    if kind == VERSIONED and places and places != ["log"]:
+        return [f"store_kind: a versioned store is read from its changelog, by log, not from {places[0]}"]
+    return [f"columns: there is no {name!r}; there are {', '.join(known_columns(kind))}" for name in columns if name not in known_columns(kind)]
 
 
 def _place(options: Mapping[str, str]) -> StorePlace:
@@ -184,11 +204,15 @@ def _place(options: Mapping[str, str]) -> StorePlace:
         options["store"],
         options.get("application_id"),
         options.get("snapshot"),
-        tuple(each.strip() for each in options.get("live", "").split(",") if each.strip()),
+        _addresses(options),
         options.get("token", ""),
         _ISOLATIONS.get(options.get("isolation", "")),
         _flag(options, "stale", default=False),
     )
+
+
+def _addresses(options: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(each.strip() for each in options.get("live", "").split(",") if each.strip())
 
 
 def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -14,7 +15,8 @@ from ks_actors.batch._filters import Pushed
 from ks_actors.batch._live import LiveStores
 from ks_actors.batch._reading import LogRange
 from ks_actors.batch._record_batches import Records
-from ks_actors.query._wire import ReadRows
+from ks_actors.batch._source_options import VERSIONED
+from ks_actors.query._wire import MOST_BYTES, ReadRows, encode
 from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
 from ks_actors.snapshots._manifest import MANIFEST
 
@@ -99,6 +101,8 @@ class StoreReader(DataSourceReader):
 
     def _check_kind(self, kind: str) -> None:
         wanted = kind.removeprefix("timestamped_")
+        if wanted == VERSIONED:
+            raise ConfigError(f"store {self._place.store} is versioned: it is read from its changelog, by log, with store_kind={wanted}")
         if wanted != self._options.store_kind:
             raise ConfigError(f"store_kind: store {self._place.store} is of kind {wanted}, not {self._options.store_kind}: say so")
 
@@ -116,4 +120,7 @@ class StoreReader(DataSourceReader):
     def _live_rows(self, one: _Rows, records: Records) -> Iterator[Batch]:
         place = self._place
         with LiveStores(one.where, place.token) as app:
-            yield from app.rows(ReadRows(place.store, one.partition, records.encoded_keys(), place.committed, place.stale))
+            request = ReadRows(place.store, one.partition, records.encoded_keys(), place.committed, place.stale)
+            if len(encode(request)) > MOST_BYTES:
+                request = replace(request, keys=None)  # more than the app lets itself be told: all rows, of which `records` takes those
+            yield from app.rows(request)

@@ -209,7 +209,9 @@ class TaskRun:
         if not done and not more:
             if task.in_flight and not task.can_drain:
                 await self._wait()
-            elif self._since or not task.drained:
+            elif not task.drained:
+                task.drain(inf)
+            elif self._since:
                 await self._commit()
             else:
                 written = task.take_output()
@@ -250,16 +252,17 @@ class TaskRun:
                 ) from late
 
     async def _commit(self) -> None:
-        """Make what was done final for the stores: what is held back goes on, then what is uncommitted may go to disk."""
+        """Make what was done final for the stores: what is uncommitted may go to disk.
+
+        Asynchronous processors end the calls they are at, as those may be at the stores. What comes of them is not handed on for that, nor are lots
+        sent: nobody goes on from here, and when a commit comes depends on the clock.
+        """
         task, stores = self._task, self._stores
-        while not task.drained:
-            if task.can_drain:
-                task.drain(inf)
-            else:
-                await self._wait()
         self._since = 0
         if stores is None:
             return
+        while task.in_flight and not task.can_drain:
+            await self._wait()
         token = stores.freeze()
         for name, batch in stores.changelog(token):
             self._changed[name] = self._changed.get(name, 0) + len(batch)

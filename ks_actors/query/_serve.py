@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from contextlib import asynccontextmanager
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
@@ -12,7 +13,7 @@ import msgspec
 
 from ks_actors._errors import KsActorsError, QueryFailed
 from ks_actors.query._raw import raw_batch, raw_scans
-from ks_actors.query._scan import slices
+from ks_actors.query._scan import SLICE_SECONDS, slices
 from ks_actors.query._wire import (
     LENGTH,
     MOST_BYTES,
@@ -30,16 +31,20 @@ from ks_actors.query._wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
-    from ks_actors.query._local import LocalStores, Part
+    from ks_actors._batch import Batch
+    from ks_actors.query._local import LocalStores
     from ks_actors.query._wire import Reply, Request
 
 _AT_ONCE: Final = 1_000
+_ENCODED_AT_ONCE: Final = 100
+_FRAME_BYTES: Final = 4 << 20
 _CONNECTIONS: Final = 64
 _HELLO_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 600.0
 _DRAIN_SECONDS: Final = 60.0
+_SIGN_SECONDS: Final = 10.0
 _QUERY_TIMEOUT_MS: Final = 60_000
 _TOKEN_BYTES: Final = 32
 _log = logging.getLogger("ks_actors")
@@ -143,30 +148,75 @@ class StoreEndpoint:
         (part,) = local.readable(request.store, number, stale=request.stale)
         keys = None if request.keys is None else frozenset(request.keys)
         committed = local.committed(None) if request.committed is None else request.committed
-        waiting: list[Any] = []
-        count = 0
-        for scan in raw_scans(part, kind, request.keys, committed=committed):
-            async for rows in slices(local, [part], scan, _QUERY_TIMEOUT_MS):
-                waiting += rows
-                while len(waiting) >= _AT_ONCE:
-                    count += await _send_rows(writer, part, kind, waiting[:_AT_ONCE], keys)
-                    del waiting[:_AT_ONCE]
-        if waiting:
-            count += await _send_rows(writer, part, kind, waiting, keys)
-        await _send(writer, End(count))
+        frames, began = _Frames(writer), local.now()
+        async with _signs_of_life(writer):
+            for scan in raw_scans(part, kind, request.keys, committed=committed):
+                async for rows in slices(local, [part], scan, _QUERY_TIMEOUT_MS):
+                    for at in range(0, len(rows), _ENCODED_AT_ONCE):
+                        await frames.add(raw_batch(part, kind, rows[at : at + _ENCODED_AT_ONCE], keys))
+                    if writer.is_closing():
+                        raise ConnectionResetError("whoever asked has gone")
+                if local.now() - began >= SLICE_SECONDS:  # scans of one key each have no pause in them
+                    await asyncio.sleep(0)
+                    began = local.now()
+            await frames.flush()
+        await _send(writer, End(frames.sent))
 
 
-async def _send_rows(writer: asyncio.StreamWriter, part: Part, kind: Any, rows: list[Any], keys: frozenset[bytes] | None) -> int:
-    batch = raw_batch(part, kind, rows, keys)
-    if len(batch):
-        await _send(writer, SomeRows(batch.keys, batch.values, batch.timestamps))
-    return len(batch)
+@final
+class _Frames:
+    """Rows on their way to whoever asked, in frames of at most 1,000 rows and of 4 MiB, or of one row that is larger."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.sent: int = 0
+        self._writer = writer
+        self._rows = SomeRows([], [], [])
+        self._size: int = 0
+
+    async def add(self, batch: Batch) -> None:
+        """Take rows in, and send what is a frame."""
+        for key, value, time in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            size, rows = len(key) + len(value), self._rows
+            if len(rows.keys) >= _AT_ONCE or (rows.keys and self._size + size > _FRAME_BYTES):
+                await self.flush()
+                rows = self._rows
+            rows.keys.append(key)
+            rows.values.append(value)
+            rows.timestamps.append(time)
+            self._size += size
+
+    async def flush(self) -> None:
+        """Send what there is."""
+        rows, self._rows, self._size = self._rows, SomeRows([], [], []), 0
+        if rows.keys:
+            self.sent += len(rows.keys)
+            await _send(self._writer, rows)
 
 
-async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
+@asynccontextmanager
+async def _signs_of_life(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    """Send no rows every ten seconds, meanwhile: a scan may find nothing for longer than whoever asked would wait."""
+
+    async def tell() -> None:
+        while not writer.is_closing():
+            await asyncio.sleep(_SIGN_SECONDS)
+            _write(writer, SomeRows([], [], []))  # little, so not drained: whoever does not take it does not take the next rows either
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()
+
+
+def _write(writer: asyncio.StreamWriter, reply: Reply) -> None:
     data = encode(reply)
     writer.write(LENGTH.pack(len(data)))
     writer.write(data)
+
+
+async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
+    _write(writer, reply)
     async with asyncio.timeout(_DRAIN_SECONDS):
         await writer.drain()
 

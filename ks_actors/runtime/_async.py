@@ -51,7 +51,8 @@ class AsyncNode:
     other, as if they were one. By partition, all run side by side and results are handed on in the order of the records; with none, as they come.
     Results are handed on in the task's own turns, by `emit`: `wake` asks for one. A call that takes longer than `timeout_ms` is cancelled and fails
     with TimeoutError; a failed call is tried again as `retry` says, then the processing handler decides. Records that come while there is no room,
-    of a node in front that makes many of one, wait.
+    of a node in front that makes many of one, wait. With `replayable` results are handed on in the order of the records, whatever `order` is: it says
+    only which calls run side by side.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class AsyncNode:
         *,
         current: Current,
         wake: Callable[[], None],
+        replayable: bool = False,
     ) -> None:
         self.node: str = work.node
         self.in_flight: int = 0
@@ -73,7 +75,7 @@ class AsyncNode:
         self._options = options
         self._most: int = options.max_in_flight
         self._by_key: bool = options.order == "key"
-        self._by_partition: bool = options.order == "partition"
+        self._in_order: bool = replayable or options.order == "partition"
         self._timeout: float | None = None if options.timeout_ms is None else options.timeout_ms / 1000
         self._current = current
         self._wake = wake
@@ -99,6 +101,11 @@ class AsyncNode:
         return bool(self._done)
 
     @property
+    def settled(self) -> bool:
+        """Return whether no call is running, or waits to be."""
+        return not (self._running or self._waiting)
+
+    @property
     def leaving(self) -> bool:
         """Return whether calls that were given up are still on their way out of the user's code."""
         return bool(self._leaving)
@@ -115,11 +122,10 @@ class AsyncNode:
         """Take a record; its result comes out of a later `emit`."""
         call = _Call(key, value, timestamp, headers, self._current)
         self.in_flight += 1
-        if self._by_key:
-            if not self._enter(call):
-                return
-        elif self._by_partition:
+        if self._in_order:
             self._order.append(call)
+        if self._by_key and not self._enter(call):
+            return
         if len(self._running) < self._most:
             self._start(call)
         else:
@@ -234,14 +240,14 @@ class AsyncNode:
         del self._running[call]
         call.over = True
         call.task = None
-        if self._by_partition:
+        if self._in_order:
             order = self._order
             while order and order[0].over:
                 self._done.append(order.popleft())
         else:
             self._done.append(call)
-            if self._by_key:
-                self._leave(call.lane)
+        if self._by_key:
+            self._leave(call.lane)
         if self._waiting and len(self._running) < self._most:
             self._start(self._waiting.popleft())
         if self._done:

@@ -42,16 +42,16 @@ class BatchNode:
     A lot goes when it is full, when its first record has waited for `max_wait_ms`, and when it is flushed, which is what a commit does. While as many
     lots as may are with the function, records are collected for one more, and then there is no room. Calls are those of an `AsyncNode`, with its
     timeouts and retries. A failed call is a failure of each of its records: the processing handler is asked about one after the other. Rows are
-    handed on at the last record of their lot.
+    handed on at the last record of their lot. A `replayable` one has no clock: a lot goes when it is full or flushed.
     """
 
-    def __init__(self, work: NodeWork, operator: Batched, *, current: Current, wake: Callable[[], None]) -> None:
+    def __init__(self, work: NodeWork, operator: Batched, *, current: Current, wake: Callable[[], None], replayable: bool = False) -> None:
         self.node: str = work.node
         self.in_flight: int = 0
         self._work = work
         self._current = current
         self._max_records: int = operator.max_records
-        self._max_wait: float = operator.max_wait_ms / 1000
+        self._max_wait: float | None = None if replayable else operator.max_wait_ms / 1000
         self._most: int = operator.max_records * (operator.asynchronous.max_in_flight + 1)
         self._lot = _Lot()
         self._late: bool = False
@@ -72,6 +72,11 @@ class BatchNode:
         return bool(self._rows) or self._calls.has_results
 
     @property
+    def settled(self) -> bool:
+        """Return whether no lot is with the function, or waits to be; the one that is being collected is not sent yet."""
+        return self._calls.settled
+
+    @property
     def leaving(self) -> bool:
         """Return whether calls that were given up are still on their way out of the user's code."""
         return self._calls.leaving
@@ -90,7 +95,7 @@ class BatchNode:
         count = len(lot.records)
         if count >= self._max_records:
             self._send()
-        elif count == 1:
+        elif count == 1 and self._max_wait is not None:
             self._timer = asyncio.get_running_loop().call_later(self._max_wait, self._time_is_up)
 
     def emit(self) -> bool:
@@ -180,12 +185,12 @@ class BatchNode:
         current.timestamp, current.headers = record.timestamp, record.headers
 
 
-def in_flight_node(operator: Operator, work: NodeWork, *, current: Current, wake: Callable[[], None]) -> InFlight:
+def in_flight_node(operator: Operator, work: NodeWork, *, current: Current, wake: Callable[[], None], replayable: bool) -> InFlight:
     """Make the node of an operator whose user code is asynchronous."""
     if isinstance(operator, Batched):
-        return BatchNode(work, operator, current=current, wake=wake)
+        return BatchNode(work, operator, current=current, wake=wake, replayable=replayable)
     assert operator.asynchronous is not None
-    return AsyncNode(work, cast("AsyncOperator", operator), operator.asynchronous, current=current, wake=wake)
+    return AsyncNode(work, cast("AsyncOperator", operator), operator.asynchronous, current=current, wake=wake, replayable=replayable)
 
 
 @final

@@ -18,12 +18,16 @@ class Draining:
 
     Caches are flushed upstream first, and the next one not before nothing is in flight: what comes of the one before may change what it holds. When
     no cache can be flushed, a node in which records wait for others sends them, upstream first, too.
+
+    With `replayable` it is the records that decide when something is handed on, never how long it has taken: a node takes one record at a time until
+    one is full, and then all of them hand on, when all calls are over.
     """
 
-    def __init__(self, nodes: Sequence[InFlight], caches: Sequence[HeldUpdates]) -> None:
+    def __init__(self, nodes: Sequence[InFlight], caches: Sequence[HeldUpdates], *, replayable: bool = False) -> None:
         self.wanted: bool = bool(nodes or caches)
         self._nodes = nodes
         self._caches = caches
+        self._in_turns: bool = replayable and bool(nodes)
         self._under_way: HeldUpdates | None = None
 
     @property
@@ -34,6 +38,8 @@ class Draining:
     @property
     def ready(self) -> bool:
         """Return whether `step` has something to do."""
+        if self._in_turns and not self._settled():
+            return False
         return any(node.has_results for node in self._nodes) or self._next() is not None or self._waiting() is not None
 
     @property
@@ -43,6 +49,14 @@ class Draining:
 
     def take_results(self) -> bool:
         """Hand on what asynchronous nodes have finished; return whether that was anything."""
+        if not self._in_turns:
+            return self._emit()
+        any_results = False
+        while self.room() == 0 and self._settled() and self._emit():
+            any_results = True
+        return any_results
+
+    def _emit(self) -> bool:
         any_results = False
         for node in self._nodes:
             any_results = node.emit() or any_results
@@ -51,7 +65,9 @@ class Draining:
     def step(self, clock: Callable[[], float], seconds: float) -> None:
         """Hand on what there is, for about so long."""
         deadline = clock() + seconds
-        self.take_results()
+        if self._in_turns and not self._settled():
+            return
+        self._emit()
         while (cache := self._next()) is not None:
             self._under_way = cache
             cache.flush(self.room())
@@ -62,12 +78,17 @@ class Draining:
 
     def room(self) -> int:
         """Return how many records may be taken now."""
-        return min((node.room for node in self._nodes), default=_SLICE)
+        room = min((node.room for node in self._nodes), default=_SLICE)
+        # Of several at once one may become many: where a node is full would depend on how many came together.
+        return min(room, 1) if self._in_turns else room
 
     def drop(self) -> None:
         """Forget what is held back."""
         for cache in self._caches:
             cache.drop()
+
+    def _settled(self) -> bool:
+        return all(node.settled for node in self._nodes)
 
     def _waiting(self) -> InFlight | None:
         """Return the node that is to send what waits in it: nothing more comes from those above it, which are behind it in the order of nodes."""

@@ -25,6 +25,11 @@ class InFlight(Protocol):
         ...
 
     @property
+    def settled(self) -> bool:
+        """Return whether nothing is in the hands of the user's code, or waits to be: all that was sent has its result."""
+        ...
+
+    @property
     def leaving(self) -> bool:
         """Return whether calls that were given up are still on their way out of the user's code."""
         ...

@@ -30,7 +30,8 @@ class Setup:
     """The topology with its topics by the names they have in the log, the settings, and the clock.
 
     `partitions` tells how many partitions a topic has, None when that is not known (yet). `nodes` tells the nodes of a task. `work_time` is what
-    slices of work are measured by, in seconds. `spread_each` tells whether records without keys go to partitions in turn one by one, not in batches.
+    slices of work are measured by, in seconds. `replayable` tells whether the same records are to give the same output in the same order each time:
+    those without keys go to partitions in turn one by one, not in batches, and asynchronous nodes hand on when one is full, in the records' order.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Setup:
         self.max_task_idle_ms: int = config.max_task_idle_ms
         self.timestamp_extractor: TimestampExtractor = config.default_timestamp_extractor
         self.global_stores: Mapping[str, Any] = {}
-        self.spread_each: bool = False
+        self.replayable: bool = False
         self.cache: CacheBudget = CacheBudget(config.statestore_cache_max_bytes)
         self.cached_stores: Mapping[str, StoreSpec] = {}
         if self.cache.limit:

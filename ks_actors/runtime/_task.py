@@ -346,15 +346,15 @@ class Task:
                 partitions=setup.partitions,
                 current=self._current,
                 faults=self._faults,
-                spread_each=setup.spread_each,
+                spread_each=setup.replayable,
             )
 
         def asynchronous(node: ProcessorNode, work: NodeWork) -> InFlight:
-            return in_flight_node(node.operator, work, current=self._current, wake=self._wake)
+            return in_flight_node(node.operator, work, current=self._current, wake=self._wake, replayable=setup.replayable)
 
         plan = Compiler(setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous).compile()
         self._paired = None if plan.pair is None else PairedTurns(plan.pair, plan, self.group, self._current)
-        self._draining = Draining(plan.asynchronous, plan.caches)
+        self._draining = Draining(plan.asynchronous, plan.caches, replayable=setup.replayable)
         return plan
 
     def _close_plan(self) -> None:

@@ -6,9 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 from ks_actors import Batch
 from ks_actors._errors import ConfigError
+from ks_actors.batch._data_source import KsActorsSource
 from ks_actors.batch._source_options import read_options
 
 if TYPE_CHECKING:
@@ -94,6 +96,21 @@ def test_a_store_is_read_from_its_changelog(spark: Any, filled: Callable[..., st
     options = {"key_serde": "ks_actors.serdes.STRING", "value_serde": "ks_actors.serdes.LONG", "columns": "key,value"}
     found = spark.read.format("ks_actors").options(log=url, store="counts", application_id="app", **options).load()
     assert [tuple(row) for row in found.collect()] == [("b", 0), ("a", 2)]
+
+
+def test_a_versioned_store_has_the_version_of_the_latest_time(filled: Callable[..., str]) -> None:
+    """Whichever was written last; who does not say what kind the store is of gets that one."""
+    batch = Batch([b"a", b"a", b"b", b"b", b"c", b"c"], [b"new", b"old", b"new", None, None, b"old"], [200, 100, 200, 100, 200, 100])
+    url = filled({"app-rates-changelog": 1}, {("app-rates-changelog", 0): batch})
+    options = {"log": url, "store": "rates", "application_id": "app"}
+    schema = StructType().add("key", "binary").add("value", "binary")
+
+    def rows(options: dict[str, str]) -> list[dict[str, bytes]]:
+        reader = KsActorsSource(options).reader(schema)
+        return [row for piece in reader.partitions() for found in reader.read(piece) for row in found.to_pylist()]
+
+    assert rows({**options, "store_kind": "versioned"}) == [{"key": b"a", "value": b"new"}, {"key": b"b", "value": b"new"}]
+    assert rows(options) == [{"key": b"a", "value": b"old"}, {"key": b"c", "value": b"old"}]
 
 
 def test_a_stream_reads_what_comes(spark: Any, url: str, tmp_path: Path) -> None:

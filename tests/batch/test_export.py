@@ -63,12 +63,26 @@ def topology() -> Topology:
     hours.to_stream().to("hours-out", Produced(serdes.windowed(serdes.STRING, 1_000), serdes.LONG))
     words.windowed_by(SessionWindows.of_inactivity_gap_and_grace(100, 0)).count(Materialized("visits", serdes.STRING, serdes.LONG))
     words.count(Materialized("unlogged", serdes.STRING, serdes.LONG, logging=False))
+    builder.table("rates", TEXT, Materialized("history", serdes.STRING, serdes.STRING, history_retention_ms=10_000))
     builder.global_table("names", TEXT, Materialized("names", serdes.STRING, serdes.STRING))
     return builder.build()
 
 
 WORDS = [("words", key.encode(), word.encode(), time) for time, (key, word) in enumerate([("a", "bee"), ("b", "cat"), ("a", "horse"), ("a", "ox")])]
-TOPICS = {"words": 2, "totals-out": 2, "hours-out": 2, "names": 1, "stray": 1}
+TOPICS = {"words": 2, "totals-out": 2, "hours-out": 2, "names": 1, "stray": 1, "rates": 1}
+RATES: list[tuple[str, bytes, bytes | None, int]] = [
+    ("rates", key, value, time)
+    for key, value, time in [
+        (b"late", b"new", 200),
+        (b"late", b"old", 100),
+        (b"kept", b"new", 200),
+        (b"kept", None, 100),
+        (b"gone", None, 200),
+        (b"gone", b"old", 100),
+        (b"twice", b"one", 100),
+        (b"twice", b"two", 100),
+    ]
+]
 UTC = dt.UTC
 
 
@@ -80,7 +94,7 @@ def with_app(directory: Path, look: Callable[[App, Callable[..., Any]], Any], *,
     async def main() -> Any:
         async with EmbeddedLog() as log:
             await log.create_topics([NewTopic(name, count) for name, count in TOPICS.items()])
-            await fill(log, TOPICS, [*WORDS, ("names", b"a", b"Ann", 5), ("stray", b"\xff", b"\xfe", 7)])
+            await fill(log, TOPICS, [*WORDS, *RATES, ("names", b"a", b"Ann", 5), ("stray", b"\xff", b"\xfe", 7)])
             app = App(topology(), StreamsConfig(application_id="app", state_dir=directory / "state"), log=log)
             if not run:
                 return await look(app, rows_of(directory))
@@ -117,6 +131,17 @@ def test_tables_are_typed_rows(tmp_path: Path) -> None:
         sessions = sorted(read("visits", "key", "window_start", "window_end", "value"), key=lambda row: row["key"])
         assert sessions[0] == {"key": "a", "window_start": at(0), "window_end": at(3), "value": 3}
         assert read("names") == [{"partition": 0, "timestamp": at(5), "key": "a", "value": "Ann"}]
+
+    with_app(tmp_path, look)
+
+
+def test_a_versioned_table_has_the_latest_versions(tmp_path: Path) -> None:
+    """By their times, also where older puts and deletes came later; of one time the last."""
+
+    async def look(app: App, read: Callable[..., list[dict[str, Any]]]) -> None:
+        assert await app.export(tmp_path / "out", tables=["history"]) == {"history": 3}
+        found = {row["key"]: (row["value"], row["timestamp"]) for row in read("history")}
+        assert found == {"late": ("new", at(200)), "kept": ("new", at(200)), "twice": ("two", at(100))}
 
     with_app(tmp_path, look)
 
@@ -205,6 +230,31 @@ def test_types_have_a_form_in_arrow() -> None:
             "rest": '{"a":[1]}',
         }
     ]
+
+
+class Node(msgspec.Struct):
+    name: str
+    next: Node | None = None
+    others: list[Node] = []
+    beside: tuple[Leaf, Leaf] | None = None
+
+
+class Leaf(TypedDict):
+    of: Node | None
+
+
+def test_types_within_themselves_are_json_text_there() -> None:
+    """A recursive type is a struct once, directly or by way of others; the same type twice side by side is one both times."""
+    text = pa.string()
+    leaf = pa.struct([("of", text)])
+    shape = shape_of(Node)
+    beside = pa.struct([("_1", leaf), ("_2", leaf)])
+    assert shape.type == pa.struct([("name", text), ("next", text), ("others", pa.list_(text)), ("beside", beside)])
+    assert shape.convert is not None
+    inner = Node("b", Node("c"))
+    told = msgspec.json.encode(inner).decode()
+    found = pa.array([shape.convert(Node("a", inner, [inner], ({"of": inner}, {"of": None})))], shape.type)
+    assert found.to_pylist() == [{"name": "a", "next": told, "others": [told], "beside": {"_1": {"of": told}, "_2": {"of": None}}}]
 
 
 def test_serdes_that_do_not_tell_their_type_leave_bytes() -> None:

@@ -122,8 +122,7 @@ class Whole:
         case = cases(name)[0]
         self.name = name
         self.topology: Topology = REBUILT[name].build(case["params"])
-        # What caches hand on depends on commits, of which there are more here.
-        self.settings = {**settings_of(case), "statestore_cache_max_bytes": 0, **settings}
+        self.settings = {**settings_of(case), **settings}
         self.records = at_different_times(records_of(case))
         self.topics = topics_of(self.topology, REBUILT[name].outputs, 2, self.records)
         middle = max(len(self.records) // 2, len(self.records) - 15)

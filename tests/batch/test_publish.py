@@ -8,20 +8,36 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from ks_actors import App, Batch, LogTimeout, NotRunning, PublishRefused, StreamsConfig, UnknownTopicOrPartition
-from ks_actors.batch import _publish, backfill, publish
+from ks_actors import (
+    App,
+    Batch,
+    LogTimeout,
+    Materialized,
+    NotRunning,
+    Produced,
+    PublishRefused,
+    Record,
+    StreamsBuilder,
+    StreamsConfig,
+    UnknownTopicOrPartition,
+    serdes,
+)
+from ks_actors.batch import _publish, _task_run, backfill, publish
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 
 from .conftest import SETTINGS as SPARK
 from .histories import fill, read_all, rows_of, streamed
-from .publisher import loud
+from .publisher import TEXT, loud
 from .test_backfill import LINE_TOPICS, LINES, SETTINGS, words
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+    from typing import Any
 
     from ks_actors import Topology
     from ks_actors.batch import Backfill
@@ -197,3 +213,115 @@ async def test_a_topic_that_was_deleted_is_no_topic_that_has_it_all() -> None:
             with pytest.raises(PublishRefused, match="the topic was deleted since then"):
                 await publish(done, CONFIG, log=log)
             assert (await publish(done, CONFIG, log=log, job="once-more"))["loud"] == 400
+
+
+async def begun(log: Log, topic: str) -> None:
+    """Begin a transaction that nobody ends, as a job that is killed does."""
+    producer = await log.transactional_producer("app-other-publish", client_id="test", timeout_ms=60_000)
+    name, marker = _publish._Name("other", "loud", 0), _publish.Marker(1, 2, 3, whole=False)
+    await producer.send([Outgoing(TopicPartition(topic, 0), Batch([msgspec.json.encode(name)], [msgspec.json.encode(marker)], [0]))])
+
+
+async def published_behind(log: Log, done: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publish, when a transaction of another job was begun in the topic of the markers after this one has read its own."""
+    check = _publish._Publisher._check
+
+    async def checked(self: _publish._Publisher, known: dict[TopicPartition, _publish.Marker], partitions: Iterable[TopicPartition]) -> None:
+        await check(self, known, partitions)
+        await begun(log, "app-backfill-markers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_publish._Publisher, "_check", checked)
+        await publish(done, CONFIG, log=log)
+
+
+async def test_markers_behind_an_open_transaction_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another job's, which was killed between its marker and its commit: nothing is written before it is decided about."""
+    async with EmbeddedLog() as log:
+        await filled(log)
+        with await backfill(words(), CONFIG, log=log) as done:
+            await published_behind(log, done, monkeypatch)
+            reads, make = asyncio.Event(), log.fetcher
+
+            def fetcher(**options: Any) -> Any:
+                reads.set()
+                return make(**options)
+
+            monkeypatch.setattr(log, "fetcher", fetcher)
+            again = asyncio.create_task(publish(done, CONFIG, log=log))
+            await reads.wait()
+            # What the other job's next run does first, or the log when the transaction has been open for too long.
+            await log.transactional_producer("app-other-publish", client_id="test", timeout_ms=60_000)
+            assert await again == {"counts": 0, "loud": 0}
+            monkeypatch.undo()
+            assert await written(log) == of(done)
+
+
+async def test_an_open_transaction_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stays open for longer than the log lets it is told, with where it is."""
+    monkeypatch.setattr(_publish, "_MARGIN_MS", -59_950)
+    async with EmbeddedLog() as log:
+        await filled(log)
+        with await backfill(words(), CONFIG, log=log) as done:
+            await published_behind(log, done, monkeypatch)
+            with pytest.raises(LogTimeout, match=r"a transaction is open in app-backfill-markers-0 at offset 0, of \d+. Nothing was written"):
+                await publish(done, CONFIG, log=log)
+
+
+async def test_somebody_elses_open_transaction_in_a_topic_is_no_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is committed behind it is there, though nobody can read it yet."""
+    async with EmbeddedLog() as log:
+        await filled(log)
+        await begun(log, "loud")
+        with await backfill(words(), CONFIG, log=log) as done:
+            assert (await publish(done, CONFIG, log=log))["loud"] == 400
+            assert await publish(done, CONFIG, log=log) == {"counts": 0, "loud": 0}
+
+
+def taking_its_time(seed: int) -> Topology:
+    """A count, functions that take long or not, in each order there is, lots, and a topic that two branches write to."""
+    dice = random.Random(seed)
+    builder = StreamsBuilder()
+
+    async def a_while() -> None:
+        for _ in range(dice.randrange(30)):
+            await asyncio.sleep(0)
+
+    async def slow(value: str) -> str:
+        await a_while()
+        return f"{value} slow"
+
+    async def lot(records: list[Record[str, str]]) -> list[Record[str, str]]:
+        await a_while()
+        return [record.with_value(f"{record.value} of {len(records)}") for record in records]
+
+    def to(stream: Any, topic: str) -> None:
+        stream.to(topic, Produced(serdes.STRING, serdes.STRING))
+
+    lines = builder.stream("lines", TEXT)
+    to(lines.map_values(slow, max_in_flight=7), "loud")
+    to(lines.flat_map_values(str.split).map_values(slow, order="none", max_in_flight=5), "loud")
+    to(lines.map_values(slow, order="none").batch(lot, max_records=9, max_wait_ms=1), "loud")
+    counts = lines.group_by_key().count(Materialized("counts", serdes.STRING, serdes.LONG))
+    to(counts.to_stream().map_values(str), "counts")
+    return builder.build()
+
+
+async def test_what_takes_other_times_gives_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what asynchronous functions end first, nor when there is a commit, makes a difference; and caches do not, as there are none."""
+    config = CONFIG.replace(statestore_cache_max_bytes=1_000)
+    found: list[dict[TopicPartition, Rows]] = []
+    async with EmbeddedLog() as log:
+        await filled(log)
+        for seed, (seconds, records) in enumerate([(0.2, 50_000), (0.0, 10), (0.001, 70)]):
+            monkeypatch.setattr(_task_run, "_SLICE_SECONDS", seconds)
+            monkeypatch.setattr(_task_run, "_COMMIT_RECORDS", records)
+            with await backfill(taking_its_time(seed), config, log=log) as done:
+                new = await publish(done, config, log=log)
+                assert (sum(new.values()) == 0) == (seed > 0)
+                found.append(of(done))
+    assert found[0] == found[1] == found[2]
+    values = [row[1] for where, rows in found[0].items() if where.topic == "loud" for row in rows]
+    assert len(values) == 400 * 7
+    # Three partitions, each with full lots and what is left at the end.
+    assert sum(value.endswith(b" of 9") for value in values) >= 400 - 3 * 8

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.datasource import In
 from pyspark.sql.types import StructType
 
 from ks_actors import App, ConfigError, QueryFailed, SnapshotRefused, StreamsConfig, UnknownStore
@@ -87,6 +88,7 @@ def test_what_is_not_there_is_told_before_anything_is_read(tmp_path: Path) -> No
             ({**live, "store": "by-time"}, ConfigError, "is of kind window, not key_value"),
             ({**live, "token": "guessed", "store": "counts"}, ConfigError, "this is not the token"),
             ({"live": "127.0.0.1:1", "token": "t", "store": "counts"}, QueryFailed, "nobody answers"),
+            ({**live, "store": "versions"}, ConfigError, "store versions is versioned: it is read from its changelog"),
             ({"snapshot": snapshots, "application_id": "app", "store": "prices"}, SnapshotRefused, "has no store prices; it has by-time, counts"),
             ({"snapshot": snapshots, "store": "counts"}, ConfigError, "application_id: is required"),
             (
@@ -102,6 +104,28 @@ def test_what_is_not_there_is_told_before_anything_is_read(tmp_path: Path) -> No
             data_source.KsActorsSource({**live, "store": "counts"}).streamReader(StructType().add("key", "binary"))
 
     with_app(tmp_path, look)
+
+
+def test_more_keys_than_an_app_takes_are_looked_for_in_all_rows(tmp_path: Path) -> None:
+    """A request is bounded, a query is not."""
+
+    def look(endpoint: StoreEndpoint, *_: str) -> None:
+        options = {"live": endpoint.address, "token": endpoint.token, "store": "counts", "key_serde": SERDES["key_serde"]}
+        reader = data_source.KsActorsSource(options).reader(StructType().add("key", "string"))
+        assert list(reader.pushFilters([In(("key",), ("k7", *(f"none-{number}" for number in range(100_000))))])) == []
+        found = [row["key"] for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+        assert found == ["k7"]
+
+    with_app(tmp_path, look)
+
+
+def test_secrets_are_not_printed() -> None:
+    """Neither the token of an app nor the password of a Kafka, by themselves or within all options."""
+    live = read_options({**LIVE, "token": "secret", "store": "s"})
+    kafka = read_options({"log": "kafka://host:1", "log_options": '{"sasl_password": "secret"}', "topic": "t"})
+    assert "secret" not in f"{live!r} {live.place!r} {kafka!r} {kafka.address!r}"
+    assert repr(live.place).startswith("StorePlace(store='s', application_id=None")
+    assert repr(kafka.address) == "LogAddress(url='kafka://host:1', options=['sasl_password'])"
 
 
 LIVE = {"live": "127.0.0.1:4711", "token": "t"}
@@ -120,6 +144,9 @@ LIVE = {"live": "127.0.0.1:4711", "token": "t"}
         ({**LIVE, "store": "s", "store_kind": "list"}, "store_kind: there is no 'list'"),
         ({"log": "embedded:///x", "topic": "t", "store_kind": "window"}, "store_kind: is about a store"),
         ({**LIVE, "store": "s", "columns": "key,window_start"}, "there is no 'window_start'"),
+        ({**LIVE, "store": "s", "live": " ,"}, "live: names no app"),
+        ({**LIVE, "store": "s", "store_kind": "versioned"}, "a versioned store is read from its changelog, by log, not from live"),
+        ({"log": "embedded:///x", "topic": "t", "store_kind": "versioned"}, "store_kind: is about a store"),
     ],
 )
 def test_options_that_do_not_go_together_are_told(options: dict[str, str], said: str) -> None:

@@ -28,7 +28,7 @@ from ks_actors import (
 from ks_actors.batch._live import LiveStores
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.query import FailureReason, StoreEndpoint
+from ks_actors.query import FailureReason, StoreEndpoint, _scan, _serve
 from ks_actors.query._wire import LENGTH, Describe, Hello, ReadRows, encode
 from tests.batch.histories import fill, last, read_all
 
@@ -106,6 +106,35 @@ async def test_some_keys_are_looked_for_where_they_are(tmp_path: Path) -> None:
         windows = [await asyncio.to_thread(reading, endpoint, rows_of(ReadRows("by-time", number, [b"k7"]))) for number in range(2)]
         assert sum(map(len, windows)) == 30
         assert await asyncio.to_thread(reading, endpoint, rows_of(ReadRows("names", 0))) == {b"k1": (b"one", 0)}
+
+
+def sizes_of(request: ReadRows) -> Callable[[LiveStores], list[tuple[int, int]]]:
+    return lambda app: [(len(batch), sum(map(len, batch.keys + batch.values))) for batch in app.rows(request)]
+
+
+async def test_a_long_search_shows_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as nothing is found there are frames without rows, so that whoever asked goes on waiting."""
+    monkeypatch.setattr(_serve, "_SIGN_SECONDS", 0)
+    monkeypatch.setattr(_scan, "SLICE_SECONDS", 0)
+    async with served(tmp_path) as (_, endpoint):
+        for store in ("by-time", "sessions"):
+            signs = await asyncio.to_thread(reading, endpoint, sizes_of(ReadRows(store, 0, [b"none"])))
+            assert set(signs) == {(0, 0)}
+        monkeypatch.setattr(_serve, "_SIGN_SECONDS", 10)
+        assert await asyncio.to_thread(reading, endpoint, sizes_of(ReadRows("by-time", 0, [b"none"]))) == []
+
+
+async def test_frames_are_bounded_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And by rows; one that is larger has a frame of its own."""
+    async with served(tmp_path) as (_, endpoint):
+        whole = await asyncio.to_thread(reading, endpoint, sizes_of(ReadRows("sessions", 0)))
+        assert all(count == 1_000 for count, _ in whole[:-1])
+        assert sum(count for count, _ in whole) > 1_000
+        for most, rows in ((100, 3), (5, 1)):  # a row has 26 or 27 bytes
+            monkeypatch.setattr(_serve, "_FRAME_BYTES", most)
+            found = await asyncio.to_thread(reading, endpoint, sizes_of(ReadRows("sessions", 0)))
+            assert {count for count, _ in found[:-1]} == {rows}
+            assert sum(count for count, _ in found) == sum(count for count, _ in whole)
 
 
 async def test_strangers_are_told_nothing(tmp_path: Path) -> None:
