@@ -33,12 +33,19 @@ def _repartitions(graph: GraphBuilder) -> dict[GraphNode, list[Repartition]]:
         if node.changes_key:
             groups[node] = []
         elif isinstance(node, Repartition) and node.mergeable:
-            # Kafka Streams moves topics before joins with global tables: only where no serde is for joined values alone is that right.
-            typed = node.value is not None
-            changer = _above(node, lambda above, typed=typed: above.changes_key or above.changes_value or (typed and above.joins_value))
+            changer = _above(node, _changes_if_typed if node.value is not None else _changes)
             if changer is not None and changer.changes_key:
                 groups[changer].append(node)
     return groups
+
+
+def _changes(node: GraphNode) -> bool:
+    return node.changes_key or node.changes_value
+
+
+def _changes_if_typed(node: GraphNode) -> bool:
+    """Return whether what a serde is for is made here. Kafka Streams moves such topics before joins with global tables, where it does not fit."""
+    return _changes(node) or node.joins_value
 
 
 def _hoisted(graph: GraphBuilder, groups: dict[GraphNode, list[Repartition]]) -> dict[GraphNode, list[Repartition]]:
