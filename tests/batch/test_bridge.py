@@ -251,7 +251,6 @@ def test_what_comes_out_of_a_task_is_data(tmp_path: Path) -> None:
 
 def test_what_a_task_says_at_its_end_is_data(tmp_path: Path) -> None:
     """It comes back over the network, too: only what a task says of itself is made of it, and anything else is refused."""
-    pytest.importorskip("pyspark")
     from ks_actors.batch._spark_task import done_of  # noqa: PLC0415 - it needs pyspark
 
     done = TaskDone(TaskId(0, 1), {TopicPartition("in", 1): OffsetAndMetadata(17, "at")}, 16, 1)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import AsyncIterator, Awaitable
+    from pathlib import Path
 
     from tests.kafka.broker import Broker
 
@@ -25,3 +28,16 @@ async def connect(broker: Broker, options: KafkaOptions | None = None) -> KafkaL
     log = KafkaLog(broker.bootstrap, options=options)
     await log.start()
     return log
+
+
+@asynccontextmanager
+async def module_process(module: str, *words: str, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a module in a process of its own, which writes to `log`; at the end there is none."""
+    with log.open("ab") as said:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, *words, stdout=said, stderr=said)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sys
 import time
 import uuid
 from collections import Counter
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,12 +15,13 @@ from ks_actors import App, Batch
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, Update, check_output, count_of
+from tests.kafka.helpers import module_process
 from tests.kafka.kinds import KINDS, config_of, topology_of
 from tests.kafka.test_standby import Heard
 from tests.log.helpers import COMMITTED, read_all
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from tests.kafka.broker import Broker
@@ -83,18 +82,10 @@ class Stage:
         config = config_of(self.name, str(self.directory / "heir"), self.guarantee)
         return App(topology_of(self.kind, self.source, self.sink), config, log=self.log, restore_listener=heard, standby_listener=heard)
 
-    @asynccontextmanager
-    async def victim(self) -> AsyncIterator[asyncio.subprocess.Process]:
+    def victim(self) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
         """Run the other member, in a process of its own."""
         words = (self.kind, self.bootstrap, self.name, self.source, self.sink, str(self.directory / "victim"), self.guarantee)
-        with (self.directory / "victim.log").open("ab") as log:
-            process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.kafka.kinds", *words, stdout=log, stderr=log)
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+        return module_process("tests.kafka.kinds", *words, log=self.directory / "victim.log")
 
 
 @pytest.mark.timeout(300)

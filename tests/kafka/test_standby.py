@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import uuid
 from collections import Counter
-from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -18,10 +16,12 @@ from ks_actors.log.kafka import KafkaLog
 from ks_actors.runtime import RestoreListener, StandbyUpdateListener, SuspendReason
 from tests.chaos.app import count_topology
 from tests.chaos.checks import EXACTLY_ONCE, Update, check_output, count_of
+from tests.kafka.helpers import module_process
 from tests.log.helpers import COMMITTED, batch, read_all
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from ks_actors import TaskId
@@ -116,22 +116,14 @@ class Stage:
         )  # fmt: skip
         return App(count_topology(self.sources[0].topic, self.sinks[0].topic), config, log=self.log, restore_listener=heard, standby_listener=heard)
 
-    @asynccontextmanager
-    async def victim(self) -> AsyncIterator[asyncio.subprocess.Process]:
+    def victim(self) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
         """Run the other member, in a process of its own."""
         told = {
             "bootstrap": self._bootstrap, "guarantee": EXACTLY_ONCE, "input": self.sources[0].topic, "output": self.sinks[0].topic,
             "app-id": self.app_id, "session-timeout": str(SESSION_S), "state-dir": str(self._directory / "victim"), "standbys": "1",
         }  # fmt: skip
         words = [word for name, value in told.items() for word in (f"--{name}", value)]
-        with (self._directory / "victim.log").open("ab") as log:
-            process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.chaos.app", *words, stdout=log, stderr=log)
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+        return module_process("tests.chaos.app", *words, log=self._directory / "victim.log")
 
 
 @pytest.mark.timeout(180)
