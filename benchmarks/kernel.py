@@ -24,7 +24,9 @@ from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._options import KafkaOptions
 from ks_actors.log.kafka._records import Chunk, Columns
 from ks_actors.runtime import _sink
-from ks_actors.serdes import _columns
+from ks_actors.serdes import LONG, STRING, _columns
+from ks_actors.state import TaskStores, _counting, _table
+from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +56,7 @@ def main() -> None:
         ),
         "text encoded": lambda: _columns.for_column(str.encode)(texts),
         "text decoded": lambda: _columns.for_column(bytes.decode)(keys),
+        "counts in a store, committed": Counts(source).step,
     }
     figures = {name: (_without_kernel(each), _nanoseconds(each)) for name, each in work.items()}
     table = Table("ns per record", ">Python", ">kernel", title=f"median of {ROUNDS} batches of {RECORDS}, values of 100 bytes, {KEYS:,} keys")
@@ -61,6 +64,42 @@ def main() -> None:
         table.add_row(name, f"{python:.0f}", f"{kernel:.0f}")
     Console().print(table)
     print(json.dumps({name: {"python_ns": round(python), "kernel_ns": round(kernel)} for name, (python, kernel) in figures.items()}))
+
+
+class Counts:
+    """Counts per key in a store in memory that has them all, of other keys each time, each batch a commit with its changelog."""
+
+    def __init__(self, source: random.Random) -> None:
+        spec = StoreSpec(name="counts", kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=STRING, value=LONG, type="in_memory")
+        self._stores = TaskStores("0_0", [spec], directory=None, shared=None, record_time=int, expired=print)
+        self._stores.open()
+        self._store = self._stores.store("counts")
+        for number in range(KEYS):
+            self._store.put_entry(f"k{number:07}", (0, 0))
+        self._commit()
+        self._batches = [[f"k{source.randrange(KEYS):07}" for _ in range(RECORDS)] for _ in range(ROUNDS)]
+        self._next = 0
+
+    def step(self) -> None:
+        """Count a batch, and commit."""
+        keys = self._batches[self._next % ROUNDS]
+        self._next += 1
+        times = [self._next] * len(keys)
+        if vars(_counting)["_kernel"] is None:
+            get, put, changes = self._store.get_entry, self._store.put_entry, []
+            for key, timestamp in zip(keys, times, strict=True):
+                before, seen = get(key)
+                put(key, (before + 1, max(seen, timestamp)))
+                changes.append((before + 1, None))
+        else:
+            self._store.count_up(keys, keys, times, 0, [], [], with_old=False)
+        self._commit()
+
+    def _commit(self) -> None:
+        token = self._stores.freeze()
+        for _ in self._stores.changelog(token):
+            pass
+        self._stores.keep(token, {})
 
 
 def _nanoseconds(work: Callable[[], object]) -> float:
@@ -73,7 +112,7 @@ def _nanoseconds(work: Callable[[], object]) -> float:
 
 
 def _without_kernel(work: Callable[[], object]) -> float:
-    modules: tuple[Any, ...] = (_partitioner, _body, _builder, _format, _sink, _columns)
+    modules: tuple[Any, ...] = (_partitioner, _body, _builder, _format, _sink, _columns, _counting, _table)
     forms = list(_columns._FORMS)  # noqa: SLF001 - what is measured
     kernel = native.kernel
     try:
