@@ -36,7 +36,7 @@ class Flusher:
         if self._steps is not None:
             return False
         tasks = list(self._stores)
-        after = tasks.index(self._last) + 1 if self._last in self._stores else 0
+        after = tasks.index(self._last) + 1 if self._last is not None and self._last in self._stores else 0
         for task in (*tasks[after:], *tasks[:after]):
             stores = self._stores[task]
             if stores.wants_flush(idle):

@@ -202,7 +202,6 @@ def test_tasks_that_are_to_be_written_take_turns(tmp_path: Path, shared: SharedR
         fill(tasks[TaskId(0, 0)], 500, first)
         assert tasks[TaskId(0, 0)].stores.wants_flush(idle=False)
     assert written == list(tasks)
-    assert shared.memory.used < 2 * ROOM
     for task in tasks.values():
         task.close()
 

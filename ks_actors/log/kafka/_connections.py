@@ -51,13 +51,13 @@ _NO_SECRETS = _NoSecrets()
 class _Connection(AIOKafkaConnection):  # type: ignore[misc]
     """A socket that says when it is about to be closed, whoever closes it: `closing` gets its transport, and what is done when that is closed."""
 
-    def __init__(self, closing: Callable[[asyncio.Future[None], asyncio.Transport], None], *address: Any, **settings: Any) -> None:
+    def __init__(self, closing: Callable[[asyncio.Future[None], asyncio.WriteTransport], None], *address: Any, **settings: Any) -> None:
         super().__init__(*address, **settings)
         self._closing = closing
 
     def close(self, reason: Any = None, exc: BaseException | None = None) -> Any:
-        writer = self._writer
-        closed = super().close(reason, exc)
+        writer: asyncio.StreamWriter | None = self._writer
+        closed: Any = super().close(reason, exc)
         if writer is not None:
             self._closing(closed, writer.transport)
         return closed
@@ -77,7 +77,7 @@ class Connections:
         self._ssl: ssl.SSLContext | None = None
         self._ready: dict[tuple[int, str], Any] = {}
         self._opening: dict[tuple[int, str], asyncio.Task[Any]] = {}
-        self._closing: dict[asyncio.Future[None], asyncio.Transport] = {}
+        self._closing: dict[asyncio.Future[None], asyncio.WriteTransport] = {}
         self.lost = 0
         self._closed = False
 
@@ -159,8 +159,8 @@ class Connections:
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
                 connection = _Connection(
-                    self._note_closing, host, port, client_id=self._client_id, ssl_context=self._ssl,
-                    request_timeout_ms=options.request_timeout_ms + 5_000, security_protocol=options.security_protocol, max_idle_ms=options.connections_max_idle_ms,
+                    self._note_closing, host, port, client_id=self._client_id, request_timeout_ms=options.request_timeout_ms + 5_000,
+                    ssl_context=self._ssl, security_protocol=options.security_protocol, max_idle_ms=options.connections_max_idle_ms,
                     sasl_mechanism=options.sasl_mechanism, sasl_plain_username=options.sasl_username, sasl_plain_password=options.sasl_password,
                 )  # fmt: skip
                 await connection.connect()
@@ -181,7 +181,7 @@ class Connections:
         if connection is not None:
             connection.close(reason=reason)
 
-    def _note_closing(self, closed: asyncio.Future[None], transport: asyncio.Transport) -> None:
+    def _note_closing(self, closed: asyncio.Future[None], transport: asyncio.WriteTransport) -> None:
         self._closing[closed] = transport
         closed.add_done_callback(self._closing.pop)
 
