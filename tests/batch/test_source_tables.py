@@ -44,7 +44,8 @@ def merged(store: StoreType) -> Topology:
     """A stream with the changes of a table, counted: nothing asks for as many partitions of both."""
     builder = StreamsBuilder()
     table = builder.table("table", STRINGS, Materialized("rows", serdes.STRING, serdes.STRING, store_type=store))
-    return counted(builder, builder.stream("in", STRINGS).merge(table.to_stream()), store)
+    stream: Stream[str, Any] = builder.stream("in", STRINGS)
+    return counted(builder, stream.merge(table.to_stream()), store)
 
 
 def counted(builder: StreamsBuilder, stream: Stream[str, Any], store: StoreType) -> Topology:
@@ -102,7 +103,7 @@ def test_history_and_live_tail_are_a_stream_over_all_records(make: Any, partitio
 
 
 @pytest.mark.parametrize("wiped", [False, True])
-def test_it_begins_where_the_snapshot_ends(wiped: bool, tmp_path: Path) -> None:  # noqa: FBT001 - pytest's
+def test_it_begins_where_the_snapshot_ends(wiped: bool, tmp_path: Path) -> None:
     """On disk it is there when the app starts; who has no disk reads the topic as far as was handed over, and processes the rest."""
     topology, topics = joined("rocksdb"), {"table": 1, "in": 1, "out": 1}
     config = StreamsConfig(application_id="app", topology_optimization=REUSE, snapshot_uri=str(tmp_path / "snapshots"), state_dir=tmp_path / "state")
