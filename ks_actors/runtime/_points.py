@@ -39,6 +39,7 @@ class Points:
         residents: Residents,
         turn: Callable[[float | None], Awaitable[float]],
         blocking: Callable[[Callable[[], None]], Awaitable[None]],
+        step_now: Callable[[], None],
         step_soon: Callable[[], None],
         pausing: Callable[[], bool],
     ) -> None:
@@ -46,6 +47,7 @@ class Points:
         self._residents = residents
         self._turn = turn
         self._blocking = blocking
+        self._step_now = step_now
         self._step_soon = step_soon
         self._pausing = pausing
         self._asked: deque[m.TakePoint] = deque()
@@ -77,6 +79,8 @@ class Points:
             return
         if self._steps is None:
             self._steps = stores.flush_steps()
+        if self._residents.look_later(order.task, self._step_now):
+            return
         # While workers stand still for a commit nothing is done: they are not to wait for this.
         if self._pausing() or next(self._steps, self) is not self:
             self._step_soon()
@@ -90,10 +94,13 @@ class Points:
         for reader in readers.values():
             for _ in prepare_rows(reader):
                 began = await self._turn(began)
-        for _ in stores.point_steps():
+        steps = stores.point_steps()
+        await self._residents.quiet(order.task)
+        while next(steps, self) is not self:
             while self._pausing():  # noqa: ASYNC110 - some ms, ten times a second: not worth an event at each commit
                 await asyncio.sleep(_REST_SECONDS)
             began = await self._turn(began)
+            await self._residents.quiet(order.task)
         # From here until all is noted nobody else has a turn.
         rows = {name: committed_rows(reader) for name, reader in readers.items()}
         facts = {name: committed_facts(stores.store(name)) for name in readers}

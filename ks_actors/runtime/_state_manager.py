@@ -85,7 +85,8 @@ class StateManager(Actor[StateManagerMessage]):
     def signal(self, signal: Signal) -> None:
         """Look for idle times, and for what may be deleted, from the start on."""
         if isinstance(signal, Started):
-            self._points = Points(self._stores, self._residents, self._turn, self.ctx.blocking, self._point_soon, self._pausing)
+            now = partial(self.ctx.self_ref.tell, m.PointStep())
+            self._points = Points(self._stores, self._residents, self._turn, self.ctx.blocking, now, self._point_soon, self._pausing)
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
             self.ctx.timers.every("cleanup", self._cleanup_seconds, m.CleanUp())
 
@@ -314,8 +315,8 @@ class StateManager(Actor[StateManagerMessage]):
             self._step_soon()
 
     def _step(self) -> None:
-        """Write a little; others have their turn before the next step."""
-        if not self._flusher.busy:
+        """Write a little; others have their turn before the next step. Where a thread is at the task, between two of its slices."""
+        if not self._flusher.busy or ((task := self._flusher.task) is not None and self._residents.look_later(task, self._step)):
             return
         if self._pausing():
             self._step_soon()
