@@ -39,16 +39,14 @@ class Points:
         residents: Residents,
         turn: Callable[[float | None], Awaitable[float]],
         blocking: Callable[[Callable[[], None]], Awaitable[None]],
-        step_now: Callable[[], None],
-        step_soon: Callable[[], None],
+        step_in: Callable[[float], None],
         pausing: Callable[[], bool],
     ) -> None:
         self._stores = stores
         self._residents = residents
         self._turn = turn
         self._blocking = blocking
-        self._step_now = step_now
-        self._step_soon = step_soon
+        self._step_in = step_in
         self._pausing = pausing
         self._asked: deque[m.TakePoint] = deque()
         self._steps: Iterator[None] | None = None
@@ -58,7 +56,7 @@ class Points:
         if isinstance(message, m.TakePoint):
             self._asked.append(message)
             if len(self._asked) == 1:
-                self._step_soon()
+                self._step_in(_REST_SECONDS)
             return
         try:
             await self._step(self._asked[0])
@@ -69,7 +67,7 @@ class Points:
         self._steps = None
         done = self._asked.popleft()
         if self._asked:
-            self._step_soon()
+            self._step_in(_REST_SECONDS)
         return done
 
     async def _step(self, order: m.TakePoint) -> None:
@@ -79,11 +77,11 @@ class Points:
             return
         if self._steps is None:
             self._steps = stores.flush_steps()
-        if self._residents.look_later(order.task, self._step_now):
+        if self._residents.look_later(order.task, partial(self._step_in, 0)):
             return
         # While workers stand still for a commit nothing is done: they are not to wait for this.
         if self._pausing() or next(self._steps, self) is not self:
-            self._step_soon()
+            self._step_in(_REST_SECONDS)
             return
         point = await self._finish(order, stores, resident)
         self._done().reply.tell(point)

@@ -85,8 +85,7 @@ class StateManager(Actor[StateManagerMessage]):
     def signal(self, signal: Signal) -> None:
         """Look for idle times, and for what may be deleted, from the start on."""
         if isinstance(signal, Started):
-            now = partial(self.ctx.self_ref.tell, m.PointStep())
-            self._points = Points(self._stores, self._residents, self._turn, self.ctx.blocking, now, self._point_soon, self._pausing)
+            self._points = Points(self._stores, self._residents, self._turn, self.ctx.blocking, self._point_in, self._pausing)
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
             self.ctx.timers.every("cleanup", self._cleanup_seconds, m.CleanUp())
 
@@ -343,8 +342,8 @@ class StateManager(Actor[StateManagerMessage]):
         # Not at once: a commit takes a few messages, and workers are not to stand still for a step at each of them.
         self.ctx.timers.once("flush", _REST_SECONDS, m.FlushStep())
 
-    def _point_soon(self) -> None:
-        self.ctx.timers.once("point", _REST_SECONDS, m.PointStep())
+    def _point_in(self, seconds: float) -> None:
+        self.ctx.timers.once("point", seconds, m.PointStep())
 
     def _clean_up(self, message: m.CleanUp | m.CleanedUp) -> None:
         if isinstance(message, m.CleanedUp):

@@ -241,15 +241,21 @@ def restless() -> Iterator[None]:
 @pytest.mark.parametrize("store_type", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_nobody_is_at_the_stores_of_a_task_but_its_thread(guarantee: str, store_type: StoreType, tmp_path: Path) -> None:
-    """Commits, writing to disk and letting go of memory change nothing of what a thread reads and writes meanwhile."""
+    """Commits, snapshots, writing to disk and letting go of memory change nothing of what a thread reads and writes, and come to their ends."""
     values = [f"v{random.Random(number).randrange(8_000)}" for number in range(30_000)]
     settings: dict[str, Any] = {"processing_guarantee": guarantee, "commit_interval_ms": 1, "statestore_memory_max_bytes": 1 << 20}
+    settings["snapshot_uri"] = f"file://{tmp_path}/snapshots"
     async with running(counter(lambda _: None, store_type), tmp_path, **settings) as (app, log):
         for start in range(0, len(values), 3_000):
             await write(log, *values[start : start + 3_000])
+            if start % 6_000 == 0:
+                await app.snapshot()
         await app.wait_until_caught_up()
         counted: Counter[str] = Counter()
-        expected = [f"{value} {counted[value]}" for value in values if not counted.update((value,))]
+        expected = []
+        for value in values:
+            counted[value] += 1
+            expected.append(f"{value} {counted[value]}")
         assert await read(log) == expected
         assert dict(await app.store("counts").all()) == {value: str(count) for value, count in counted.items()}
 
