@@ -140,7 +140,8 @@ class _Names(NamedTuple):
         shared = "-outer-shared-join" if outer else "-left-shared-join"
         pending = "KSTREAM-OUTERSHARED-" + numbers[0].rpartition("-")[2] if base is None else base + shared
         merge = graph.suffixed_or(name, "-merge", "KSTREAM-MERGE-")
-        return cls(*windows, *nodes, merge, *(f"{store}-store" for store in (*bases, pending)))
+        stores = [f"{store}-store" for store in (*bases, pending)]
+        return cls(windows[0], windows[1], nodes[0], nodes[1], merge, stores[0], stores[1], stores[2])
 
 
 def _window_store(name: str, windows: JoinWindows, options: StreamJoined[Any, Any, Any], key: Any, value: Any) -> StoreSpec:
