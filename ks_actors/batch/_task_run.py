@@ -90,7 +90,7 @@ class TaskRun:
         self._read = read
         self._snapshot = snapshot
         self._setup: Setup = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
-        self.specs: list[StoreSpec] = stores_of(self._setup, work.task.subtopology)
+        self.specs: list[StoreSpec] = stores_of(self._setup, work.task)
         self._sources: dict[TopicPartition, Generator[Batch, None, None]] = {
             TopicPartition(one.topic, one.partition): read(one) for one in work.ranges
         }
