@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from datetime import UTC, datetime
@@ -87,13 +88,6 @@ def test_filters_are_pushed_down(spark: Any, url: str) -> None:
     assert [(row.partition, row.key) for row in decoded.collect()] == [(partition, key) for partition in range(3) for key in ("k1", "k2")]
 
 
-def test_a_time_begins_where_the_first_record_is_as_late(spark: Any, url: str) -> None:
-    """What lies in front of that is not read; Spark has a look at each of those behind it."""
-    found = frame(spark, url, max_records_per_task=1).where("timestamp > timestamp'1970-01-01 00:00:07.5Z'")
-    assert found.rdd.getNumPartitions() == 6
-    assert [(row.partition, row.offset) for row in found.collect()] == [(partition, offset) for partition in range(3) for offset in (8, 9)]
-
-
 def test_topics_and_times_narrow_what_is_read(filled: Callable[..., str]) -> None:
     """Of a table of the latest times do not: the latest of all may be older. What a serde may make otherwise is Spark's to compare."""
     topics = ("events", "others")
@@ -172,6 +166,21 @@ def test_a_stream_reads_what_comes(spark: Any, url: str, tmp_path: Path) -> None
     assert query.awaitTermination(60)
     assert {tuple(row) for row in spark.table("seen").collect()} == {(partition, offset) for partition in range(3) for offset in range(10)}
     assert spark.table("seen").count() == 30
+
+
+def test_a_stream_goes_on_when_its_beginning_is_gone(url: str, tmp_path: Path) -> None:
+    """What is deleted behind it is not asked for any more."""
+    options = {"log": url, "topic": "events", "starting_offsets": json.dumps({"events": {"0": 2}})}
+    stream = KsActorsSource(options).streamReader(StructType().add("key", "binary"))
+    begin = stream.initialOffset()
+    assert begin == {"events": {"0": 2, "1": 0, "2": 0}}
+
+    async def cut() -> None:
+        async with EmbeddedLog(tmp_path / "log") as log:
+            await log.delete_records({TopicPartition("events", 0): 5})
+
+    asyncio.run(cut())
+    assert stream.latestOffset(begin, None) == {"events": {"0": 10, "1": 10, "2": 10}}
 
 
 @pytest.mark.parametrize(
