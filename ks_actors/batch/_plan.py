@@ -186,6 +186,7 @@ def _dependent(setup: Setup, subtopology: Subtopology) -> list[str]:
     return [node.name for node in nodes if isinstance(node, ProcessorNode) and node.stores and not isinstance(node.operator, StreamCount)]
 
 
-def stores_of(setup: Setup, subtopology: int) -> list[StoreSpec]:
-    """Return the stores of a subtopology's tasks."""
-    return setup.store_specs(next(each.stores for each in setup.topology.subtopologies() if each.id == subtopology))
+def stores_of(setup: Setup, task: TaskId) -> list[StoreSpec]:
+    """Return the stores of a task."""
+    stores = next(each.stores for each in setup.topology.subtopologies() if each.id == task.subtopology)
+    return setup.stores_of(task, setup.store_specs(stores))

@@ -15,7 +15,7 @@ from ks_actors.batch._filters import Pushed
 from ks_actors.batch._live import LiveStores
 from ks_actors.batch._reading import LogRange
 from ks_actors.batch._record_batches import Records
-from ks_actors.batch._source_options import VERSIONED
+from ks_actors.batch._source_options import CUSTOM, VERSIONED
 from ks_actors.query._wire import MOST_BYTES, ReadRows, encode
 from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
 from ks_actors.snapshots._manifest import MANIFEST
@@ -52,13 +52,13 @@ class StoreReader(DataSourceReader):
         self._pushed = Pushed(offsets=False)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - pyspark's name
-        """Take filters on partitions and keys; yield the rest, which Spark does."""
+        """Take filters on topics, partitions and keys; yield the rest, which Spark does."""
         yield from self._pushed.take(filters)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the partitions that there are now, and are wanted. Raises what SnapshotReader and LiveStores raise, and ConfigError."""
         found = self._in_snapshot() if self._place.snapshot is not None else self._in_apps()
-        return [one for one in found if self._pushed.wants(one.partition)]
+        return [one for one in found if self._pushed.wants(one.partition, one.topic)]
 
     def _in_snapshot(self) -> list[_Rows]:
         store, snapshot = self._place.store, self._opened()
@@ -101,6 +101,8 @@ class StoreReader(DataSourceReader):
 
     def _check_kind(self, kind: str) -> None:
         wanted = kind.removeprefix("timestamped_")
+        if wanted == CUSTOM:
+            raise ConfigError(f"store {self._place.store} is one of your own, whose rows only you know: read its changelog as a topic")
         if wanted == VERSIONED:
             raise ConfigError(f"store {self._place.store} is versioned: it is read from its changelog, by log, with store_kind={wanted}")
         if wanted != self._options.store_kind:

@@ -63,18 +63,13 @@ class SeedPlan:
 
     def specs(self, task: TaskId) -> list[StoreSpec]:
         """Return the stores of a task that are handed over."""
-        return [spec for spec in self._specs[task.subtopology] if spec.logging]
+        return [spec for spec in self._setup.stores_of(task, self._specs[task.subtopology]) if spec.logging]
 
     def _check_stores(self) -> None:
         place, tasks = self.snapshot.place, self.snapshot.manifest.tasks
         known = {str(task) for task in self.tasks}
         if unknown := sorted(tasks.keys() - known):
             raise SnapshotRefused(f"{place} has tasks that this topology does not have: {', '.join(unknown)}")
-        if reused := sorted(self._setup.reused_topics):
-            raise SnapshotRefused(
-                f"{place}: nothing may be written to topics that tables are filled from and restored from: {', '.join(reused)}; "
-                "build the topology without the optimization reuse.ktable.source.topics"
-            )
         for task in self.tasks:
             specs = {spec.name: spec for spec in self.specs(task)}
             stores = tasks[str(task)].stores if str(task) in tasks else {}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 from ks_actors._batch import Batch
 from ks_actors._errors import IllegalGeneration, SnapshotFailed, SnapshotRefused
+from ks_actors._in_thread import in_thread
 from ks_actors.log._port import NewMember
 from ks_actors.log._types import Assigned, IsolationLevel, MemberAssignment, Outgoing
 from ks_actors.runtime._directory import StateDirectory
@@ -23,18 +24,18 @@ from ks_actors.state import Ingest, SharedResources
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
     from ks_actors._task_id import TaskId
     from ks_actors.log import Log, MemberInfo, Membership, TransactionalProducer
-    from ks_actors.log._types import TopicPartition
+    from ks_actors.log._types import OffsetAndMetadata, TopicPartition
     from ks_actors.runtime._setup import Setup
-    from ks_actors.snapshots import SnapshotManifest, StoreSnapshot
+    from ks_actors.snapshots import SnapshotManifest
     from ks_actors.state import StoreIngest
     from ks_actors.topology import StoreSpec
 
 IfSeeded: TypeAlias = Literal["refuse", "skip", "overwrite"]
-T = TypeVar("T")
+Read: TypeAlias = "Callable[[], Iterator[Batch]]"
 _SLICE: Final = 1_000
 _YIELD_SECONDS: Final = 0.0001
 _log = logging.getLogger("ks_actors")
@@ -46,7 +47,8 @@ class Seeder:
 
     All that the log gets is one transaction, under either guarantee: the rows of every store, as records of its changelog; deletions of what was in
     the changelog and is not in the snapshot; the positions, as the group's offsets. So it has happened or it has not, whatever is killed when; done
-    twice, it gives the same. The group has to be empty: this is its only member meanwhile, and whoever comes in makes the transaction fail.
+    twice, it gives the same. The group has to be empty: this is its only member meanwhile, and whoever comes in makes the transaction fail. Nothing
+    is written to a topic of the user's from which a table is restored: up to the group's offset it says what the table is.
 
     Stores on disk are made here from the same rows, beside what there is, and take their places when the transaction has succeeded. If it does not
     get that far, or on another machine, tasks are restored from their changelogs, as ever.
@@ -72,12 +74,12 @@ class Seeder:
 
     async def _seed(self, uri: str, if_seeded: IfSeeded, stack: AsyncExitStack) -> SnapshotManifest | None:
         setup, config = self._setup, self._config
-        snapshot = await _in_thread(partial(choose_snapshot, uri, config.application_id))
+        snapshot = await in_thread(partial(choose_snapshot, uri, config.application_id))
         setup.know_topics(await prepare_topics(self._log, setup))
         plan = SeedPlan(setup, self._specs, snapshot)
         offsets = plan.offsets(await self._ranges(plan.sources))
         directory = StateDirectory(config.state_dir / config.application_id)
-        process_id = await _in_thread(directory.open)
+        process_id = await in_thread(directory.open)
         stack.callback(directory.close)
         membership = await self._join(process_id, stack)
         committed = await membership.committed(plan.sources)
@@ -94,7 +96,7 @@ class Seeder:
         stack.push_async_callback(producer.close)
         shared = SharedResources()
         stack.callback(shared.close)
-        transfer = _Transfer(plan, self._log, producer, shared, directory, config.client_id)
+        transfer = _Transfer(plan, offsets, self._log, producer, shared, directory, config.client_id)
         stack.push_async_callback(transfer.close)
         for task in plan.tasks:
             await transfer.hand_over(task)
@@ -142,9 +144,17 @@ class _Transfer:
     """Rows on their way, from the snapshot into changelogs and databases."""
 
     def __init__(
-        self, plan: SeedPlan, log: Log, producer: TransactionalProducer, shared: SharedResources, directory: StateDirectory, client_id: str
+        self,
+        plan: SeedPlan,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        log: Log,
+        producer: TransactionalProducer,
+        shared: SharedResources,
+        directory: StateDirectory,
+        client_id: str,
     ) -> None:
         self._plan = plan
+        self._offsets = offsets
         self._log = log
         self._producer = producer
         self._shared = shared
@@ -159,59 +169,63 @@ class _Transfer:
         ingest: Ingest | None = None
         if any(_on_disk(spec) for spec in specs):
             path = self._directory.path / str(task)
-            await _in_thread(partial(path.mkdir, parents=True, exist_ok=True))
-            ingest = await _in_thread(partial(Ingest, str(task), path, self._shared))
+            await in_thread(partial(path.mkdir, parents=True, exist_ok=True))
+            ingest = await in_thread(partial(Ingest, str(task), path, self._shared))
             self._ingests.append(ingest)
         for spec in specs:
-            on_disk = await _in_thread(partial(ingest.store, spec)) if ingest is not None and _on_disk(spec) else None
-            await (self._hand_over_versions if spec.kind is StoreKind.VERSIONED else self._hand_over_store)(task, spec, on_disk)
+            on_disk = await in_thread(partial(ingest.store, spec)) if ingest is not None and _on_disk(spec) else None
+            await self._hand_over_store(task, spec, on_disk)
 
     async def _hand_over_store(self, task: TaskId, spec: StoreSpec, on_disk: StoreIngest | None) -> None:
-        changelog = self._plan.changelog(task, spec)
+        place, changelog = self._plan.snapshot.place, self._plan.changelog(task, spec)
         stored = self._plan.snapshot.manifest.tasks[str(task)].stores[spec.name]
+        read = partial(self._plan.snapshot.batches, str(task), spec.name)
+        if spec.source_topic is not None:
+            rows, end = await self._take(read, changelog, on_disk)
+        elif spec.kind is StoreKind.VERSIONED:
+            rows, end = await self._send_versions(read, changelog, on_disk)
+        else:
+            rows, end = await self._send_rows(read, changelog, on_disk)
+        if rows != stored.rows:
+            raise SnapshotRefused(f"{place} has {rows:,} rows of store {spec.name} of task {task}, its manifest says {stored.rows:,}")
+        if on_disk is not None:
+            on_disk.end(end, observed=stored.observed, sequence=stored.sequence)
+        self.rows += rows
+
+    async def _take(self, read: Read, topic: TopicPartition, on_disk: StoreIngest | None) -> tuple[int, int]:
+        """Take rows over of a store that is filled from a topic of the user's: that has them all, as far as the group is."""
+        return await _counted(_written(read(), on_disk)), self._offsets[topic].offset
+
+    async def _send_rows(self, read: Read, changelog: TopicPartition, on_disk: StoreIngest | None) -> tuple[int, int]:
+        """Make the rows what the changelog says; return how many there are, and where it ends then."""
         old, end, _ = await self._keys_in(changelog)
         rows = 0
-        batches = _written(self._plan.snapshot.batches(str(task), spec.name), on_disk)
-        while (batch := await _in_thread(partial(next, batches, None))) is not None:
+        async for batch in _each(_written(read(), on_disk)):
             if old:
                 old.difference_update(batch.keys)
             rows += len(batch)
             for start in range(0, len(batch), _SLICE):
                 end = await self._send(changelog, batch.slice(start, start + _SLICE))
-        self._check_rows(task, stored, rows)
         gone, now = iter(old), time.time_ns() // 1_000_000
         while keys := list(islice(gone, _SLICE)):
             end = await self._send(changelog, Batch(keys, [None] * len(keys), [now] * len(keys)))
-        if on_disk is not None:
-            on_disk.end(end, observed=stored.observed, sequence=stored.sequence)
-        self.rows += rows
+        return rows, end
 
-    async def _hand_over_versions(self, task: TaskId, spec: StoreSpec, on_disk: StoreIngest | None) -> None:
-        """Hand a versioned store over: its changelog gets all versions in the order of time, the database in that of the snapshot."""
-        changelog = self._plan.changelog(task, spec)
-        stored = self._plan.snapshot.manifest.tasks[str(task)].stores[spec.name]
+    async def _send_versions(self, read: Read, changelog: TopicPartition, on_disk: StoreIngest | None) -> tuple[int, int]:
+        """Send a store's versions, to its changelog all in the order of time, to the database in that of the snapshot."""
         _, end, empty = await self._keys_in(changelog)
         if not empty:
             raise SnapshotRefused(
-                f"{changelog} has records already: versions of a key are not taken back by what comes behind them; reset the app, so that the "
-                f"changelog of store {spec.name} is a new one, and hand {self._plan.snapshot.place} over then"
+                f"{changelog} has records already: versions of a key are not taken back by what comes behind them; reset the app, so that this "
+                f"changelog is a new one, and hand {self._plan.snapshot.place} over then"
             )
-        read = partial(self._plan.snapshot.batches, str(task), spec.name)
-        batches = by_time(read)
         rows = 0
-        while (batch := await _in_thread(partial(next, batches, None))) is not None:
+        async for batch in _each(by_time(read)):
             end = await self._send(changelog, batch)
             rows += len(batch)
-        self._check_rows(task, stored, rows)
         if on_disk is not None:
-            await _in_thread(lambda: [None for _ in _written(read(), on_disk)])
-            on_disk.end(end, observed=stored.observed, sequence=stored.sequence)
-        self.rows += rows
-
-    def _check_rows(self, task: TaskId, stored: StoreSnapshot, rows: int) -> None:
-        if rows != stored.rows:
-            place = self._plan.snapshot.place
-            raise SnapshotRefused(f"{place} has {rows:,} rows of store {stored.shape.name} of task {task}, its manifest says {stored.rows:,}")
+            await _counted(_written(read(), on_disk))
+        return rows, end
 
     async def _send(self, changelog: TopicPartition, batch: Batch) -> int:
         (end,) = await self._producer.send([Outgoing(changelog, batch)])
@@ -241,12 +255,12 @@ class _Transfer:
     async def finish(self) -> None:
         """Put the databases in their places. What cannot be is restored from the changelog."""
         for ingest in self._ingests:
-            await _in_thread(ingest.finish)
+            await in_thread(ingest.finish)
 
     async def close(self) -> None:
         """Delete the databases that are not finished."""
         for ingest in self._ingests:
-            await _in_thread(ingest.__exit__)
+            await in_thread(ingest.__exit__)
 
 
 def _on_disk(spec: StoreSpec) -> bool:
@@ -262,12 +276,12 @@ def _written(batches: Iterator[Batch], on_disk: StoreIngest | None) -> Iterator[
         yield batch if min(batch.timestamps) >= 0 else Batch(batch.keys, batch.values, [max(0, each) for each in batch.timestamps])
 
 
-async def _in_thread(function: Callable[[], T]) -> T:
-    """Run a function in a thread; when this is cancelled, it is waited for all the same: what it works on is closed after that."""
-    job = asyncio.ensure_future(asyncio.to_thread(function))
-    try:
-        return await asyncio.shield(job)
-    except asyncio.CancelledError:
-        with suppress(Exception):
-            await job
-        raise
+async def _each(batches: Iterator[Batch]) -> AsyncIterator[Batch]:
+    """Yield batches that are made in a thread."""
+    while (batch := await in_thread(partial(next, batches, None))) is not None:
+        yield batch
+
+
+async def _counted(batches: Iterator[Batch]) -> int:
+    """Go through batches that are made in a thread; return how many rows they have."""
+    return sum([len(batch) async for batch in _each(batches)])
