@@ -59,8 +59,8 @@ class TopicReader(DataSourceReader):
         """Return the ranges, as they are now: whatever is written later is not in them."""
         options = self._options
         with LogReader(options.address) as reader:
-            ranges = reader.ranges(options.topics, options.bounds)
-        wanted = [self._pushed.narrow(one) for one in ranges if self._pushed.wants(one.partition)]
+            ranges = reader.ranges(options.topics, self._pushed.within(options.bounds))
+        wanted = [self._pushed.narrow(one) for one in ranges if self._pushed.wants(one.partition, one.topic)]
         wanted = [one for one in wanted if one.start < one.end]
         return [_Piece(piece) for one in wanted for piece in ([one] if options.latest else one.split(options.most))]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
 from ks_actors.batch._reading import LogRange
@@ -11,13 +14,20 @@ from ks_actors.batch._reading import LogRange
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ks_actors.batch._reading import Bounds
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+
 
 class Pushed:
-    """The partitions, keys and offsets that are wanted; None is all of them. Offsets are left to Spark unless `offsets` says otherwise."""
+    """The topics, partitions and keys that are wanted, None for all; and offsets and times, left to Spark unless `offsets` says otherwise."""
 
     def __init__(self, *, offsets: bool) -> None:
+        self.topics: frozenset[str] | None = None
         self.partitions: frozenset[int] | None = None
         self.keys: frozenset[Any] | None = None
+        self.from_ms: int | None = None
         self._offsets = offsets
         self._least: int = 0
         self._end: int | None = None
@@ -28,19 +38,28 @@ class Pushed:
 
     def _takes(self, one: Filter) -> bool:
         match one:
-            case EqualTo(("partition",), value):
-                self.partitions = _met(self.partitions, (value,))
-            case In(("partition",), value):
-                self.partitions = _met(self.partitions, value)
-            case EqualTo(("key",), value):
-                self.keys = _met(self.keys, map(_plain, (value,)))
-            case In(("key",), value):
-                self.keys = _met(self.keys, map(_plain, value))
+            case EqualTo((name,), value):
+                return self._is_one_of(name, (value,)) or (self._offsets and self._narrows(one))
+            case In((name,), values):
+                return self._is_one_of(name, values)
             case _:
                 return self._offsets and self._narrows(one)
+
+    def _is_one_of(self, name: str, values: Iterable[Any]) -> bool:
+        wanted = [bytes(value) if isinstance(value, bytearray) else value for value in values if value is not None]
+        match name:
+            case "topic":
+                self.topics = _met(self.topics, wanted)
+            case "partition":
+                self.partitions = _met(self.partitions, wanted)
+            case "key" if all(map(_is_plain, wanted)):
+                self.keys = _met(self.keys, wanted)
+            case _:
+                return False
         return True
 
     def _narrows(self, one: Filter) -> bool:
+        """Take bounds of offsets; of times take note: in front of the first record that is as late there is none, behind it there may be."""
         match one:
             case EqualTo(("offset",), value):
                 self._bound(value, value + 1)
@@ -52,18 +71,29 @@ class Pushed:
                 self._bound(0, value)
             case LessThanOrEqual(("offset",), value):
                 self._bound(0, value + 1)
+            case EqualTo(("timestamp",), value) | GreaterThan(("timestamp",), value) | GreaterThanOrEqual(("timestamp",), value):
+                self._from(value)
+                return False
             case _:
                 return False
         return True
+
+    def _from(self, time: datetime) -> None:
+        if time.tzinfo is not None:
+            self.from_ms = max(self.from_ms or 0, (time - _EPOCH) // _MS)
 
     def _bound(self, least: int, end: int | None) -> None:
         self._least = max(self._least, least)
         if end is not None:
             self._end = end if self._end is None else min(self._end, end)
 
-    def wants(self, partition: int) -> bool:
+    def wants(self, partition: int, topic: str | None = None) -> bool:
         """Return whether anything of a partition is wanted."""
-        return self.partitions is None or partition in self.partitions
+        return (self.partitions is None or partition in self.partitions) and (self.topics is None or topic is None or topic in self.topics)
+
+    def within(self, bounds: Bounds) -> Bounds:
+        """Return what is left of bounds in time."""
+        return bounds if self.from_ms is None else msgspec.structs.replace(bounds, from_ms=max(self.from_ms, bounds.from_ms or 0))
 
     def narrow(self, one: LogRange) -> LogRange:
         """Return what is left of a range."""
@@ -77,5 +107,6 @@ def _met(known: frozenset[Any] | None, wanted: Iterable[Any]) -> frozenset[Any]:
     return found if known is None else known & found
 
 
-def _plain(value: Any) -> Any:
-    return bytes(value) if isinstance(value, bytearray) else value
+def _is_plain(value: Any) -> bool:
+    """Return whether a value of Spark's is what a serde makes of the same key: of times, decimals and structs that is not known."""
+    return isinstance(value, str | bytes | int) or (isinstance(value, float) and not isnan(value))

@@ -265,7 +265,8 @@ async def plan_ranges(log: Log, topics: Iterable[str], bounds: Bounds) -> list[L
     ranges = []
     for where in partitions:
         topic, number = where
-        start = bounds.starts.get(topic, {}).get(number, first.get(where, begins[where]))
+        # What is behind the end is uncommitted, or has come since that was asked for.
+        start = bounds.starts.get(topic, {}).get(number, min(first.get(where, begins[where]), ends[where]))
         end = bounds.ends.get(topic, {}).get(number, min(last.get(where, ends[where]), ends[where]))
         for offset in (start, end):
             if not begins[where] <= offset <= ends[where]:

@@ -52,13 +52,13 @@ class StoreReader(DataSourceReader):
         self._pushed = Pushed(offsets=False)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - pyspark's name
-        """Take filters on partitions and keys; yield the rest, which Spark does."""
+        """Take filters on topics, partitions and keys; yield the rest, which Spark does."""
         yield from self._pushed.take(filters)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the partitions that there are now, and are wanted. Raises what SnapshotReader and LiveStores raise, and ConfigError."""
         found = self._in_snapshot() if self._place.snapshot is not None else self._in_apps()
-        return [one for one in found if self._pushed.wants(one.partition)]
+        return [one for one in found if self._pushed.wants(one.partition, one.topic)]
 
     def _in_snapshot(self) -> list[_Rows]:
         store, snapshot = self._place.store, self._opened()

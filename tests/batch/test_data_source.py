@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, In
 from pyspark.sql.types import StructType
 
 from ks_actors import Batch
 from ks_actors._errors import ConfigError
 from ks_actors.batch._data_source import KsActorsSource
+from ks_actors.batch._reading import Bounds, LogRange, plan_ranges
 from ks_actors.batch._source_options import read_options
+from ks_actors.log import GroupMetadata, NewTopic, Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +85,46 @@ def test_filters_are_pushed_down(spark: Any, url: str) -> None:
     assert [(row.partition, row.value) for row in by_key.collect()] == [(0, b"0-3"), (0, b"0-7"), (2, b"2-3"), (2, b"2-7")]
     decoded = frame(spark, url, key_serde="ks_actors.serdes.STRING").where("key in ('k1', 'k2') and offset < 3 and value is not null")
     assert [(row.partition, row.key) for row in decoded.collect()] == [(partition, key) for partition in range(3) for key in ("k1", "k2")]
+
+
+def test_a_time_begins_where_the_first_record_is_as_late(spark: Any, url: str) -> None:
+    """What lies in front of that is not read; Spark has a look at each of those behind it."""
+    found = frame(spark, url, max_records_per_task=1).where("timestamp > timestamp'1970-01-01 00:00:07.5Z'")
+    assert found.rdd.getNumPartitions() == 6
+    assert [(row.partition, row.offset) for row in found.collect()] == [(partition, offset) for partition in range(3) for offset in (8, 9)]
+
+
+def test_topics_and_times_narrow_what_is_read(filled: Callable[..., str]) -> None:
+    """Of a table of the latest times do not: the latest of all may be older. What a serde may make otherwise is Spark's to compare."""
+    topics = ("events", "others")
+    url = filled(dict.fromkeys(topics, 1), {(topic, 0): records(0) for topic in topics})
+    late = GreaterThanOrEqual(("timestamp",), datetime(1970, 1, 1, 0, 0, 7, tzinfo=UTC))
+    schema = StructType().add("key", "binary")
+
+    def read(*filters: Filter, **options: str) -> tuple[list[Filter], list[tuple[str, int, int]]]:
+        reader = KsActorsSource({"log": url, "topic": "events,others", **options}).reader(schema)
+        left = list(reader.pushFilters(list(filters)))
+        return left, [(piece.what.topic, piece.what.start, piece.what.end) for piece in reader.partitions()]  # type: ignore[attr-defined]
+
+    assert read(EqualTo(("topic",), "others"), late) == ([late], [("others", 7, 10)])
+    assert read(In(("topic",), ("others", None)), late, latest="true") == ([late], [("others", 0, 10)])
+    assert read(late, starting_timestamp_ms="8000") == ([late], [("events", 8, 10), ("others", 8, 10)])
+    odd: list[Filter] = [EqualTo(("key",), value) for value in ([1], {"a": 1}, math.nan, datetime(1970, 1, 1, tzinfo=UTC))]
+    assert read(*odd)[0] == odd
+    assert read(EqualTo(("key",), bytearray(b"k3")), In(("partition",), (1, 2))) == ([], [])
+
+
+async def test_a_range_by_time_begins_at_the_end_where_nothing_is_as_late() -> None:
+    """Also where what is as late is not committed yet."""
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic("in", 1)])
+        producer = await log.transactional_producer("other", client_id="other", timeout_ms=60_000)
+        await producer.send([Outgoing(TopicPartition("in", 0), Batch([b"a", b"b"], [b"1", b"2"], [3, 7]))])
+        assert await plan_ranges(log, ["in"], Bounds(from_ms=5)) == [LogRange("in", 0, 0, 0)]
+        await producer.commit({}, GroupMetadata("", -1, ""))
+        assert [one.start for one in await plan_ranges(log, ["in"], Bounds(from_ms=5))] == [1]
+        assert [one.start == one.end for one in await plan_ranges(log, ["in"], Bounds(from_ms=8))] == [True]
+        await producer.close()
 
 
 def test_the_latest_of_each_key_is_a_table(spark: Any, url: str) -> None:
