@@ -66,7 +66,7 @@ class _Job:
         except BatchError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a user's code raised, or Spark
-            failed = died(self.order.name) if session.living() is None else translated(error, self.order.name)
+            failed = died(self.order.name) if session.living() is not spark else translated(error, self.order.name)
             raise failed from failed.__cause__
 
 

@@ -63,6 +63,7 @@ class StreamingQuery(Actor[QueryMessage]):
         self._runs = runs
         self._order = runs.order
         self._restarts: int = 0
+        self._spark: Any = None
         self._query: Any = None
         self._over: bool = False
         self._looking: bool = False
@@ -125,7 +126,8 @@ class StreamingQuery(Actor[QueryMessage]):
 
     def _begin(self) -> str:
         try:
-            writer = self._order.query(self._runs.session.spark)
+            self._spark = self._runs.session.spark
+            writer = self._order.query(self._spark)
             if not hasattr(writer, "queryName"):
                 raise BatchError(f"query {self._order.name} has returned {writer!r}: return what DataFrame.writeStream gives, and do not start it")
             self._query = writer.queryName(self._order.name).option("checkpointLocation", self._order.checkpoint).start()
@@ -158,12 +160,12 @@ class StreamingQuery(Actor[QueryMessage]):
 
         To be called in the thread.
         """
-        if self._runs.session.living() is None:
+        if self._runs.session.living() is not self._spark:
             return died(self._order.name, "query")
         if type(error).__module__.startswith(("pyspark", "py4j")):
             error = SparkError(str(error).partition("\n=== Streaming Query ===")[0])
         return translated(error, self._order.name, "query")
 
     def _stop(self) -> None:
-        if self._query is not None and self._runs.session.living() is not None:
+        if self._query is not None and self._runs.session.living() is self._spark:
             self._query.stop()
