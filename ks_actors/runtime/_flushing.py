@@ -21,6 +21,7 @@ class Flusher:
         self._stores = stores
         self._steps: Iterator[None] | None = None
         self.task: TaskId | None = None
+        self._last: TaskId | None = None
 
     @property
     def busy(self) -> bool:
@@ -28,12 +29,19 @@ class Flusher:
         return self._steps is not None
 
     def begin(self, *, idle: bool = False) -> bool:
-        """Find a task that is to be written, unless one is; return whether there is a first step to do."""
+        """Find a task that is to be written, unless one is; return whether there is a first step to do.
+
+        They take turns: one that always has a little to write does not keep one waiting that has much.
+        """
         if self._steps is not None:
             return False
-        for task, stores in self._stores.items():
+        tasks = list(self._stores)
+        after = tasks.index(self._last) + 1 if self._last is not None and self._last in self._stores else 0
+        for task in (*tasks[after:], *tasks[:after]):
+            stores = self._stores[task]
             if stores.wants_flush(idle):
                 self._steps, self.task = stores.flush_steps(), task
+                self._last = task
                 return True
         return False
 

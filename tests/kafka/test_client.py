@@ -52,6 +52,46 @@ async def test_a_server_that_says_nothing_is_given_up() -> None:
         await client.close()
 
 
+def anonymous(protocol: int) -> ssl.SSLContext:
+    """Return what talks TLS without certificates."""
+    context = ssl.SSLContext(protocol)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("AECDH:@SECLEVEL=0")
+    if protocol == ssl.PROTOCOL_TLS_CLIENT:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def test_a_server_that_does_not_say_goodbye_is_left_all_the_same() -> None:
+    """Who waits is told when a client is closed while it connects, and it keeps no socket: by TLS both sides say that they close, but not all do."""
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def listen(server: socket.socket) -> bytes:
+        accepted = anonymous(ssl.PROTOCOL_TLS_SERVER).wrap_socket(server.accept()[0], server_side=True)
+        accepted.recv(1)
+        loop.call_soon_threadsafe(asked.set)
+        with socket.socket(fileno=accepted.detach()) as raw:
+            raw.settimeout(10)
+            try:
+                while found := raw.recv(1000):
+                    last = found
+            except ConnectionResetError:
+                found = b""
+            assert last
+            return found
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        listening = asyncio.create_task(asyncio.to_thread(listen, server))
+        client = KafkaClient(f"127.0.0.1:{server.getsockname()[1]}", KafkaOptions(tls=anonymous(ssl.PROTOCOL_TLS_CLIENT)), client_id="test")
+        starting = asyncio.create_task(client.start())
+        await soon(asked.wait())
+        await client.close()
+        with pytest.raises(LogClosed):
+            await soon(starting)
+        assert await listening == b""
+
+
 async def test_one_server_that_answers_is_enough(kafka_broker: Broker) -> None:
     """The others of the list may be gone."""
     (port,) = free_ports(1)

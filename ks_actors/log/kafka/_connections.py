@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, final
 
-from aiokafka.conn import CloseReason, create_conn  # type: ignore[import-untyped]
+from aiokafka.conn import AIOKafkaConnection, CloseReason  # type: ignore[import-untyped]
 from aiokafka.errors import (  # type: ignore[import-untyped]
     KafkaConnectionError,
     KafkaError,
@@ -19,11 +18,14 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ks_actors.log.kafka._options import KafkaOptions
 
 MAIN: Final = "main"
 COORDINATION: Final = "coordination"
 PRODUCE: Final = "produce"
+_CLOSE_S: Final = 1.0
 _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 
 
@@ -46,6 +48,21 @@ class _NoSecrets(logging.Filter):
 _NO_SECRETS = _NoSecrets()
 
 
+class _Connection(AIOKafkaConnection):  # type: ignore[misc]
+    """A socket that says when it is about to be closed, whoever closes it: `closing` gets its transport, and what is done when that is closed."""
+
+    def __init__(self, closing: Callable[[asyncio.Future[None], asyncio.WriteTransport], None], *address: Any, **settings: Any) -> None:
+        super().__init__(*address, **settings)
+        self._closing = closing
+
+    def close(self, reason: Any = None, exc: BaseException | None = None) -> Any:
+        writer: asyncio.StreamWriter | None = self._writer
+        closed: Any = super().close(reason, exc)
+        if writer is not None:
+            self._closing(closed, writer.transport)
+        return closed
+
+
 @final
 class Connections:
     """One socket per broker and channel.
@@ -60,7 +77,7 @@ class Connections:
         self._ssl: ssl.SSLContext | None = None
         self._ready: dict[tuple[int, str], Any] = {}
         self._opening: dict[tuple[int, str], asyncio.Task[Any]] = {}
-        self._closing: set[Any] = set()
+        self._closing: dict[asyncio.Future[None], asyncio.WriteTransport] = {}
         self.lost = 0
         self._closed = False
 
@@ -117,7 +134,13 @@ class Connections:
             self._drop(key, None)
             task = self._opening[key] = asyncio.create_task(self._connect(node, address), name=f"connect to broker {node}")
             task.add_done_callback(lambda done: self._opened(key, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if task.cancelled() and waiting is not None and not waiting.cancelling():
+                raise LogClosed("the connection to Kafka was closed meanwhile") from None
+            raise
 
     def _opened(self, key: tuple[int, str], task: asyncio.Task[Any]) -> None:
         if self._opening.get(key) is task:
@@ -135,11 +158,13 @@ class Connections:
         where = f"broker {node} at {host}:{port}"
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
-                return await create_conn(
-                    host, port, client_id=self._client_id, request_timeout_ms=options.request_timeout_ms + 5_000, ssl_context=self._ssl,
-                    security_protocol=options.security_protocol, max_idle_ms=options.connections_max_idle_ms,
+                connection = _Connection(
+                    self._note_closing, host, port, client_id=self._client_id, request_timeout_ms=options.request_timeout_ms + 5_000,
+                    ssl_context=self._ssl, security_protocol=options.security_protocol, max_idle_ms=options.connections_max_idle_ms,
                     sasl_mechanism=options.sasl_mechanism, sasl_plain_username=options.sasl_username, sasl_plain_password=options.sasl_password,
                 )  # fmt: skip
+                await connection.connect()
+                return connection
         except _REFUSED as error:
             raise NotAuthorized(f"{where} does not let {options.sasl_username!r} in by {options.sasl_mechanism}: {error}") from error
         except ssl.SSLCertVerificationError as error:
@@ -154,9 +179,11 @@ class Connections:
     def _drop(self, key: tuple[int, str], reason: Any) -> None:
         connection = self._ready.pop(key, None)
         if connection is not None:
-            closed = connection.close(reason=reason)
-            self._closing.add(closed)
-            closed.add_done_callback(self._closing.discard)
+            connection.close(reason=reason)
+
+    def _note_closing(self, closed: asyncio.Future[None], transport: asyncio.WriteTransport) -> None:
+        self._closing[closed] = transport
+        closed.add_done_callback(self._closing.pop)
 
     def disconnect(self, channel: str) -> None:
         """Close the sockets of a channel; what waits for answers there raises Unavailable."""
@@ -169,18 +196,24 @@ class Connections:
             self._drop(key, CloseReason.SHUTDOWN)
 
     async def close(self) -> None:
-        """Close all sockets; what waits for answers raises LogClosed."""
+        """Close all sockets; what waits for answers raises LogClosed.
+
+        By TLS both sides say that they close. A broker that does not say so is not waited for, more than a second.
+        """
         self._closed = True
         opening = tuple(self._opening.values())
         for task in opening:
             task.cancel()
-        for task in opening:
-            with suppress(asyncio.CancelledError, LogError):
-                await task
+        if opening:
+            await asyncio.wait(opening, timeout=_CLOSE_S)
         for key in tuple(self._ready):
             self._drop(key, CloseReason.SHUTDOWN)
         if self._closing:
-            await asyncio.wait(tuple(self._closing), timeout=1)
+            await asyncio.wait(tuple(self._closing), timeout=_CLOSE_S)
+        for transport in tuple(self._closing.values()):
+            transport.abort()
+        if self._closing:
+            await asyncio.wait(tuple(self._closing), timeout=_CLOSE_S)
 
 
 def name_of_request(request: Any) -> str:

@@ -218,12 +218,13 @@ def incremental_alter_configs(configs: Mapping[str, Mapping[str, str]]) -> Pinne
 
 
 _TOUCHED: Mapping[str, tuple[str, ...]] = {
-    "aiokafka.conn:create_conn": (
+    "aiokafka.conn:AIOKafkaConnection": (
         "host", "port", "client_id", "request_timeout_ms", "ssl_context", "security_protocol", "max_idle_ms", "sasl_mechanism",
         "sasl_plain_username", "sasl_plain_password",
     ),
     "aiokafka.conn:AIOKafkaConnection.send": ("request",),
-    "aiokafka.conn:AIOKafkaConnection.close": ("reason",),
+    "aiokafka.conn:AIOKafkaConnection.connect": (),
+    "aiokafka.conn:AIOKafkaConnection.close": ("reason", "exc"),
     "aiokafka.conn:AIOKafkaConnection.connected": (),
     "aiokafka.conn:collect_hosts": ("hosts",),
     "aiokafka.protocol.api:RequestStruct.build_request_header": ("correlation_id", "client_id"),
