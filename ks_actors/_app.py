@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors import ActorsError, Spec, System
 from ks_actors._app_history import AppOverHistory
-from ks_actors._config_kafka import open_configured
+from ks_actors._config_kafka import opened
 from ks_actors._errors import KsActorsError, NotRunning, TaskTimeout
 from ks_actors._gc import tune_gc
 from ks_actors._loops import fastest_loop
@@ -122,11 +122,7 @@ class App(AppOverHistory):
             raise NotRunning(f"app {self.config.application_id} has been started already; make a new one")
         self._begun = True
         async with AsyncExitStack() as stack:
-            log = self._given_log
-            if log is None:
-                log = open_configured(self.config)
-                await log.start()
-                stack.push_async_callback(log.close)
+            log = await stack.enter_async_context(opened(self.config, self._given_log))
             system = self._given_system
             if system is None:
                 system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from ks_actors._config_kafka import open_configured
+from ks_actors._config_kafka import opened
 from ks_actors._errors import NotRunning, SparkUnavailable
 from ks_actors.log import NewTopic
 from ks_actors.runtime._seeding import Seeder
 from ks_actors.runtime._setup import Setup, nodes_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from ks_actors._config import StreamsConfig
@@ -34,20 +33,6 @@ class AppOverHistory:
         self._given_log: Log | None = log
         self._topics: Mapping[str, int] = topics
         self._begun: bool = False
-
-    @asynccontextmanager
-    async def _used_log(self) -> AsyncIterator[Log]:
-        """Have the log that was given, or the config's for a while."""
-        known = self._given_log or self._running_log()
-        if known is not None:
-            yield known
-            return
-        log = open_configured(self.config)
-        await log.start()
-        try:
-            yield log
-        finally:
-            await log.close()
 
     def _running_log(self) -> Log | None:
         """Return the log of the app while it runs."""
@@ -119,8 +104,8 @@ class AppOverHistory:
                 raise
             raise SparkUnavailable("Parquet needs pyarrow, which is not installed: pip install 'ks-actors[spark]'") from error
 
-        async with self._used_log() as log:
-            return await export(self._topology, self.config, directory, log, tables=tables, topics=topics, raw=raw, types=types)
+        log = self._given_log or self._running_log()
+        return await export(self._topology, self.config, directory, log, tables=tables, topics=topics, raw=raw, types=types)
 
     async def seed(self, uri: str, *, if_seeded: IfSeeded = "refuse") -> SnapshotManifest | None:
         """Hand a snapshot over to the application before its first start; it then goes on where the snapshot ends. Return what that says of itself.
@@ -134,7 +119,7 @@ class AppOverHistory:
         """
         if self._begun:
             raise NotRunning(f"app {self.config.application_id} has been started: hand state over before that")
-        async with self._used_log() as log:
+        async with opened(self.config, self._given_log) as log:
             await self._create_topics(log)
             setup = Setup(self._topology, self.config, wall_time=lambda: time.time_ns() // 1_000_000, partitions=lambda _: None, nodes=self._nodes)
             specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in self._topology.subtopologies()}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import AsyncIterator, Collection, Mapping
 
     from ks_actors._config import StreamsConfig
     from ks_actors.log import Log
@@ -125,24 +126,40 @@ def open_configured(config: StreamsConfig) -> Log:
         return open_log(config.log)
     from ks_actors.log._open import kafka_log  # noqa: PLC0415 - likewise
 
-    tls = config.security_protocol.endswith("SSL")
+    return kafka_log(config.log.removeprefix(SCHEME), client_id=config.client_id, **kafka_options(config))
+
+
+def kafka_options(config: StreamsConfig) -> dict[str, Any]:
+    """Return how a config reaches Kafka, and who one is there: the fields of KafkaOptions."""
     name, password = config.sasl_jaas_config or (config.sasl_username, config.sasl_password)
-    return kafka_log(
-        config.log.removeprefix(SCHEME),
-        client_id=config.client_id,
-        tls=tls,
-        tls_ca_file=config.ssl_truststore_location,
-        tls_cert_file=config.ssl_keystore_location,
-        tls_key_file=config.ssl_key_location,
-        tls_key_password=config.ssl_key_password,
-        tls_check_hostname=config.ssl_endpoint_identification_algorithm == "https",
-        sasl_mechanism=config.sasl_mechanism,
-        sasl_username=name,
-        sasl_password=password,
-        request_timeout_ms=config.request_timeout_ms,
-        retry_backoff_ms=config.retry_backoff_ms,
-        retry_backoff_max_ms=config.retry_backoff_max_ms,
-        connections_max_idle_ms=config.connections_max_idle_ms,
-        replication_factor=config.replication_factor,
-        compression=config.producer_compression_type,
-    )
+    return {
+        "tls": config.security_protocol.endswith("SSL"),
+        "tls_ca_file": config.ssl_truststore_location,
+        "tls_cert_file": config.ssl_keystore_location,
+        "tls_key_file": config.ssl_key_location,
+        "tls_key_password": config.ssl_key_password,
+        "tls_check_hostname": config.ssl_endpoint_identification_algorithm == "https",
+        "sasl_mechanism": config.sasl_mechanism,
+        "sasl_username": name,
+        "sasl_password": password,
+        "request_timeout_ms": config.request_timeout_ms,
+        "retry_backoff_ms": config.retry_backoff_ms,
+        "retry_backoff_max_ms": config.retry_backoff_max_ms,
+        "connections_max_idle_ms": config.connections_max_idle_ms,
+        "replication_factor": config.replication_factor,
+        "compression": config.producer_compression_type,
+    }
+
+
+@asynccontextmanager
+async def opened(config: StreamsConfig, log: Log | None = None) -> AsyncIterator[Log]:
+    """Have the log that is given, as it is, or else the config's as long as the block. Raises ConfigError, and what its start raises."""
+    if log is not None:
+        yield log
+        return
+    own = open_configured(config)
+    await own.start()
+    try:
+        yield own
+    finally:
+        await own.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, final
 from urllib.parse import quote
 
-from ks_actors._config_kafka import open_configured
+from ks_actors._config_kafka import opened
 from ks_actors._errors import ConfigError
 from ks_actors._services import enter_services
 from ks_actors.batch._on_spark import on_spark
@@ -72,29 +72,22 @@ async def backfill(
     SparkUnavailable, JobFailed, JobCancelled, and BatchError for functions that cannot be sent to other processes.
     """
     began = time.perf_counter()
-    own = open_configured(config) if log is None else None
-    used = own or log
-    assert used is not None
     address = _address(config, log) if engine == "spark" else None
-    if own is not None:
-        await own.start()
-    place = Path(await asyncio.to_thread(partial(tempfile.mkdtemp, prefix="ks-actors-backfill-", dir=directory)))
-    try:
-        plan = await make_plan(used, topology, config, _bounds(until), allow, snapshot=snapshot_uri is not None)
-        recipe = Recipe(topology, config, plan, "wall_clock" in allow)
-        await asyncio.to_thread(probe, recipe)
-        if address is not None:
-            return await on_spark(recipe, address, place, snapshot_uri, progress, spark, began)
-        local = _Local(recipe, SharedLog(used, asyncio.get_running_loop()), place, snapshot_uri, progress)
-        async with AsyncExitStack() as services:
-            await enter_services(services, topology)
-            return await asyncio.to_thread(local.run, began)
-    except BaseException:
-        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
-        raise
-    finally:
-        if own is not None:
-            await own.close()
+    async with opened(config, log) as used:
+        place = Path(await asyncio.to_thread(partial(tempfile.mkdtemp, prefix="ks-actors-backfill-", dir=directory)))
+        try:
+            plan = await make_plan(used, topology, config, _bounds(until), allow, snapshot=snapshot_uri is not None)
+            recipe = Recipe(topology, config, plan, "wall_clock" in allow)
+            await asyncio.to_thread(probe, recipe)
+            if address is not None:
+                return await on_spark(recipe, address, place, snapshot_uri, progress, spark, began)
+            local = _Local(recipe, SharedLog(used, asyncio.get_running_loop()), place, snapshot_uri, progress)
+            async with AsyncExitStack() as services:
+                await enter_services(services, topology)
+                return await asyncio.to_thread(local.run, began)
+        except BaseException:
+            await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+            raise
 
 
 def _address(config: StreamsConfig, log: Log | None) -> LogAddress:

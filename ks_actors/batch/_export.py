@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ks_actors._errors import ConfigError, SerializationError, UnknownStore
 from ks_actors.batch._arrow_types import Decoding, decoding_of
 from ks_actors.batch._columns import HEADERS, TopicColumns, latest
-from ks_actors.batch._reading import Bounds, SharedLog, plan_ranges
+from ks_actors.batch._parquet import write_file
+from ks_actors.batch._reading import Bounds, LogReader, SharedLog, address_of
 from ks_actors.runtime._setup import Setup, nodes_of
 from ks_actors.topology import SinkNode, SourceNode, StoreKind
 
@@ -48,9 +49,8 @@ class _Plan(NamedTuple):
 class Exporter:
     """Write what a log has of an app's tables and topics, as of now."""
 
-    def __init__(self, topology: Topology, config: StreamsConfig, log: Log, *, raw: bool, types: Mapping[str, Any]) -> None:
+    def __init__(self, topology: Topology, config: StreamsConfig, *, raw: bool, types: Mapping[str, Any]) -> None:
         self._topology = topology
-        self._log = log
         self._raw = raw
         self._types = types
         self._setup = Setup(
@@ -61,7 +61,7 @@ class Exporter:
             nodes=lambda task: nodes_of(topology, task),
         )
 
-    async def export(self, directory: Path, tables: Collection[str], topics: Collection[str]) -> dict[str, int]:
+    async def export(self, log: LogReader | SharedLog, directory: Path, tables: Collection[str], topics: Collection[str]) -> dict[str, int]:
         """Write all of them; return how many rows each has."""
         plans = [self._table(name) for name in tables] + [self._topic(name) for name in topics]
         names = [plan.name for plan in plans]
@@ -69,11 +69,10 @@ class Exporter:
             raise ConfigError(f"{', '.join(sorted({name for name in names if names.count(name) > 1}))}: is to be exported twice, into one directory")
         if strange := sorted(set(self._types) - set(names)):
             raise ConfigError(f"types: {', '.join(strange)} is not exported")
-        ranges = await plan_ranges(self._log, [plan.topic for plan in plans], Bounds())
-        shared = SharedLog(self._log, asyncio.get_running_loop())
+        ranges = await asyncio.to_thread(log.ranges, [plan.topic for plan in plans], Bounds())
         counts = {}
         for plan in plans:
-            counts[plan.name] = await asyncio.to_thread(_write, shared, directory, plan, [one for one in ranges if one.topic == plan.topic])
+            counts[plan.name] = await asyncio.to_thread(_write, log, directory, plan, [one for one in ranges if one.topic == plan.topic])
         return counts
 
     def _decodings(self, name: str, topic: str, key: Serde[Any] | None, value: Serde[Any] | None) -> tuple[Decoding, Decoding]:
@@ -117,20 +116,18 @@ def _schema(plan: _Plan) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _write(log: SharedLog, directory: Path, plan: _Plan, ranges: Iterable[LogRange]) -> int:
+def _write(log: LogReader | SharedLog, directory: Path, plan: _Plan, ranges: Iterable[LogRange]) -> int:
     """Write a file for each partition, which is there when it is whole; return how many rows they have. Blocks."""
     place, count = directory / plan.name, 0
     place.mkdir(parents=True, exist_ok=True)
     schema, versioned = _schema(plan), plan.kind == StoreKind.VERSIONED.value
     columns = TopicColumns(schema, plan.key.decode, plan.value.decode, plan.kind, plan.window_ms)
     for one in ranges:
-        draft = place / f".{one.partition}.parquet.part"
-        with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
-            for batch in (latest(log.read(one), versioned=versioned),) if plan.table else log.read(one):
-                if len(batch):
-                    writer.write_batch(_columns(columns, plan, batch, one))
-                    count += len(batch)
-        draft.replace(place / f"{one.partition}.parquet")
+        # Closed here: it must not be done by whoever drops the last reference, who may be in the log's own thread.
+        with closing(log.read(one)) as read:
+            batches = (latest(read, versioned=versioned),) if plan.table else read
+            rows = (_columns(columns, plan, batch, one) for batch in batches if len(batch))
+            count += write_file(place / f"{one.partition}.parquet", schema, rows)
     return count
 
 
@@ -155,7 +152,7 @@ async def export(
     topology: Topology,
     config: StreamsConfig,
     directory: Path | str,
-    log: Log,
+    log: Log | None,
     *,
     tables: Collection[str] = (),
     topics: Collection[str] = (),
@@ -165,5 +162,13 @@ async def export(
     """Write tables and topics into Parquet files: see `App.export`."""
     if not tables and not topics:
         raise ConfigError("tables, topics: name what is to be exported")
-    exporter = Exporter(topology, config, log, raw=raw, types=types or {})
-    return await exporter.export(Path(directory), tables, topics)
+    exporter = Exporter(topology, config, raw=raw, types=types or {})
+    if log is not None:
+        return await exporter.export(SharedLog(log, asyncio.get_running_loop()), Path(directory), tables, topics)
+    # Opened to be read only: somebody else may be at work on it.
+    reader = LogReader(address_of(config))
+    await asyncio.to_thread(reader.__enter__)
+    try:
+        return await exporter.export(reader, Path(directory), tables, topics)
+    finally:
+        await asyncio.to_thread(reader.__exit__)

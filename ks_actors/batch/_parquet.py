@@ -36,10 +36,22 @@ def write_parquet(directory: Path, partitions: Iterable[tuple[TopicPartition, It
     for where, batches in partitions:
         topic = directory / where.topic
         topic.mkdir(parents=True, exist_ok=True)
-        draft = topic / f".{where.partition}.parquet.part"
-        with pq.ParquetWriter(draft, SCHEMA, compression="zstd") as writer:
-            for batch in batches:
-                writer.write_batch(columns.of(batch, LogRange(where.topic, where.partition, 0, 0)))
-                counts[where.topic] = counts.get(where.topic, 0) + len(batch)
-        draft.replace(topic / f"{where.partition}.parquet")
+        place = LogRange(where.topic, where.partition, 0, 0)
+        rows = write_file(topic / f"{where.partition}.parquet", SCHEMA, (columns.of(batch, place) for batch in batches))
+        counts[where.topic] = counts.get(where.topic, 0) + rows
     return counts
+
+
+def write_file(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    """Write a file, which is there when it is whole; return how many rows it has. Blocks."""
+    draft, count = path.with_name(f".{path.name}.part"), 0
+    try:
+        with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                count += batch.num_rows
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    draft.replace(path)
+    return count

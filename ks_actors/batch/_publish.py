@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 
 from ks_actors._batch import Batch
-from ks_actors._config_kafka import open_configured
+from ks_actors._config_kafka import opened
 from ks_actors._errors import LogTimeout, PublishRefused, TopicExists, UnknownTopicOrPartition
 from ks_actors.log._types import GroupMetadata, IsolationLevel, NewTopic, Outgoing, TopicPartition
 
@@ -69,16 +69,8 @@ async def publish(
     topics that are not there, LogTimeout when another job's transaction in front of the markers stays open, and LogError. `log` takes the place of
     the config's. `progress` is called after each transaction, with its partition and how many records of it are there by then.
     """
-    own = open_configured(config) if log is None else None
-    used = own or log
-    assert used is not None
-    if own is not None:
-        await own.start()
-    try:
+    async with opened(config, log) as used:
         return await _Publisher(done, config, job, used, progress).run()
-    finally:
-        if own is not None:
-            await own.close()
 
 
 @final

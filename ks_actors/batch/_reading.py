@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from ks_actors._config_kafka import SCHEME, kafka_options
 from ks_actors._errors import ConfigError, LogError, LogTimeout, OffsetOutOfRange, UnknownTopicOrPartition
 from ks_actors.log._open import kafka_log
 from ks_actors.log._types import IsolationLevel, TopicPartition
@@ -28,7 +29,6 @@ _AT_ONCE = 20_000
 _WAIT_MS = 1_000
 _SILENCE_SECONDS = 60.0
 _OPENINGS = 3
-_KAFKA = "kafka://"
 
 if TYPE_CHECKING:
 
@@ -55,8 +55,8 @@ class LogAddress(msgspec.Struct, frozen=True):
 
     def open(self) -> Log:
         """Return the log, not started yet, to be read only. Raises ConfigError for one that is in memory."""
-        if self.url.startswith(_KAFKA):
-            return kafka_log(self.url.removeprefix(_KAFKA), **{"client_id": "ks-actors-batch", **self.options})
+        if self.url.startswith(SCHEME):
+            return kafka_log(self.url.removeprefix(SCHEME), **{"client_id": "ks-actors-batch", **self.options})
         parts = urlsplit(self.url)
         if parts.scheme != "embedded" or parts.netloc or not parts.path:
             raise ConfigError(f"{self.url!r} is no log that another process can read: use embedded:///path or kafka://host:port")
@@ -65,24 +65,7 @@ class LogAddress(msgspec.Struct, frozen=True):
 
 def address_of(config: StreamsConfig) -> LogAddress:
     """Return where an app's log is."""
-    if not config.log.startswith(_KAFKA):
-        return LogAddress(config.log)
-    name, password = config.sasl_jaas_config or (config.sasl_username, config.sasl_password)
-    return LogAddress(
-        config.log,
-        {
-            "tls": config.security_protocol.endswith("SSL"),
-            "tls_ca_file": config.ssl_truststore_location,
-            "tls_cert_file": config.ssl_keystore_location,
-            "tls_key_file": config.ssl_key_location,
-            "tls_key_password": config.ssl_key_password,
-            "tls_check_hostname": config.ssl_endpoint_identification_algorithm == "https",
-            "sasl_mechanism": config.sasl_mechanism,
-            "sasl_username": name,
-            "sasl_password": password,
-            "request_timeout_ms": config.request_timeout_ms,
-        },
-    )
+    return LogAddress(config.log, kafka_options(config) if config.log.startswith(SCHEME) else {})
 
 
 class LogRange(msgspec.Struct, frozen=True):
@@ -176,7 +159,7 @@ class LogReader:
                 raise
             except LogError:
                 left -= 1
-                if not left or self._address.url.startswith(_KAFKA):
+                if not left or self._address.url.startswith(SCHEME):
                     raise
                 self.reopen()
 
@@ -191,6 +174,10 @@ class SharedLog:
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def ranges(self, topics: Iterable[str], bounds: Bounds) -> list[LogRange]:
+        """Return the ranges of all partitions of the topics."""
+        return self._run(plan_ranges(self._log, topics, bounds))
 
     def read(self, what: LogRange) -> Generator[Batch, None, None]:
         """Yield the records of a range, in batches in order of offsets. Raises OffsetOutOfRange for what is gone, LogTimeout."""

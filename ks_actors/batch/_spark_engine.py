@@ -61,24 +61,23 @@ class SparkRun:
 
     def _run_stage(self, spark: Any, number: int, stage: Stage, shipped: bytes, snapshot: SnapshotWriter | None) -> None:
         name = () if snapshot is None else (self._recipe.config.application_id, snapshot.name)
-        task = StageTask(shipped, number, self._address, self._uri, name, None)
+        task = StageTask(shipped, number, self._address, self._uri, name)
         where = str(self._directory / f"stage-{number}")
-        self._input(spark, stage).mapInArrow(task.__call__, DDL).write.parquet(where)
+        self._input(spark, number, stage).mapInArrow(task.__call__, DDL).write.parquet(where)
         rows = spark.read.schema(DDL).parquet(where).where("topic is null").select("source", "value").orderBy("source").toArrow()
         self.done += map(done_of, rows.column("value").to_pylist())
 
-    def _input(self, spark: Any, stage: Stage) -> Any:
+    def _input(self, spark: Any, number: int, stage: Stage) -> Any:
         """Return what the tasks of a stage are given: a partition for each, with a row at least, and all others in order."""
         count = len(stage.tasks)
         marks = spark.range(0, count, 1, count)
         topics = sorted({where.topic for task in stage.tasks for where in task.exchanged})
         if not topics:
             return marks
-        names = [column.split()[0] for column in DDL.split(", ")]
-        kinds: dict[str, str] = {column.split()[0]: column.split()[1] for column in DDL.split(", ")}
         given = {"partition": "cast(id as int)", "high": f"cast({FIRST + 1} as bigint) - 1"}
-        marks = marks.selectExpr(*(f"{given.get(name, f'cast(null as {kinds[name]})')} as {name}" for name in names))
-        before = [str(self._directory / f"stage-{number}") for number in range(self._recipe.plan.stages.index(stage))]
+        columns = (column.split() for column in DDL.split(", "))
+        marks = marks.selectExpr(*(f"{given.get(name, f'cast(null as {kind})')} as {name}" for name, kind in columns))
+        before = [str(self._directory / f"stage-{each}") for each in range(number)]
         rows = spark.read.schema(DDL).parquet(*before)
         rows = rows.where(rows["topic"].isin(topics))
         return marks.unionByName(rows).repartitionById(count, "partition").sortWithinPartitions("high", "source", "number")

@@ -77,8 +77,6 @@ class StageTask(msgspec.Struct, frozen=True):
     address: LogAddress
     snapshot: str | None
     name: tuple[str, ...]
-    directory: str | None
-    """Where tasks have their state meanwhile; None is the system's place for temporary files."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Process, and yield what is written; in a task of Spark's."""
@@ -97,7 +95,7 @@ class StageTask(msgspec.Struct, frozen=True):
         written = _Written(first_source(recipe.plan, stage) + number)
         # A task that is believed to be dead may write still, beside the one that is tried in its place.
         target = None if self.snapshot is None else Target(Place.of(self.snapshot).at(*self.name), attempt)
-        directory = Path(tempfile.mkdtemp(prefix="ks-actors-task-", dir=self.directory))
+        directory = Path(tempfile.mkdtemp(prefix="ks-actors-task-"))
         try:
             with LogReader(self.address) as reader:
                 exchanged = {where: came.of(where) for where in work.exchanged}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import click
 from rich.console import Console
@@ -14,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from ks_actors._errors import KsActorsError
 from ks_actors.batch import SparkSettings
 from ks_actors.batch._plan import CHOICES
-from ks_actors.cli._target import app_of
+from ks_actors.cli._target import app_of, settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,23 +23,54 @@ if TYPE_CHECKING:
     from ks_actors._app import App
     from ks_actors.batch import Backfill, BackfillProgress, Choice
 
+Until: TypeAlias = int | dict[str, dict[int, int]] | None
 
-def _time(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """Take ms since the epoch, or a date and time, UTC unless it says otherwise."""
-    if value is None or value.isdecimal():
-        return None if value is None else int(value)
+
+_OFFSET = re.compile(r"(.+)-(\d+)=(\d+)")
+
+
+def _until(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Until:
+    """Take one time, ms since the epoch or a date and time, UTC unless it says otherwise; or offsets of partitions."""
+    offsets: dict[str, dict[int, int]] = {}
+    for found in filter(None, map(_OFFSET.fullmatch, values)):
+        offsets.setdefault(found[1], {})[int(found[2])] = int(found[3])
+    if sum(map(len, offsets.values())) == len(values):
+        return offsets or None
     try:
-        found = datetime.fromisoformat(value)
+        (value,) = values
+        if value.isdecimal():
+            return int(value)
+        time = datetime.fromisoformat(value)
     except ValueError:
-        raise click.BadParameter("is neither a time such as 2013-12-01T00:00 nor ms since the epoch", context, parameter) from None
-    return int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
+        what = "is neither a time such as 2013-12-01T00:00, nor ms since the epoch, nor offsets such as orders-0=100, each partition once"
+        raise click.BadParameter(what, context, parameter) from None
+    return int((time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _spark(master: str | None, pairs: tuple[str, ...]) -> SparkSettings | None:
+    """Return which Spark to run on. Raises click.UsageError."""
+    if master is None:
+        if pairs:
+            raise click.UsageError("--spark-conf is about Spark: say by --spark which one")
+        return None
+    try:
+        return SparkSettings(master=master, conf=cast("dict[str, str]", settings(pairs, "--spark-conf")))
+    except KsActorsError as error:
+        raise click.UsageError(str(error)) from error
 
 
 @click.command()
 @click.argument("target", metavar="MODULE:NAME")
-@click.option("--until", metavar="TIME", callback=_time, help="Stop before the first record that is as late: 2013-12-01T00:00 (UTC), or ms.")
+@click.option(
+    "--until",
+    metavar="TIME",
+    multiple=True,
+    callback=_until,
+    help="Stop before the first record that is as late: 2013-12-01T00:00 (UTC), or ms; or at an offset: orders-0=100. Again for more partitions.",
+)
 @click.option("--allow", type=click.Choice(CHOICES), multiple=True, help="What may differ from a stream. Again for more.")
 @click.option("--spark", metavar="MASTER", help="Run on Spark: local[*], spark://host:port, yarn, k8s://… or sc://host:port.")
+@click.option("--spark-conf", "spark_conf", metavar="NAME=VALUE", multiple=True, help="A setting of Spark's own. Again for more.")
 @click.option("--parquet", type=click.Path(file_okay=False, path_type=Path), help="Write what goes to topics there, as Parquet.")
 @click.option(
     "--publish", "job", is_flag=False, flag_value="backfill", metavar="[JOB]", help="Write it to the topics, once for each job of that name."
@@ -48,9 +80,10 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def backfill(
     target: str,
-    until: int | None,
+    until: Until,
     allow: tuple[Choice, ...],
     spark: str | None,
+    spark_conf: tuple[str, ...],
     parquet: Path | None,
     job: str | None,
     conf: tuple[str, ...],
@@ -63,16 +96,17 @@ def backfill(
     goes to Parquet files, if --parquet says where, and to its topics with --publish: what a run of the same job has written there already is not
     written again. But for that the log is only read. MODULE:NAME and settings are those of `ks-actors run`.
     """
+    on = _spark(spark, spark_conf)
     app = app_of(target, conf, file)
     console = Console(stderr=True, quiet=quiet)
     try:
-        asyncio.run(_run(app, until, allow, (parquet, job), console, None if spark is None else SparkSettings(master=spark)))
+        asyncio.run(_run(app, until, allow, (parquet, job), console, on))
     except KsActorsError as error:
         raise click.ClickException(f"{app.config.application_id}: {type(error).__name__}: {error}") from error
 
 
 async def _run(
-    app: App, until: int | None, allow: Sequence[Choice], outputs: tuple[Path | None, str | None], console: Console, spark: SparkSettings | None
+    app: App, until: Until, allow: Sequence[Choice], outputs: tuple[Path | None, str | None], console: Console, spark: SparkSettings | None
 ) -> None:
     parquet, job = outputs
     columns = (

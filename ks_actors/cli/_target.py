@@ -42,13 +42,13 @@ def load(target: str) -> Any:
     return found
 
 
-def settings(pairs: Iterable[str]) -> Keywords:
+def settings(pairs: Iterable[str], option: str = "--conf") -> Keywords:
     """Return settings from `name=value`, names with dots or underscores. Raises click.UsageError."""
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not (name and equals):
-            raise click.UsageError(f"--conf {pair!r} is to be name=value")
+            raise click.UsageError(f"{option} {pair!r} is to be name=value")
         found[name.strip()] = value
     return found  # type: ignore[return-value]  # names and values are checked where all sources come together
 

@@ -21,6 +21,10 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     token: str
     version: int = VERSION
 
+    def __repr__(self) -> str:
+        """Leave the token out: what is printed goes into logs."""
+        return f"Hello(version={self.version})"
+
 
 class Describe(msgspec.Struct, frozen=True, tag=True):
     """Ask what a store is, and which of its partitions are there."""

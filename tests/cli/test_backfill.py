@@ -75,6 +75,11 @@ def test_what_was_written_is_published_once(url: str) -> None:
     ("arguments", "said", "code"),
     [
         (["--until", "soon"], "is neither a time", 2),
+        (["--until", "1970-01-06", "--until", "words-0=3"], "is neither a time", 2),
+        (["--until", "words-0=3", "--until", "words-0=4"], "each partition once", 2),
+        (["--spark-conf", "spark.executor.memory=1g"], "say by --spark which one", 2),
+        (["--spark", "local[1]", "--spark-conf", "memory"], "--spark-conf 'memory' is to be name=value", 2),
+        (["--spark", "nowhere"], "'nowhere' is no Spark", 2),
         (["--allow", "anything"], "is not one of", 2),
         (["-c", "log=embedded:///nowhere-at-all/log", "-c", "application_id=words"], "words: ", 1),
     ],
@@ -87,10 +92,11 @@ def test_what_is_wrong_is_said_in_a_line(arguments: list[str], said: str, code: 
     assert said in ran.output
 
 
-def test_until_may_be_ms_or_nothing(url: str) -> None:
-    """All there is, or up to a number of ms."""
+def test_until_may_be_ms_or_offsets_or_nothing(url: str) -> None:
+    """All there is, or up to a number of ms, or to offsets of partitions: those that are not named are read to their ends."""
     conf = ["-c", f"log={url}", "-c", "application_id=words", "-q"]
-    for until, count in (([], 30), (["--until", str(5 * DAY)], 5), (["--until", "1970-01-06T01:00+01:00"], 5)):
+    offsets = ["--until", "words-0=3", "--until", "words-1=4"]
+    for until, count in (([], 30), (["--until", str(5 * DAY)], 5), (["--until", "1970-01-06T01:00+01:00"], 5), (offsets, 7)):
         ran = CliRunner().invoke(ks_actors, ["backfill", "backfilled:builder", *until, *conf])
         assert ran.output.startswith(f"{count} records in "), ran.output
 
