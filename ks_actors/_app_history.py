@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
+    from actors import Ref
     from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
     from ks_actors.batch import Backfill, BackfillProgress, Choice, Engine, SparkSettings
+    from ks_actors.batch._messages import BridgeMessage
     from ks_actors.log import Log, TopicPartition
     from ks_actors.runtime._seeding import IfSeeded
     from ks_actors.snapshots import SnapshotManifest
@@ -52,7 +54,7 @@ class AppOverHistory:
         until: int | Mapping[str, Mapping[int, int]] | None = None,
         allow: Collection[Choice] = (),
         engine: Engine = "local",
-        spark: SparkSettings | None = None,
+        spark: SparkSettings | Ref[BridgeMessage] | None = None,
         progress: Callable[[BackfillProgress], None] | None = None,
         directory: Path | None = None,
     ) -> Backfill:

@@ -7,9 +7,10 @@ import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, assert_never, final
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never, final
 
-from actors import HANDLED, Actor, Spec, Stopping, Terminated
+from actors import HANDLED, Actor, ActorsError, Spec, Stopping, Terminated
 from ks_actors._errors import BatchError, JobCancelled, JobTimeout
 from ks_actors.batch._failures import died, translated
 from ks_actors.batch._messages import (
@@ -31,9 +32,12 @@ from ks_actors.batch._queries import Queries
 from ks_actors.batch._session import SparkSession, new_tag
 
 if TYPE_CHECKING:
-    from actors import Handled, Hook, Signal
+    from collections.abc import Callable
+
+    from actors import Handled, Hook, Ref, Signal
     from ks_actors.batch._settings import SparkSettings
 
+T = TypeVar("T")
 _LOOK_SECONDS = 1.0
 _INTERRUPT_SECONDS = 0.5
 _STOP_SECONDS = 60.0
@@ -262,6 +266,18 @@ class BatchBridge(Actor[BridgeMessage]):
         for job in self._jobs.values():
             job.thread.shutdown(wait=False)
         self._opening.shutdown(wait=False)
+
+
+async def run_job(ref: Ref[BridgeMessage], name: str, work: Callable[[Any], T], deadline_ms: int | None = None) -> T:
+    """Have a bridge do `work(session)`, as RunJob says; cancelling cancels the job. Raises JobCancelled, too, when the bridge has ended."""
+    try:
+        done: T = await ref.ask(RunJob, name, work, deadline_ms).within(inf)
+    except asyncio.CancelledError:
+        ref.ask(CancelJob, name)
+        raise
+    except ActorsError as ended:
+        raise JobCancelled("the batch bridge has ended") from ended
+    return done
 
 
 def _opened(session: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""Records as columns of Arrow, and back."""
+"""Records as columns of Arrow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ks_actors._batch import Batch
 from ks_actors.snapshots._manifest import SUFFIXES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from ks_actors.batch._reading import LogRange
 
@@ -24,13 +24,6 @@ def headers_column(batch: Batch) -> pa.Array:
     """Return the headers of a batch: lists, empty where there are none."""
     found = [()] * len(batch) if batch.headers is None else batch.headers
     return pa.array([[{"key": key, "value": value} for key, value in one] for one in found], HEADERS)
-
-
-def headers_of(column: Sequence[list[dict[str, Any]] | None]) -> list[tuple[tuple[str, bytes | None], ...]] | None:
-    """Return a column of headers as batches have it."""
-    if not any(column):
-        return None
-    return [tuple((each["key"], each["value"]) for each in one or ()) for one in column]
 
 
 class TopicColumns:

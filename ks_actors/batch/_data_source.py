@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    Filter,
-    InputPartition,
-)
+from msgspec.structs import replace
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ks_actors._errors import ConfigError
@@ -27,6 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from ks_actors.batch._reading import Bounds
 
 
 class _Piece(InputPartition):
@@ -78,21 +75,18 @@ class TopicStreamReader(DataSourceStreamReader):
         self._options = options
         self._schema: Any = to_arrow_schema(schema, timezone="UTC")
 
-    def _offsets(self, *, end: bool) -> dict[str, dict[str, int]]:
+    def _ranges(self, bounds: Bounds) -> list[LogRange]:
         with LogReader(self._options.address) as reader:
-            ranges = reader.ranges(self._options.topics, self._options.bounds)
-        found: dict[str, dict[str, int]] = {}
-        for one in ranges:
-            found.setdefault(one.topic, {})[str(one.partition)] = one.end if end else one.start
-        return found
+            return reader.ranges(self._options.topics, bounds)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - pyspark's name
         """Return where the stream begins."""
-        return self._offsets(end=False)
+        return _by_topic((one, one.start) for one in self._ranges(self._options.bounds))
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: ARG002, N802 - pyspark's name and arguments
         """Return where what can be read now ends; a partition is never behind where it was."""
-        ends = self._offsets(end=True)
+        # Where it began may be gone by now.
+        ends = _by_topic((one, one.end) for one in self._ranges(replace(self._options.bounds, from_ms=None, starts={})))
         return {topic: {number: max(end, start.get(topic, {}).get(number, 0)) for number, end in numbers.items()} for topic, numbers in ends.items()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -110,6 +104,14 @@ class TopicStreamReader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: records stay where they are."""
+
+
+def _by_topic(offsets: Iterable[tuple[LogRange, int]]) -> dict[str, dict[str, int]]:
+    """Return offsets by topic and partition, as JSON has them."""
+    found: dict[str, dict[str, int]] = {}
+    for one, offset in offsets:
+        found.setdefault(one.topic, {})[str(one.partition)] = offset
+    return found
 
 
 class KsActorsSource(DataSource):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable  # noqa: TC003 - messages are read at run time
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from actors import Message, Ref, Reply, Restart
 
@@ -43,6 +43,10 @@ class CancelJob(Message, frozen=True, tag="CANCEL"):
 
 Streaming: TypeAlias = "Callable[[Any], Any]"
 """What makes a streaming query: it is given the session of pyspark, and returns what `DataFrame.writeStream` gives, not started."""
+
+
+RESTART: Final = Restart(limit=3, within=600.0, backoff=(1.0, 60.0))
+"""How often a streaming query is begun anew, unless it is said otherwise."""
 
 
 class QueryStarted(Message, frozen=True, tag="QUERY_STARTED"):
@@ -95,7 +99,7 @@ class StartQuery(Message, frozen=True, tag="START_QUERY"):
     query: Streaming
     checkpoint: str
     listener: Ref[QueryEvent] | None = None
-    restart: Restart = Restart(limit=3, within=600.0, backoff=(1.0, 60.0))
+    restart: Restart = RESTART
     stop_ms: int = 30_000
 
 

@@ -6,13 +6,11 @@ import asyncio
 import time
 import uuid
 from contextlib import AsyncExitStack
-from math import inf
 from typing import TYPE_CHECKING
 
 from actors import Ref, System
 from ks_actors._errors import JobFailed, KsActorsError
-from ks_actors.batch._bridge import BatchBridge
-from ks_actors.batch._messages import BridgeMessage, CancelJob, RunJob
+from ks_actors.batch._bridge import BatchBridge, run_job
 from ks_actors.batch._result import Backfill, tell
 from ks_actors.batch._session import check_packages
 from ks_actors.batch._settings import SparkSettings
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
+    from ks_actors.batch._messages import BridgeMessage
     from ks_actors.batch._reading import LogAddress
     from ks_actors.batch._result import BackfillProgress
     from ks_actors.batch._task_run import Recipe, TaskDone
@@ -52,13 +51,10 @@ async def on_spark(
             system = await stack.enter_async_context(System("backfill"))
             bridge = await system.spawn(BatchBridge.spec(spark or SparkSettings()), "batch")
         try:
-            manifest = await bridge.ask(RunJob, name, run.run).within(inf)
+            manifest = await run_job(bridge, name, run.run)
         except JobFailed as failed:
             if isinstance(failed.__cause__, KsActorsError):
                 raise failed.__cause__ from failed.__cause__.__cause__
-            raise
-        except asyncio.CancelledError:
-            bridge.ask(CancelJob, name)
             raise
     rows = await asyncio.to_thread(engine.ParquetRows, directory, len(plan.stages))
     written = await asyncio.to_thread(lambda: rows.partitions)

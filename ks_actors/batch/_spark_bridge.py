@@ -9,10 +9,10 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
-from actors import ActorsError, Restart, System
+from actors import ActorsError, System
 from ks_actors._errors import BatchError, JobCancelled
-from ks_actors.batch._bridge import BatchBridge
-from ks_actors.batch._messages import CancelJob, RunJob, StartQuery, StopQuery
+from ks_actors.batch._bridge import BatchBridge, run_job
+from ks_actors.batch._messages import RESTART, RunJob, StartQuery, StopQuery
 from ks_actors.batch._settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from actors import Ref
+    from actors import Ref, Restart
     from ks_actors.batch._messages import BridgeMessage, QueryEvent
     from ks_actors.processors import Record
 
 T = TypeVar("T")
-_RESTART = Restart(limit=3, within=600.0, backoff=(1.0, 60.0))
 
 
 @final
@@ -80,7 +79,8 @@ class SparkBridge:
                 if life.ref is None:
                     await life.open(self.settings)
         except BaseException:
-            self._leave(life)
+            life.users -= 1
+            self._forget(life)
             raise
         return self
 
@@ -93,11 +93,10 @@ class SparkBridge:
                 if life.users == 0:
                     await life.close()
         finally:
-            life.users += 1
-            self._leave(life)
+            self._forget(life)
 
-    def _leave(self, life: _Life) -> None:
-        life.users -= 1
+    def _forget(self, life: _Life) -> None:
+        """Let go of a life that nobody has a part in any more."""
         if life.users == 0 and life.ref is None:
             self._life = None
 
@@ -112,7 +111,7 @@ class SparkBridge:
         """Do `work(session)` in a thread of the bridge, as RunJob says; cancelling cancels the job. May be awaited in any event loop."""
         ref, life = self.ref, self._life
         assert life is not None
-        asked: Any = _run(ref, f"{name}-{uuid.uuid4().hex[:8]}", work, deadline_ms)
+        asked: Any = run_job(ref, f"{name}-{uuid.uuid4().hex[:8]}", work, deadline_ms)
         if asyncio.get_running_loop() is not life.loop:
             asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, life.loop))
         done: T = await asked
@@ -125,7 +124,7 @@ class SparkBridge:
         checkpoint: str,
         *,
         listener: Ref[QueryEvent] | None = None,
-        restart: Restart = _RESTART,
+        restart: Restart = RESTART,
         stop_ms: int = 30_000,
     ) -> None:
         """Run a streaming query of Spark's as StartQuery says, until it is stopped, or the bridge is closed; return when it runs.
@@ -175,17 +174,6 @@ class SparkFunction:
         if not hasattr(table, "column_names"):
             raise BatchError(f"{self._function!r} has returned {rows!r}: return a DataFrame, or a table of Arrow")
         return records_of(table, max(record.timestamp for record in records))
-
-
-async def _run(ref: Ref[BridgeMessage], name: str, work: Callable[[Any], T], deadline_ms: int | None) -> T:
-    try:
-        done: T = await ref.ask(RunJob, name, work, deadline_ms).within(inf)
-    except asyncio.CancelledError:
-        ref.ask(CancelJob, name)
-        raise
-    except ActorsError as ended:
-        raise JobCancelled("the batch bridge has ended") from ended
-    return done
 
 
 def _started(spark: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from datetime import UTC, datetime
@@ -172,6 +173,21 @@ def test_a_stream_reads_what_comes(spark: Any, url: str, tmp_path: Path) -> None
     assert query.awaitTermination(60)
     assert {tuple(row) for row in spark.table("seen").collect()} == {(partition, offset) for partition in range(3) for offset in range(10)}
     assert spark.table("seen").count() == 30
+
+
+def test_a_stream_goes_on_when_its_beginning_is_gone(url: str, tmp_path: Path) -> None:
+    """What is deleted behind it is not asked for any more."""
+    options = {"log": url, "topic": "events", "starting_offsets": json.dumps({"events": {"0": 2}})}
+    stream = KsActorsSource(options).streamReader(StructType().add("key", "binary"))
+    begin = stream.initialOffset()
+    assert begin == {"events": {"0": 2, "1": 0, "2": 0}}
+
+    async def cut() -> None:
+        async with EmbeddedLog(tmp_path / "log") as log:
+            await log.delete_records({TopicPartition("events", 0): 5})
+
+    asyncio.run(cut())
+    assert stream.latestOffset(begin, None) == {"events": {"0": 10, "1": 10, "2": 10}}
 
 
 @pytest.mark.parametrize(
