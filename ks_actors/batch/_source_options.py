@@ -53,7 +53,7 @@ _KNOWN = {
 _OF_TOPICS = {"log_options", "starting_offsets", "ending_offsets", "starting_timestamp_ms", "ending_timestamp_ms", "max_records_per_task", "latest"}
 _OF_LIVE = {"token", "isolation", "stale"}
 _ISOLATIONS = {"read_committed": True, "read_uncommitted": False}
-KEY_VALUE, WINDOW, SESSION, VERSIONED = "key_value", "window", "session", "versioned"
+KEY_VALUE, WINDOW, SESSION, VERSIONED, CUSTOM = "key_value", "window", "session", "versioned", "custom"
 _Offsets = dict[str, dict[int, int]]
 
 

@@ -15,7 +15,7 @@ from ks_actors.batch._filters import Pushed
 from ks_actors.batch._live import LiveStores
 from ks_actors.batch._reading import LogRange
 from ks_actors.batch._record_batches import Records
-from ks_actors.batch._source_options import VERSIONED
+from ks_actors.batch._source_options import CUSTOM, VERSIONED
 from ks_actors.query._wire import MOST_BYTES, ReadRows, encode
 from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
 from ks_actors.snapshots._manifest import MANIFEST
@@ -101,6 +101,8 @@ class StoreReader(DataSourceReader):
 
     def _check_kind(self, kind: str) -> None:
         wanted = kind.removeprefix("timestamped_")
+        if wanted == CUSTOM:
+            raise ConfigError(f"store {self._place.store} is one of your own, whose rows only you know: read its changelog as a topic")
         if wanted == VERSIONED:
             raise ConfigError(f"store {self._place.store} is versioned: it is read from its changelog, by log, with store_kind={wanted}")
         if wanted != self._options.store_kind:

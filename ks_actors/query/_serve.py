@@ -136,10 +136,11 @@ class StoreEndpoint:
     def _describe(self, store: str, *, stale: bool) -> Described:
         local = self._local
         kind = local.spec(store).kind.value
-        parts = local.readable(store, None, stale=True)
         if local.is_global(store):
+            local.readable(store, None, stale=True)
             return Described(kind, "", [0], 1)
-        here = sorted(part.partition for part in parts if stale or part.active)
+        local.check_running()
+        here = sorted(part.partition for part in local.parts(store) if stale or part.active)
         return Described(kind, self._changelog(store), here, local.partitions(store))
 
     async def _rows(self, request: ReadRows, writer: asyncio.StreamWriter) -> None:

@@ -188,6 +188,18 @@ async def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
         await asyncio.to_thread(reading, endpoint, ask)
 
 
+async def test_an_instance_that_has_nothing_of_a_store_says_so(tmp_path: Path) -> None:
+    """Another one has it: whoever reads asks them all."""
+    async with served(tmp_path / "one") as (app, endpoint):
+        async with App(counting("rocksdb"), StreamsConfig(application_id="app", client_id="two", state_dir=tmp_path / "two"), log=app.log) as other:
+            for each in (app, other, app):
+                await each.wait_until_caught_up()
+            second = await other.serve_stores()
+            found = [await asyncio.to_thread(reading, each, described_as("versions")) for each in (endpoint, second)]
+        assert sorted(each.partitions for each in found) == [[], [0]]
+        assert [each.count for each in found] == [1, 1]
+
+
 async def test_the_endpoint_ends_with_the_app(tmp_path: Path) -> None:
     """And there is none without a running app; a connection that is open ends, too."""
     async with served(tmp_path) as (app, endpoint):
