@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+import threading
 import time
 from contextlib import AsyncExitStack
 from functools import partial
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, final
 from urllib.parse import quote
 
 from ks_actors._config_kafka import opened
-from ks_actors._errors import ConfigError
+from ks_actors._errors import ConfigError, JobCancelled
+from ks_actors._in_thread import in_thread
 from ks_actors._services import enter_services
 from ks_actors.batch._on_spark import on_spark
 from ks_actors.batch._plan import make_plan, make_setup
@@ -61,7 +63,8 @@ async def backfill(
     `until` is a time (ms): each partition is read to before the first record that is as late; or offsets by topic and partition, of which those that
     are not named are read to their ends; None is what there is now. Records of a task that reads several partitions are taken in the order of their
     times. With `snapshot_uri` the state goes into a snapshot there, with the positions that a stream goes on from; nothing else is changed, in the
-    log or elsewhere. `log` takes the place of the config's. `allow` names what may differ from a stream; see BackfillRefused.
+    log or elsewhere, and nothing is left when it is cancelled. `log` takes the place of the config's. `allow` names what may differ from a stream;
+    see BackfillRefused.
 
     The `local` engine runs one task after the other in a thread of this process. `spark` runs each in a task of Spark's, as its settings say or on a
     bridge that there is, and gives the same. Its processes read the log by themselves: it has to be in a directory, or Kafka. What is written, and
@@ -84,7 +87,7 @@ async def backfill(
             local = _Local(recipe, SharedLog(used, asyncio.get_running_loop()), place, snapshot_uri, progress)
             async with AsyncExitStack() as services:
                 await enter_services(services, topology)
-                return await asyncio.to_thread(local.run, began)
+                return await in_thread(partial(local.run, began), local.given_up.set)
         except BaseException:
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
             raise
@@ -123,6 +126,7 @@ class _Local:
         self._snapshot: SnapshotWriter | None = None if snapshot_uri is None else new_snapshot(self._setup, snapshot_uri)
         self._files = RowFiles(directory / "rows")
         self._done: list[TaskDone] = []
+        self.given_up = threading.Event()
 
     def run(self, began: float) -> Backfill:
         """Run all stages."""
@@ -159,6 +163,8 @@ class _Local:
         )
         try:
             for written in run.run():
+                if self.given_up.is_set():
+                    raise JobCancelled(f"the backfill of {self._recipe.config.application_id} was given up in task {work.task}")
                 writer.write(written)
         finally:
             writer.close()

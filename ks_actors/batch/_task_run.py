@@ -105,14 +105,13 @@ class TaskRun:
         self._task: Task
 
     def run(self) -> Iterator[list[Outgoing]]:
-        """Process all, and yield what comes of it now and then. Raises what processing raises, and BackfillRefused."""
+        """Process all, and yield what comes of it now and then, if anything. Raises what processing raises, and BackfillRefused."""
         with asyncio.Runner() as runner:
             try:
                 runner.run(self._start())
                 while (written := runner.run(self._step())) is not None:
-                    if written:
-                        _check_known(written)
-                        yield written
+                    _check_known(written)
+                    yield written
                 self._finish()
             finally:
                 for source in self._sources.values():

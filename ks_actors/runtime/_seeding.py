@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 from ks_actors._batch import Batch
 from ks_actors._errors import IllegalGeneration, SnapshotFailed, SnapshotRefused
+from ks_actors._in_thread import in_thread
 from ks_actors.log._port import NewMember
 from ks_actors.log._types import Assigned, IsolationLevel, MemberAssignment, Outgoing
 from ks_actors.runtime._directory import StateDirectory
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 IfSeeded: TypeAlias = Literal["refuse", "skip", "overwrite"]
 Read: TypeAlias = "Callable[[], Iterator[Batch]]"
-T = TypeVar("T")
 _SLICE: Final = 1_000
 _YIELD_SECONDS: Final = 0.0001
 _log = logging.getLogger("ks_actors")
@@ -74,12 +74,12 @@ class Seeder:
 
     async def _seed(self, uri: str, if_seeded: IfSeeded, stack: AsyncExitStack) -> SnapshotManifest | None:
         setup, config = self._setup, self._config
-        snapshot = await _in_thread(partial(choose_snapshot, uri, config.application_id))
+        snapshot = await in_thread(partial(choose_snapshot, uri, config.application_id))
         setup.know_topics(await prepare_topics(self._log, setup))
         plan = SeedPlan(setup, self._specs, snapshot)
         offsets = plan.offsets(await self._ranges(plan.sources))
         directory = StateDirectory(config.state_dir / config.application_id)
-        process_id = await _in_thread(directory.open)
+        process_id = await in_thread(directory.open)
         stack.callback(directory.close)
         membership = await self._join(process_id, stack)
         committed = await membership.committed(plan.sources)
@@ -169,11 +169,11 @@ class _Transfer:
         ingest: Ingest | None = None
         if any(_on_disk(spec) for spec in specs):
             path = self._directory.path / str(task)
-            await _in_thread(partial(path.mkdir, parents=True, exist_ok=True))
-            ingest = await _in_thread(partial(Ingest, str(task), path, self._shared))
+            await in_thread(partial(path.mkdir, parents=True, exist_ok=True))
+            ingest = await in_thread(partial(Ingest, str(task), path, self._shared))
             self._ingests.append(ingest)
         for spec in specs:
-            on_disk = await _in_thread(partial(ingest.store, spec)) if ingest is not None and _on_disk(spec) else None
+            on_disk = await in_thread(partial(ingest.store, spec)) if ingest is not None and _on_disk(spec) else None
             await self._hand_over_store(task, spec, on_disk)
 
     async def _hand_over_store(self, task: TaskId, spec: StoreSpec, on_disk: StoreIngest | None) -> None:
@@ -255,12 +255,12 @@ class _Transfer:
     async def finish(self) -> None:
         """Put the databases in their places. What cannot be is restored from the changelog."""
         for ingest in self._ingests:
-            await _in_thread(ingest.finish)
+            await in_thread(ingest.finish)
 
     async def close(self) -> None:
         """Delete the databases that are not finished."""
         for ingest in self._ingests:
-            await _in_thread(ingest.__exit__)
+            await in_thread(ingest.__exit__)
 
 
 def _on_disk(spec: StoreSpec) -> bool:
@@ -278,21 +278,10 @@ def _written(batches: Iterator[Batch], on_disk: StoreIngest | None) -> Iterator[
 
 async def _each(batches: Iterator[Batch]) -> AsyncIterator[Batch]:
     """Yield batches that are made in a thread."""
-    while (batch := await _in_thread(partial(next, batches, None))) is not None:
+    while (batch := await in_thread(partial(next, batches, None))) is not None:
         yield batch
 
 
 async def _counted(batches: Iterator[Batch]) -> int:
     """Go through batches that are made in a thread; return how many rows they have."""
     return sum([len(batch) async for batch in _each(batches)])
-
-
-async def _in_thread(function: Callable[[], T]) -> T:
-    """Run a function in a thread; when this is cancelled, it is waited for all the same: what it works on is closed after that."""
-    job = asyncio.ensure_future(asyncio.to_thread(function))
-    try:
-        return await asyncio.shield(job)
-    except asyncio.CancelledError:
-        with suppress(Exception):
-            await job
-        raise

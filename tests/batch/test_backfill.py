@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,7 @@ from ks_actors import (
     StreamsBuilder,
     StreamsConfig,
     Topology,
+    partition_of,
     serdes,
 )
 from ks_actors.batch import Backfill, BackfillProgress, backfill
@@ -301,3 +303,35 @@ def test_joins_of_tables_wait_for_the_earlier_records() -> None:
     _, written = ran(builder.build(), {"in": 1, "out": 1, "t": 1, "s": 1, "pairs": 1}, records)
     assert [row[1] for row in written[TopicPartition("out", 0)]] == [f"v{'None' if number < 0 else number}".encode() for number in range(-1, 4_999)]
     assert len(written[TopicPartition("pairs", 0)]) == 5_000
+
+
+async def test_one_that_is_cancelled_ends_and_leaves_nothing(tmp_path: Path) -> None:
+    """In the middle of a task: no other one begins, nothing is left on disk, and there is no snapshot."""
+    reached, go_on, seen = threading.Event(), threading.Event(), set[str]()
+
+    def look(value: str) -> str:
+        seen.add(value)
+        reached.set()
+        assert go_on.wait(30)
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).map_values(look).to("out", Produced(serdes.STRING, serdes.STRING))
+    place = tmp_path / "work"
+    place.mkdir()
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic("in", 3), NewTopic("out", 3)])
+        await fill(
+            log, {"in": 3}, [("in", str(number).encode(), str(partition_of(str(number).encode(), 3)).encode(), number) for number in range(90)]
+        )
+        running = asyncio.ensure_future(
+            backfill(builder.build(), StreamsConfig.of(SETTINGS), log=log, snapshot_uri=str(tmp_path / "snapshots"), directory=place)
+        )
+        await asyncio.to_thread(reached.wait, 30)
+        running.cancel()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert len(seen) == 1
+    assert list(place.iterdir()) == []
+    assert not [path for path in (tmp_path / "snapshots").rglob("*") if path.is_file()]
