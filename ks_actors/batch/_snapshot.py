@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ks_actors._batch import Batch
 from ks_actors.runtime._snapshot_files import shape_of, topology_fingerprint
 from ks_actors.snapshots import SnapshotWriter, SourcePosition, StoreWriter
-from ks_actors.state import CheckpointRows, SharedResources, committed_facts, committed_rows, has_rows, log_batch, prepare_rows, reader_of
+from ks_actors.state import CheckpointRows, committed_facts, committed_rows, has_rows, log_batch, prepare_rows, reader_of
 from ks_actors.state._stored import DATABASE
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.batch._task_run import TaskDone
     from ks_actors.runtime._setup import Setup
     from ks_actors.snapshots import Place, Shape, SnapshotManifest, StoreSnapshot
-    from ks_actors.state import Rows, TaskStores
+    from ks_actors.state import Rows, SharedResources, TaskStores
     from ks_actors.topology import StoreSpec
 
 
@@ -61,7 +61,7 @@ def _rows(store: Any) -> Rows:
     return rows
 
 
-def write_disk(setup: Setup, task: str, specs: Iterable[StoreSpec], directory: Path, target: Target) -> list[StoreSnapshot]:
+def write_disk(setup: Setup, task: str, specs: Iterable[StoreSpec], directory: Path, target: Target, shared: SharedResources) -> list[StoreSnapshot]:
     """Write the stores of a task that are on disk, from its directory, when they are closed; return what the manifest is to say of them. Blocks.
 
     They have no offsets in their changelogs: whoever goes on from them has to write those first, from the rows.
@@ -69,17 +69,14 @@ def write_disk(setup: Setup, task: str, specs: Iterable[StoreSpec], directory: P
     wanted = [spec for spec in specs if has_rows(spec) and spec.type != "in_memory"]
     if not wanted:
         return []
-    shared, written = SharedResources(), []
-    try:
-        with CheckpointRows(task, directory / DATABASE, shared) as rows:
-            for spec in wanted:
-                writer = target.writer(task, shape_of(spec))
-                for batch in rows.batches(spec):
-                    writer.write(batch)
-                observed, sequence = rows.facts(spec.name)
-                written.append(writer.close(changelog=setup.changelog(spec.name), observed=observed, sequence=sequence))
-    finally:
-        shared.close()
+    written = []
+    with CheckpointRows(task, directory / DATABASE, shared) as rows:
+        for spec in wanted:
+            writer = target.writer(task, shape_of(spec))
+            for batch in rows.batches(spec):
+                writer.write(batch)
+            observed, sequence = rows.facts(spec.name)
+            written.append(writer.close(changelog=setup.changelog(spec.name), observed=observed, sequence=sequence))
     return written
 
 

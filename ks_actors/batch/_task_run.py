@@ -22,6 +22,7 @@ from ks_actors.runtime._offsets import Position
 from ks_actors.runtime._output import UNKNOWN_PARTITION
 from ks_actors.runtime._task import Task
 from ks_actors.snapshots import StoreSnapshot  # noqa: TC001 - as above
+from ks_actors.state import SharedResources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 _SLICE_SECONDS = 0.2
 _COMMIT_RECORDS = 50_000
-_COMMIT_BYTES = 64 << 20
 _IN_FLIGHT_SECONDS = 600.0
 _NOTHING = Batch([], [], [], None, ())
 
@@ -71,7 +71,7 @@ class TaskRun:
     """Process one task's history. Blocks, and is used by one thread: `run` yields what is written, and at its end `done` tells what has come of it.
 
     `read` gives the records of a range, `exchanged` those of repartition topics. Stores are below `directory`, in one named after the task, or in
-    memory; with `snapshot` they are written there in the end.
+    memory; with `snapshot` they are written there in the end. What they take in memory, committed or not, is as in an app, but for each task.
     """
 
     def __init__(
@@ -89,6 +89,9 @@ class TaskRun:
         self._directory: Path | None = directory
         self._read = read
         self._snapshot = snapshot
+        self._shared: SharedResources = SharedResources.within(recipe.config.statestore_memory_max_bytes)
+        most = recipe.config.statestore_uncommitted_max_bytes
+        self._uncommitted: float = inf if most < 0 else most
         self._setup: Setup = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
         self.specs: list[StoreSpec] = stores_of(self._setup, work.task)
         self._sources: dict[TopicPartition, Generator[Batch, None, None]] = {
@@ -116,9 +119,7 @@ class TaskRun:
             finally:
                 for source in self._sources.values():
                     source.close()
-                for stores in (self._stores, self._globals):
-                    if stores is not None:
-                        stores.close(clean=False)
+                self._let_go()
 
     def probe(self) -> None:
         """Make the processors, and nothing else. Raises BackfillRefused for those that history cannot call, and what making them raises."""
@@ -127,9 +128,13 @@ class TaskRun:
                 runner.run(self._start())
                 self._task.close()
             finally:
-                for stores in (self._stores, self._globals):
-                    if stores is not None:
-                        stores.close(clean=False)
+                self._let_go()
+
+    def _let_go(self) -> None:
+        for stores in (self._stores, self._globals):
+            if stores is not None:
+                stores.close(clean=False)
+        self._shared.close()
 
     # --- begin ----------------------------------------------------------------------------------------------------------------
 
@@ -149,7 +154,7 @@ class TaskRun:
             name,
             specs,
             directory=self._directory,
-            shared=None,
+            shared=self._shared,
             current=current,
             expired=self._expired,
             topics={spec.name: self._setup.changelog(spec.name) for spec in specs},
@@ -215,7 +220,7 @@ class TaskRun:
             else:
                 written = task.take_output()
                 return written or None
-        elif self._since >= _COMMIT_RECORDS or (self._stores is not None and self._stores.uncommitted_bytes > _COMMIT_BYTES):
+        elif self._since >= _COMMIT_RECORDS or (self._stores is not None and self._stores.uncommitted_bytes > self._uncommitted):
             await self._commit()
         return task.take_output()
 
@@ -281,7 +286,7 @@ class TaskRun:
                 written += write_memory(self._setup, name, self.specs, stores, self._snapshot)
             stores.close(clean=True)
             if self._snapshot is not None and self._directory is not None:
-                written += write_disk(self._setup, name, self.specs, self._directory / name, self._snapshot)
+                written += write_disk(self._setup, name, self.specs, self._directory / name, self._snapshot, self._shared)
         self.done = TaskDone(self._work.task, positions, task.processed, task.dropped, tuple(written))
 
     def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:

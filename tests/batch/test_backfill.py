@@ -28,7 +28,7 @@ from ks_actors import (
     partition_of,
     serdes,
 )
-from ks_actors.batch import Backfill, BackfillProgress, backfill
+from ks_actors.batch import Backfill, BackfillProgress, _reading, _task_run, backfill
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.differential.cases import SEED_1, Case, config_of, read_cases
@@ -335,3 +335,25 @@ async def test_one_that_is_cancelled_ends_and_leaves_nothing(tmp_path: Path) -> 
     assert len(seen) == 1
     assert list(place.iterdir()) == []
     assert not [path for path in (tmp_path / "snapshots").rglob("*") if path.is_file()]
+
+
+def test_state_that_is_larger_than_its_memory_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much as the settings say is in memory, the rest is written meanwhile; nothing of it is missing."""
+    kept: list[int] = []
+    commit = _task_run.TaskRun._commit
+
+    async def watched(run: _task_run.TaskRun) -> None:
+        await commit(run)
+        assert run._stores is not None
+        kept.append(sum(run._stores.memory_bytes().values()))
+
+    monkeypatch.setattr(_task_run.TaskRun, "_commit", watched)
+    monkeypatch.setattr(_reading, "_AT_ONCE", 500)
+    builder = StreamsBuilder()
+    builder.table("in", TEXT, Materialized("rows", serdes.STRING, serdes.STRING, store_type="rocksdb"))
+    settings: dict[str, Any] = {**SETTINGS, "statestore_memory_max_bytes": 1 << 20, "statestore_uncommitted_max_bytes": 1 << 18}
+    records: list[Input] = [("in", b"%06d" % number, b"%01000d" % number, number) for number in range(8_000)]
+    _, stores = filled_back(builder.build(), settings, {"in": 1}, records, tmp_path)
+    assert stores == {("rows", 0): {key: (value, time) for _, key, value, time in records}}
+    assert len(kept) > 10
+    assert max(kept) < 2 << 20
