@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import StateError
 
@@ -50,6 +50,14 @@ class StateStore(ABC):
     def approximate_num_uncommitted_bytes(self) -> int:
         """Return about how many bytes of memory the next commit would set free; 0 when that cannot be told, or nothing is held."""
         return 0
+
+    def query(self, query: Any, *, committed: bool) -> Any:  # noqa: ARG002 - for those who override it
+        """Answer a question of `App.query` (KIP-796), of any class that the store knows; return NotImplemented for others, as it is by default.
+
+        `committed` asks for what is committed only: a store that cannot tell it from the rest may raise, whoever asks is told. The answer must not
+        change with the store. Called on the app's event loop, in standbys and while the store is restored too, never while a thread is at the task.
+        """
+        return NotImplemented
 
     def flush(self) -> None:  # noqa: B027 - who has nothing to flush overrides nothing
         """Do nothing. Deprecated: override `commit`; a store that overrides only this one has it called at commits, with a DeprecationWarning."""

@@ -126,8 +126,8 @@ async def _ask(local: LocalStores, request: StateQueryRequest[Any], part: Part, 
             value = await _rows(local, part, how, moment, timeout_ms)
         elif how is not None:
             value = await part.at(partial(moment, how), timeout_ms)
-        else:
-            failure = FailureReason.UNKNOWN_QUERY_TYPE
+        if how is None or value is NotImplemented:
+            failure, value = FailureReason.UNKNOWN_QUERY_TYPE, None
             text = f"store {request.store}, a {local.spec(request.store).kind.value} store, cannot be asked {request.query!r}"
     except NotRunning:
         raise
@@ -153,7 +153,7 @@ async def _rows(local: LocalStores, part: Part, scan: Scan, moment: _Moment, tim
 
 def _how(query: object, kind: StoreKind, *, committed: bool) -> How | None:
     """Return how to answer a query; None when a store of that kind cannot."""
-    timed = isinstance(query, TIMED)
+    timed = isinstance(query, TIMED) and kind is not StoreKind.CUSTOM
     if timed and kind not in TIMESTAMPED:
         return None
     return ANSWERS[kind](query, committed=committed, entry=with_time if timed else plain)
@@ -197,8 +197,9 @@ def _how_versioned(query: object, *, committed: bool, entry: Callable[[Any], Any
     return None
 
 
-def _how_custom(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> None:
-    """Nothing is known of a store of the user's own."""
+def _how_custom(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How:  # noqa: ARG001 - as of the other kinds
+    """Leave it to the user's store."""
+    return lambda reader: reader.ask(query, committed=committed)
 
 
 ANSWERS: Final[dict[StoreKind, Callable[..., How | None]]] = {

@@ -216,10 +216,7 @@ class LocalStores:
         return [self._part(store, resident) for resident in self.setup().residents if resident.task.subtopology == subtopology]
 
     def _part(self, store: str, resident: Resident) -> Part:
-        reader = reader_of(resident.stores.store(store))
-        if reader is None:
-            raise QueryFailed(f"store {store} is of a kind that cannot be queried", reason=FailureReason.UNKNOWN_QUERY_TYPE, store=store)
-        return Part(self, resident, reader)
+        return Part(self, resident, reader_of(resident.stores.kept(store)))
 
     def readable(self, store: str, partition: int | None, *, stale: bool) -> list[Part]:
         """Return the parts of a store that are to be read together. Raises NotRunning, and QueryFailed when one is missing, or is not up to date."""

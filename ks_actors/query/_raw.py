@@ -8,7 +8,7 @@ from ks_actors._batch import Batch
 from ks_actors._errors import QueryFailed
 from ks_actors.query._results import FailureReason
 from ks_actors.query._scan import Scan
-from ks_actors.state import SUFFIXES, KeyValueReader, SessionReader, VersionedReader, log_batch
+from ks_actors.state import SUFFIXES, CustomReader, KeyValueReader, SessionReader, VersionedReader, log_batch
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _key_scan(low: bytes, high: bytes, *, committed: bool) -> Scan:
 def raw_scans(part: Part, kind: StoreKind, keys: Sequence[bytes] | None, *, committed: bool) -> list[Scan]:
     """Return how to scan a partition, once, or for some keys once each where that is less. Raises QueryFailed for kinds that cannot be scanned."""
     reader = part.reader
-    if isinstance(reader, VersionedReader):
+    if isinstance(reader, VersionedReader | CustomReader):
         raise QueryFailed(
             f"store {reader.name}, a {kind.value} store, cannot be read row by row: read its changelog",
             reason=FailureReason.UNKNOWN_QUERY_TYPE,

@@ -22,7 +22,7 @@ LATEST: Final = (1 << 63) - 1
 
 
 class Query(Generic[R_co]):
-    """A question to one partition of a store. One of a class that is none of these is answered UNKNOWN_QUERY_TYPE."""
+    """A question to one partition of a store. One of a class that is none of these is for stores of your own: others answer UNKNOWN_QUERY_TYPE."""
 
     __slots__ = ()
 

@@ -110,5 +110,4 @@ class Points:
         if task is None or task.blocking:
             return {}
         names = [spec.name for spec in stores._specs if has_rows(spec) and stores.store(spec.name).engine is None]
-        found = {name: reader_of(stores.store(name)) for name in names}
-        return {name: reader for name, reader in found.items() if reader is not None}
+        return {name: reader_of(stores.store(name)) for name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ks_actors.state._checkpoint import read_checkpoint, write_checkpoint
+from ks_actors.state._custom import CustomReader
 from ks_actors.state._engine import SharedResources
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, ValueAndTimestamp
@@ -34,6 +35,7 @@ __all__ = [
     "AnyReader",
     "AnyStore",
     "CheckpointRows",
+    "CustomReader",
     "DuplicatesReader",
     "Ingest",
     "KeyValueReader",

@@ -155,6 +155,11 @@ class CustomStore(Measured):
         """Return about how much memory the open transaction takes, here and in the store."""
         return len(self._dirty) * RECORD_BYTES + self._size + max(0, self.user.approximate_num_uncommitted_bytes())
 
+    @property
+    def changed(self) -> bool:
+        """Whether the open transaction has changed it, as far as that is known: without changelog nothing is noted."""
+        return bool(self._dirty) or not self.logged
+
     def freeze(self) -> None:
         """Begin a new transaction."""
         self._frozen, self._dirty, self._size = self._dirty, {}, 0
@@ -244,7 +249,20 @@ class CustomStore(Measured):
         """Do nothing."""
 
     def end_reading(self, reason: str) -> None:
-        """Do nothing: nobody reads it but processors."""
+        """Do nothing: what it has answered is whole."""
+
+
+@final
+class CustomReader:
+    """Has the user's store answer queries. Raises StoreClosed, and what the store does."""
+
+    def __init__(self, store: CustomStore) -> None:
+        self.name: str = store.name
+        self._store = store
+
+    def ask(self, query: Any, *, committed: bool) -> Any:
+        """Return the store's answer, NotImplemented for a query that it does not know."""
+        return self._store.user.query(query, committed=committed)
 
 
 def shown(store: Any) -> Any:

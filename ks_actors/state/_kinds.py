@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from ks_actors.state._codec import Codec
-from ks_actors.state._custom import CustomStore
+from ks_actors.state._custom import CustomReader, CustomStore
 from ks_actors.state._engine import Engine
 from ks_actors.state._key_value import KeyValueBase, KeyValueStore, TimestampedKeyValueStore
 from ks_actors.state._reading import KeyValueReader
@@ -41,7 +41,7 @@ AnyStore: TypeAlias = (
     | VersionedKeyValueStore[Any, Any]
     | CustomStore
 )
-AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader | SessionReader | VersionedReader
+AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader | SessionReader | VersionedReader | CustomReader
 Make: TypeAlias = Callable[[Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]], AnyStore]
 """Make a store of its codec, engine, prefix of its keys there, what returns the current record's time, spec, and what counts late puts."""
 
@@ -87,10 +87,11 @@ READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
     SpanWindows: DuplicatesReader,
     SessionStore: SessionReader,
     VersionedKeyValueStore: VersionedReader,
+    CustomStore: CustomReader,
 }
 """By class of store, the first one that fits."""
 
 
-def reader_of(store: Any) -> AnyReader | None:
-    """Return what reads a store; None when nothing does."""
-    return next((reader(store) for kind, reader in READERS.items() if isinstance(store, kind)), None)
+def reader_of(store: AnyStore) -> AnyReader:
+    """Return what reads a store."""
+    return next(reader(store) for kind, reader in READERS.items() if isinstance(store, kind))

@@ -35,8 +35,12 @@ class StoreSet:
 
     def store(self, name: str) -> Any:
         """Return a store, of the class that its kind has (see `AnyStore`); raises StateError when the task has none of that name, or is not open."""
+        return shown(self.kept(name))
+
+    def kept(self, name: str) -> AnyStore:
+        """Return a store as it is kept here: one of the user's own with what is done for it. Raises StateError as `store` does."""
         try:
-            return shown(self._stores[name])
+            return self._stores[name]
         except KeyError:
             raise StateError(f"task {self.task} has no store {name!r}; it has {', '.join(self._stores) or 'none, it is not open'}") from None
 
@@ -65,7 +69,7 @@ class StoreSet:
 
     def _puts(self, store: str) -> bool:
         found = self._stores[store]
-        return not isinstance(found, CustomStore) and found.uncommitted_bytes() > 0
+        return found.changed if isinstance(found, CustomStore) else found.uncommitted_bytes() > 0
 
     def begin_processing(self, position: Mapping[tuple[str, int], int]) -> None:
         """Take note that all changelogs are read, and the task is processed from behind this position."""

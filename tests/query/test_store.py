@@ -30,7 +30,7 @@ from ks_actors._batch import Batch
 from ks_actors._partitioner import partition as partition_of
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.query import FailureReason, KeyQuery, LagInfo, Position, PositionBound, RangeQuery, StateQueryRequest, _local, _scan
+from ks_actors.query import FailureReason, KeyQuery, LagInfo, Position, PositionBound, RangeQuery, StateQueryRequest, _scan
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime._absence import Absence
 from ks_actors.runtime._messages import Frozen
@@ -327,8 +327,8 @@ def test_a_store_that_is_closed_behind_the_scenes_is_gone() -> None:
     run_app(test, counting("in_memory"), topics=TOPICS)
 
 
-def test_a_store_that_no_processor_has_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that is connected to nothing has no partitions; one of a kind that nothing reads says so."""
+def test_a_store_that_no_processor_has_is_nowhere() -> None:
+    """A store that is connected to nothing has no partitions."""
     topology = everything("in_memory")
     topology.add_state_store(stores.key_value("idle", serdes.STRING, serdes.STRING))
 
@@ -337,10 +337,6 @@ def test_a_store_that_no_processor_has_is_nowhere(monkeypatch: pytest.MonkeyPatc
             with pytest.raises(QueryFailed) as failed:
                 await harness.app.store("idle", **options).get("a")
             assert failed.value.reason is reason
-        monkeypatch.setattr(_local, "reader_of", lambda _: None)
-        with pytest.raises(QueryFailed, match="of a kind that cannot be queried") as failed:
-            await harness.app.store("plain").get("a")
-        assert failed.value.reason is FailureReason.UNKNOWN_QUERY_TYPE
 
     run_app(test, topology, topics={"in": 2})
 

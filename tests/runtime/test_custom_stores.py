@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import LogError, Processor, QueryFailed, Record, Topology, TransactionAborted, serdes, stores
-from ks_actors.query import FailureReason, KeyQuery, StateQueryRequest
+from ks_actors.log import IsolationLevel
+from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, Query, RangeQuery, StateQueryRequest
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import run_app
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts
@@ -18,6 +19,7 @@ from tests.state.test_custom import KINDS, InMemory, OnDisk, Transactional
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
 
+COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 DECODE, ENCODE = serdes.LONG.deserializer(""), serdes.LONG.serializer("")
 
 
@@ -146,6 +148,71 @@ def test_only_what_has_changed_is_restored() -> None:
             super().take(batch)
 
     run_app(test, counting(Watched), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100)
+
+
+class Count(Query[int]):
+    """How many keys there are."""
+
+
+class Asked(Transactional):
+    """It can be asked for a key by Kafka Streams' query, and for its size by one of its own."""
+
+    def query(self, query: Any, *, committed: bool) -> Any:
+        if committed:
+            raise RuntimeError("what is committed is not known apart")
+        match query:
+            case KeyQuery(key):
+                return self.data.get(key)
+            case Count():
+                return len(self.data)
+        return NotImplemented
+
+
+def test_a_store_answers_queries_of_its_own() -> None:
+    """With the position of its last commit, or that of the task when it has changed since; what it raises, and does not know, is a typed result."""
+
+    async def ask(harness: AppHarness, query: Query[Any], **options: Any) -> Any:
+        request = StateQueryRequest(store="custom", query=query, partitions=frozenset({0}), **{"isolation": UNCOMMITTED, **options})
+        return (await harness.app.query(request)).partition_results[0]
+
+    def last(answer: Any) -> int | None:
+        at: int | None = answer.position.partitions("in").get(0)
+        return at
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "v")
+        await harness.caught_up()
+        await harness.app.commit()
+        found = await ask(harness, KeyQuery(b"a"))
+        at = last(found)
+        assert found.value == b"1"
+        assert at is not None
+        assert (await ask(harness, RangeQuery())).failure is FailureReason.UNKNOWN_QUERY_TYPE
+        told = await ask(harness, Count(), isolation=COMMITTED)
+        assert told.failure is FailureReason.STORE_EXCEPTION
+        assert "not known apart" in told.message
+        assert last(told) == at
+        await harness.produce("in", "b", "v")
+        while (answer := await ask(harness, Count())).value == 1:
+            await asyncio.sleep(0)
+        assert answer.value == 2
+        now = last(answer)
+        assert now is not None
+        assert now > at
+        bound = PositionBound.at(Position.of({"in": {0: now}}))
+        assert (await ask(harness, Count(), bound=bound)).value == 2
+        late = await ask(harness, Count(), bound=bound, isolation=COMMITTED)
+        assert late.failure is FailureReason.NOT_UP_TO_BOUND
+        await harness.app.commit()
+        await harness.crash()
+        await harness.restart()
+        await harness.caught_up()
+        again = await ask(harness, Count(), bound=bound)
+        assert (again.value, last(again)) == (2, now)
+
+    run_app(
+        test, counting(Asked), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=3_600_000, transaction_timeout_ms=3_600_000
+    )
 
 
 def test_nobody_knows_how_to_query_it() -> None:
