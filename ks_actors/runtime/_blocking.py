@@ -21,9 +21,10 @@ _METHODS = ("__call__", "process", "transform")
 def blocking(function: F, /) -> F:
     """Declare that a function, or a processor class, blocks or computes for long: tasks that have it are processed in a worker's own thread.
 
-    The event loop stays free meanwhile. Such a function must not touch the loop. It may be one given to the DSL, a processor, a partitioner, or what
-    names the topic of a sink; a timestamp extractor may not, it is called on the loop when the task's next record is looked for. Raises TopologyError
-    for an `async def`, which is to wait without a thread; `await asyncio.to_thread(...)` inside it where it cannot.
+    The event loop stays free meanwhile. Where such tasks have stores, workers stand still until a commit has ended: a store is used by one thread at
+    a time. Such a function must not touch the loop. It may be one given to the DSL, a processor, a partitioner, or what names the topic of a sink; a
+    timestamp extractor may not, it is called on the loop when the task's next record is looked for. Raises TopologyError for an `async def`, which is
+    to wait without a thread; `await asyncio.to_thread(...)` inside it where it cannot.
     """
     if is_async(function) or is_async(getattr(function, "process", function)):
         raise TopologyError(f"{function!r} is 'async def' and declared as blocking: await asyncio.to_thread(...) what blocks, and leave out the mark")

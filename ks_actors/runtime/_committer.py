@@ -46,8 +46,8 @@ class Committer(Actor[CommitterMessage]):
 
     There is one producer per instance, so its transaction covers every task: they commit together or not at all. The order is that of the
     runtime design ("Committing Active Tasks"), with one change: workers resume as soon as the state is frozen, since what they produce from then on
-    belongs to the next transaction and waits in the collector. With stores of the user's own they stand still for the `whole` commit: such a store
-    does not tell the next transaction from the one that is being committed.
+    belongs to the next transaction and waits in the collector. Where that cannot be they stand still for the `whole` commit: with stores of the
+    user's own, which do not tell the next transaction from the one that is being committed, and with stores of tasks that are processed in threads.
 
     A commit that fails is rolled back: what the log does not have, the state must not have either. Under exactly once, or when output was lost,
     all tasks go back to their last commit; they are given up, and the group is joined again, when somebody else owns them by now.

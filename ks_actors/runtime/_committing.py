@@ -62,11 +62,18 @@ class Uncommitted:
     def __init__(self, limit: int) -> None:
         self._limit: int = limit
         self._last: int = 0
+        self._known: dict[TaskId, int] = {}
 
     def reason_to_commit(self, task: Task, tasks: Iterable[Task]) -> str | None:
         """Return why to commit now that something was done in a task, if there is a reason."""
         if self._limit >= 0:
-            total = sum(each.stores.uncommitted_bytes for each in tasks if each.stores is not None)
+            known = self._known  # while a thread is at a task it stays what it was
+            self._known = {
+                each.id: known.get(each.id, 0) if each.absence.since is not None else each.stores.uncommitted_bytes
+                for each in tasks
+                if each.stores is not None
+            }
+            total = sum(self._known.values())
             growth, self._last = total - self._last, total
             if total > 0 and total + max(0, growth) >= self._limit:
                 return "statestore_uncommitted_max_bytes is about to be reached"

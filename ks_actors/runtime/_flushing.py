@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from ks_actors._task_id import TaskId
+    from ks_actors.runtime._residents import Residents
     from ks_actors.state import TaskStores
 
 _PRESSED_SECONDS = 0.005
@@ -73,3 +74,75 @@ class Flusher:
         """Write these no further."""
         if self.task in tasks:
             self._steps = self.task = None
+
+
+@final
+class Writing:
+    """Write what is committed, a turn at a time, with turns of others in between; where a thread is at a task, between two of its slices.
+
+    `soon` has `step` called in a moment, `failed` is told what writing fails by. What is restored waits in memory too, so whoever reads changelogs
+    reads no more than `taken` is called for: not while there is far more in memory than may be, as long as writing helps.
+    """
+
+    def __init__(
+        self,
+        stores: Mapping[TaskId, TaskStores],
+        residents: Residents,
+        *,
+        pausing: Callable[[], bool],
+        clock: Callable[[], float],
+        soon: Callable[[], None],
+        failed: Callable[[TaskId | None, Exception], None],
+        taken: Callable[[], None],
+    ) -> None:
+        self._stores = stores
+        self._flusher = Flusher(stores)
+        self._residents = residents
+        self._pausing = pausing
+        self._clock = clock
+        self._soon = soon
+        self._failed = failed
+        self._taken = taken
+        self._untold: int = 0
+
+    def begin(self, *, idle: bool = False) -> None:
+        """Begin to write, if there is enough to be written; what there is while `idle`."""
+        if self._flusher.begin(idle=idle):
+            self._soon()
+        self._go_on()
+
+    def took_in(self) -> None:
+        """Take note that what was read is in the stores."""
+        self._untold += 1
+        self.begin()
+
+    def step(self) -> None:
+        """Do a turn, unless workers stand still for a commit: they are not to wait for this."""
+        flusher = self._flusher
+        if not flusher.busy or (flusher.task is not None and self._residents.look_later(flusher.task, self.step)):
+            return
+        if self._pausing():
+            self._soon()
+            return
+        try:
+            more = flusher.turn(self._clock)
+        except Exception as error:  # noqa: BLE001 - a full disk, for one: nothing is lost, the changelog has it
+            self._failed(flusher.task, error)
+            self._go_on()
+        else:
+            if more:
+                self._soon()
+            else:
+                self.begin()
+
+    def leave(self, tasks: Collection[TaskId]) -> None:
+        """Write these no further."""
+        self._flusher.leave(tasks)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._flusher.busy and any(stores.pressing for stores in self._stores.values()):
+            return
+        untold, self._untold = self._untold, 0
+        for _ in range(untold):
+            self._taken()

@@ -251,7 +251,7 @@ class Parts:
             purger=Purger(repartitions, config.repartition_purge_interval_ms),
             delete_records=self._log.delete_records,
             metrics=self._metrics,
-            whole=any(spec.supplier is not None for specs in self._specs.values() for spec in specs),
+            whole=setup.whole_commits,
         )
         self.committer = await self._spawn(context, Spec(lambda: committer, mailbox=COMMITTER_MAILBOX), "committer")
 

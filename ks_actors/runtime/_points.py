@@ -39,14 +39,14 @@ class Points:
         residents: Residents,
         turn: Callable[[float | None], Awaitable[float]],
         blocking: Callable[[Callable[[], None]], Awaitable[None]],
-        step_soon: Callable[[], None],
+        step_in: Callable[[float], None],
         pausing: Callable[[], bool],
     ) -> None:
         self._stores = stores
         self._residents = residents
         self._turn = turn
         self._blocking = blocking
-        self._step_soon = step_soon
+        self._step_in = step_in
         self._pausing = pausing
         self._asked: deque[m.TakePoint] = deque()
         self._steps: Iterator[None] | None = None
@@ -56,7 +56,7 @@ class Points:
         if isinstance(message, m.TakePoint):
             self._asked.append(message)
             if len(self._asked) == 1:
-                self._step_soon()
+                self._step_in(_REST_SECONDS)
             return
         try:
             await self._step(self._asked[0])
@@ -67,7 +67,7 @@ class Points:
         self._steps = None
         done = self._asked.popleft()
         if self._asked:
-            self._step_soon()
+            self._step_in(_REST_SECONDS)
         return done
 
     async def _step(self, order: m.TakePoint) -> None:
@@ -77,9 +77,11 @@ class Points:
             return
         if self._steps is None:
             self._steps = stores.flush_steps()
+        if self._residents.look_later(order.task, partial(self._step_in, 0)):
+            return
         # While workers stand still for a commit nothing is done: they are not to wait for this.
         if self._pausing() or next(self._steps, self) is not self:
-            self._step_soon()
+            self._step_in(_REST_SECONDS)
             return
         point = await self._finish(order, stores, resident)
         self._done().reply.tell(point)
@@ -90,10 +92,13 @@ class Points:
         for reader in readers.values():
             for _ in prepare_rows(reader):
                 began = await self._turn(began)
-        for _ in stores.point_steps():
+        steps = stores.point_steps()
+        await self._residents.quiet(order.task)
+        while next(steps, self) is not self:
             while self._pausing():  # noqa: ASYNC110 - some ms, ten times a second: not worth an event at each commit
                 await asyncio.sleep(_REST_SECONDS)
             began = await self._turn(began)
+            await self._residents.quiet(order.task)
         # From here until all is noted nobody else has a turn.
         rows = {name: committed_rows(reader) for name, reader in readers.items()}
         facts = {name: committed_facts(stores.store(name)) for name in readers}

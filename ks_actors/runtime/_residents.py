@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from enum import Enum
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from ks_actors._errors import TaskTimeout
 from ks_actors.runtime._offsets import contained
 from ks_actors.state._positions import merged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ks_actors._task_id import TaskId
     from ks_actors.log._types import TopicPartition
@@ -17,6 +20,14 @@ if TYPE_CHECKING:
     from ks_actors.runtime._task import Task
     from ks_actors.state import TaskStores
     from ks_actors.state._positions import At
+
+
+_PATIENCE_SECONDS: Final = 5.0
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 class Role(Enum):
@@ -130,6 +141,25 @@ class Residents:
     def get(self, task: TaskId) -> Resident | None:
         """Return what is here of a task."""
         return self._residents.get(task)
+
+    def look_later(self, task: TaskId, look: Callable[[], None]) -> bool:
+        """Have `look` called when the thread that is at a task has come back; return False when there is none: its stores may be looked at now."""
+        resident = self._residents.get(task)
+        processing = None if resident is None else resident.processing
+        if processing is None or processing.absence.since is None:
+            return False
+        processing.absence.visits.append(look)
+        return True
+
+    async def quiet(self, task: TaskId) -> None:
+        """Wait until no thread is at a task; what is done before the next `await` is done alone. Raises TaskTimeout."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while self.look_later(task, partial(_wake, back := loop.create_future())):
+                    await back
+        except TimeoutError:
+            raise TaskTimeout(f"a thread did not come back from task {task} within {_PATIENCE_SECONDS:g} s: a processor does not return") from None
 
     def __iter__(self) -> Iterator[Resident]:
         """Iterate over all there is, by task."""

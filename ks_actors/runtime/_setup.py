@@ -10,7 +10,7 @@ import msgspec
 from ks_actors._errors import ConfigError, TopologyError
 from ks_actors._optimizations import wanted_by
 from ks_actors._timestamps import FailOnInvalidTimestamp
-from ks_actors.runtime._blocking import check_threads
+from ks_actors.runtime._blocking import check_threads, needs_thread
 from ks_actors.runtime._cache import CacheBudget
 from ks_actors.runtime._residents import Residents
 from ks_actors.topology import ProcessorNode, SourceNode, StoreKind
@@ -111,6 +111,19 @@ class Setup:
     def reused_topics(self) -> frozenset[str]:
         """The topics that the app reads and that are changelogs of stores, too."""
         return frozenset(spec.source_topic for spec in self.topology.stores.values() if spec.source_topic is not None)
+
+    @property
+    def whole_commits(self) -> bool:
+        """Whether workers have to stand still for the whole of a commit.
+
+        Stores of the user's own do not tell the next transaction from the one that is being committed, and nobody is to be at the stores of a task
+        while a thread is.
+        """
+        return any(
+            any(spec.supplier is not None for spec in part.stores.values())
+            or (part.stores and any(needs_thread(self.topology.nodes[name]) for name in part.nodes))
+            for part in self.topology.subtopologies()
+        )
 
     def stores_of(self, task: TaskId, specs: Iterable[StoreSpec]) -> list[StoreSpec]:
         """Return what the stores of a task are, among `specs`: a topic that one is filled from may have fewer partitions than there are tasks."""

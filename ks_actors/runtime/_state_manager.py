@@ -12,7 +12,7 @@ from actors import Actor, ActorStopped, Mailbox, Signal, Started
 from ks_actors._errors import StreamsError, TaskCorrupted
 from ks_actors.log._types import TopicPartition
 from ks_actors.runtime import _messages as m
-from ks_actors.runtime._flushing import Flusher
+from ks_actors.runtime._flushing import Writing
 from ks_actors.runtime._held import Held
 from ks_actors.runtime._messages import StateManagerMessage
 from ks_actors.runtime._points import Points
@@ -78,14 +78,22 @@ class StateManager(Actor[StateManagerMessage]):
         # Those that are open.
         self._stores: dict[TaskId, TaskStores] = {}
         self._by_changelog: dict[TopicPartition, tuple[TaskId, str]] = {}
-        self._flusher = Flusher(self._stores)
+        self._writing = Writing(
+            self._stores,
+            residents,
+            pausing=pausing,
+            clock=work_time,
+            soon=self._step_soon,
+            failed=self._flush_failed,
+            taken=lambda: restorer().tell(m.TakenIn()),
+        )
         self._commit = StateCommit(self._stores, changelog, collector, residents, self._turn)
         self._kept: int = 0
 
     def signal(self, signal: Signal) -> None:
         """Look for idle times, and for what may be deleted, from the start on."""
         if isinstance(signal, Started):
-            self._points = Points(self._stores, self._residents, self._turn, self.ctx.blocking, self._point_soon, self._pausing)
+            self._points = Points(self._stores, self._residents, self._turn, self.ctx.blocking, self._point_in, self._pausing)
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
             self.ctx.timers.every("cleanup", self._cleanup_seconds, m.CleanUp())
 
@@ -117,7 +125,7 @@ class StateManager(Actor[StateManagerMessage]):
                 await self._open_failed(message)
             case m.RestoredRecords():
                 await self._take_in(message.fetched)
-                self._restorer().tell(m.TakenIn())
+                self._writing.took_in()
             case m.Restored():
                 held = self._held.get(message.task)
                 if held is not None and held.restoring and held.ticket == message.ticket:
@@ -128,15 +136,15 @@ class StateManager(Actor[StateManagerMessage]):
                 await self._commit.take_part(message)
                 if isinstance(message, m.Keep):
                     self._kept += 1
-                    self._begin_flush()
+                    self._writing.begin()
             case m.LookIdle():
                 if self._kept == 0:
-                    self._begin_flush(idle=True)
+                    self._writing.begin(idle=True)
                 self._kept = 0
             case m.Corrupted():
                 await self._start_over(message)
             case m.FlushStep():
-                self._step()
+                self._writing.step()
             case m.TakePoint() | m.PointStep():
                 await self._points.take_part(message)
             case m.CleanUp() | m.CleanedUp():
@@ -261,7 +269,6 @@ class StateManager(Actor[StateManagerMessage]):
                 continue
             self._progress.moved(held, found[1], one)
             began = await self._turn(began)
-        self._begin_flush()
 
     async def _turn(self, began: float | None) -> float:
         """Let others have their turn when this one has been long; return when it began."""
@@ -309,29 +316,7 @@ class StateManager(Actor[StateManagerMessage]):
 
     # --- to disk --------------------------------------------------------------------------------------------------------------
 
-    def _begin_flush(self, *, idle: bool = False) -> None:
-        if self._flusher.begin(idle=idle):
-            self._step_soon()
-
-    def _step(self) -> None:
-        """Write a little; others have their turn before the next step."""
-        if not self._flusher.busy:
-            return
-        if self._pausing():
-            self._step_soon()
-            return
-        try:
-            more = self._flusher.turn(self._work_time)
-        except Exception as error:  # noqa: BLE001 - a full disk, for one: nothing is lost, the changelog has it
-            self._flush_failed(error)
-        else:
-            if more:
-                self._step_soon()
-            else:
-                self._begin_flush()
-
-    def _flush_failed(self, error: Exception) -> None:
-        task = self._flusher.task
+    def _flush_failed(self, task: TaskId | None, error: Exception) -> None:
         held = None if task is None else self._held.get(task)
         if isinstance(error, TaskCorrupted) and held is not None and held.standing_by:
             self.ctx.self_ref.tell(m.Corrupted(held.task, str(error)))
@@ -342,8 +327,8 @@ class StateManager(Actor[StateManagerMessage]):
         # Not at once: a commit takes a few messages, and workers are not to stand still for a step at each of them.
         self.ctx.timers.once("flush", _REST_SECONDS, m.FlushStep())
 
-    def _point_soon(self) -> None:
-        self.ctx.timers.once("point", _REST_SECONDS, m.PointStep())
+    def _point_in(self, seconds: float) -> None:
+        self.ctx.timers.once("point", seconds, m.PointStep())
 
     def _clean_up(self, message: m.CleanUp | m.CleanedUp) -> None:
         if isinstance(message, m.CleanedUp):
@@ -373,7 +358,7 @@ class StateManager(Actor[StateManagerMessage]):
         """Read and write nothing more for these."""
         with suppress(ActorStopped):  # then it restores nothing any more
             await self._restorer().ask(m.StopRestoring, tasks)
-        self._flusher.leave(tasks)
+        self._writing.leave(tasks)
         self._by_changelog = {changelog: owner for changelog, owner in self._by_changelog.items() if owner[0] not in tasks}
 
     async def _close_all(

@@ -299,9 +299,14 @@ class TaskStores(StoreSet):
         return memory_only
 
     @property
+    def pressing(self) -> bool:
+        """Whether the stores of all tasks have so much more in memory than they may that nothing more should be restored before some is written."""
+        return self._memory is not None and self._memory.pressing
+
+    @property
     def behind(self) -> bool:
         """Whether memory, or what is to be replayed, is so much more than it may be that whoever puts more has to wait for `flush_steps`."""
-        return self._memory is not None and (self._memory.pressing or self._tail() > BEHIND)
+        return self.pressing or (self._memory is not None and self._tail() > BEHIND)
 
     def flush_steps(self) -> Iterator[None]:
         """Write what is committed, each step about half a millisecond, the offsets last; let others run between the steps.

@@ -12,10 +12,12 @@ from ks_actors import Batch, LogError, TaskCorrupted, serdes
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows
 from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
 from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
+from ks_actors.state._memory import MemoryBudget
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting
 
 if TYPE_CHECKING:
+    from ks_actors.state._memory import TaskMemory
     from ks_actors.topology import Topology
 
 TOPICS = {"in": 1, "out": 1}
@@ -126,6 +128,34 @@ def test_many_tasks_restore_side_by_side(seed: int) -> None:
         assert set(map(tuple, by_key(await harness.read("out")).values())) == {tuple(range(1, 12))}
 
     run_app(test, counting("in_memory"), seed=seed, topics={"in": 8, "out": 1}, processing_guarantee="exactly_once_v2")
+
+
+def test_what_is_restored_is_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changelogs are read as fast as they can be written where memory is short: only what is on its way comes on top of what may be there."""
+    used: list[int] = []
+    note = MemoryBudget.note
+
+    def noted(budget: MemoryBudget, task: TaskMemory, amount: int) -> None:
+        note(budget, task, amount)
+        used.append(budget.used)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.close()
+        harness.wipe_state()
+        producer = await harness.log.producer(client_id="test")
+        for partition in range(2):
+            changelog = TopicPartition("app-counts-changelog", partition)
+            for start in range(0, 60_000, 10_000):
+                keys: list[bytes | None] = [b"key-%d-%d" % (partition, number) for number in range(start, start + 10_000)]
+                await producer.send([Outgoing(changelog, Batch(keys, [(1).to_bytes(8, "big")] * 10_000, [0] * 10_000))])
+        await producer.close()
+        monkeypatch.setattr(MemoryBudget, "note", noted)
+        await harness.restart()
+        assert await harness.app.store("counts").get("key-1-59999") == 1
+        assert len(await harness.app.store("counts").all()) == 120_000
+
+    run_app(test, counting("rocksdb"), topics={"in": 2, "out": 1}, statestore_memory_max_bytes=1 << 20)
+    assert 1 << 20 < max(used) < 10 << 20
 
 
 def test_a_windowed_store_is_restored() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import sys
 import threading
+from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +23,11 @@ from tests.actors.test_events import tell_when_looked
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, own_threads
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
     from ks_actors import ProcessorContext
+    from ks_actors.topology import StoreType
 
 IN, OUT = TopicPartition("in", 0), TopicPartition("out", 0)
 
@@ -62,7 +66,9 @@ async def write(log: EmbeddedLog, *values: str, partition: int = 0) -> None:
 async def read(log: EmbeddedLog) -> list[str]:
     fetcher = log.fetcher(client_id="test", isolation=IsolationLevel.READ_COMMITTED)
     fetcher.assign({OUT: 0})
-    found = [value.decode() for one in await fetcher.fetch(max_wait_ms=0) for value in one.batch.values]
+    found: list[str] = []
+    while fetched := await fetcher.fetch(max_wait_ms=0):
+        found += [value.decode() for one in fetched for value in one.batch.values]
     await fetcher.close()
     return found
 
@@ -195,7 +201,7 @@ async def test_a_processor_that_holds_the_loop_is_told_of(tmp_path: Path) -> Non
     assert any(stall.path == "/real/app-app/app-Worker-1" and "in hold_the_loop" in stall.stack for stall in stalls)
 
 
-class Counter(Processor[str, str, str, str]):
+class Counting(Processor[str, str, str, str]):
     """Count in a store, in a thread, where a function is called between reading and writing."""
 
     def __init__(self, between: Callable[[str], object]) -> None:
@@ -213,13 +219,45 @@ class Counter(Processor[str, str, str, str]):
         self._context.forward(record.with_value(f"{record.value} {count}"))
 
 
-def counter(between: Callable[[str], object]) -> Topology:
+def counter(between: Callable[[str], object], store_type: StoreType | None = None) -> Topology:
     topology = Topology()
     topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
-    topology.add_processor("counter", lambda: Counter(between), "source")
-    topology.add_state_store(stores.key_value("counts", serdes.STRING, serdes.STRING), "counter")
+    topology.add_processor("counter", lambda: Counting(between), "source")
+    topology.add_state_store(stores.key_value("counts", serdes.STRING, serdes.STRING, type=store_type), "counter")
     topology.add_sink("sink", "out", "counter", key=serdes.STRING, value=serdes.STRING)
     return topology
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Have threads interrupt each other as often as can be."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("store_type", ["rocksdb", "in_memory"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_nobody_is_at_the_stores_of_a_task_but_its_thread(guarantee: str, store_type: StoreType, tmp_path: Path) -> None:
+    """Commits, snapshots, writing to disk and letting go of memory change nothing of what a thread reads and writes, and come to their ends."""
+    values = [f"v{random.Random(number).randrange(8_000)}" for number in range(30_000)]
+    settings: dict[str, Any] = {"processing_guarantee": guarantee, "commit_interval_ms": 1, "statestore_memory_max_bytes": 1 << 20}
+    settings["snapshot_uri"] = f"file://{tmp_path}/snapshots"
+    async with running(counter(lambda _: None, store_type), tmp_path, **settings) as (app, log):
+        for start in range(0, len(values), 3_000):
+            await write(log, *values[start : start + 3_000])
+            if start % 6_000 == 0:
+                await app.snapshot()
+        await app.wait_until_caught_up()
+        counted: Counter[str] = Counter()
+        expected = []
+        for value in values:
+            counted[value] += 1
+            expected.append(f"{value} {counted[value]}")
+        assert await read(log) == expected
+        assert dict(await app.store("counts").all()) == {value: str(count) for value, count in counted.items()}
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -262,7 +300,7 @@ async def test_stores_are_closed_under_a_thread(guarantee: str, tmp_path: Path) 
         if broken and value == "bad":
             raise LookupError("bad value")
 
-    class Busy(Counter):
+    class Busy(Counting):
         @blocking
         def process(self, record: Record[str, str]) -> None:
             if record.value == "busy" and broken:
