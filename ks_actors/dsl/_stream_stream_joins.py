@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 from ks_actors.dsl import _stream
 from ks_actors.dsl._arity import arity
@@ -17,6 +17,7 @@ from ks_actors.topology._stores import StoreKind, StoreSpec
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ks_actors.dsl._graph import GraphBuilder
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl._windows import JoinWindows
     from ks_actors.serdes import Serde
@@ -70,22 +71,12 @@ def join(
     key = options.key or this.key or other.key
     value, other_value = options.value or this.value, options.other_value or other.value
 
-    this_suffix = "-outer-this-join" if outer else "-this-join"
-    other_suffix = "-outer-other-join" if left else "-other-join"
-    this_window = graph.suffixed_or(name, "-this-windowed", "KSTREAM-WINDOWED-")
-    other_window = graph.suffixed_or(name, "-other-windowed", "KSTREAM-WINDOWED-")
-    this_number = graph.new_processor_name("KSTREAM-OUTERTHIS-" if outer else "KSTREAM-JOINTHIS-")
-    other_number = graph.new_processor_name("KSTREAM-OUTEROTHER-" if left else "KSTREAM-JOINOTHER-")
-    this_name = this_number if name is None else name + this_suffix
-    other_name = other_number if name is None else name + other_suffix
-    merge = graph.suffixed_or(name, "-merge", "KSTREAM-MERGE-")
-
-    base = options.store_name
-    this_store = _window_store(f"{this_number if base is None else base + this_suffix}-store", windows, options, key, value)
-    other_store = _window_store(f"{other_number if base is None else base + other_suffix}-store", windows, options, key, other_value)
-    graph.add_processor(this_window, JoinWindow(store=this_store.name), this.node, stores=[this_store])
-    graph.add_processor(other_window, JoinWindow(store=other_store.name), other.node, stores=[other_store])
-    pending = [_pending_store(this_number, options, key, value, other_value, outer=outer)] if left else []
+    names = _Names.of(graph, options, left=left, outer=outer)
+    this_store = _window_store(names.this_store, windows, options, key, value)
+    other_store = _window_store(names.other_store, windows, options, key, other_value)
+    graph.add_processor(names.this_window, JoinWindow(store=this_store.name), this.node, stores=[this_store])
+    graph.add_processor(names.other_window, JoinWindow(store=other_store.name), other.node, stores=[other_store])
+    pending = [_pending_store(names.pending_store, options, key, value, other_value)] if left else []
     trackers = Trackers()
 
     def side(store: StoreSpec, *, of_left: bool) -> StreamJoinSide:
@@ -112,16 +103,45 @@ def join(
                 retention_ms=this_store.retention_ms,
                 keyed=keyed,
             )
-            topology.add_operator(merge, with_itself, this_window, stores=[this_store])
+            topology.add_operator(names.merge, with_itself, names.this_window, stores=[this_store])
             return
-        topology.add_operator(this_name, side(other_store, of_left=True), this_window, stores=[other_store, *pending])
-        topology.add_operator(other_name, side(this_store, of_left=False), other_window, stores=[this_store, *pending])
-        topology.add_operator(merge, PassThrough(), this_name, other_name)
+        topology.add_operator(names.this, side(other_store, of_left=True), names.this_window, stores=[other_store, *pending])
+        topology.add_operator(names.other, side(this_store, of_left=False), names.other_window, stores=[this_store, *pending])
+        topology.add_operator(names.merge, PassThrough(), names.this, names.other)
 
-    node = StreamJoin(merge, write, (this_window, other_window))
+    node = StreamJoin(names.merge, write, (names.this_window, names.other_window))
     graph.attach(node, this.node, other.node)
     node.relaxed_null_keys = left or outer
     return _stream.Stream(graph, node, sources, key=key)
+
+
+class _Names(NamedTuple):
+    """What the nodes of a join are called, and its stores."""
+
+    this_window: str
+    other_window: str
+    this: str
+    other: str
+    merge: str
+    this_store: str
+    other_store: str
+    pending_store: str
+
+    @classmethod
+    def of(cls, graph: GraphBuilder, options: StreamJoined[Any, Any, Any], *, left: bool, outer: bool) -> Self:
+        """Take the next names; those that are given have the same suffixes as in Kafka Streams."""
+        name, base = options.name, options.store_name
+        windows = [graph.suffixed_or(name, suffix, "KSTREAM-WINDOWED-") for suffix in ("-this-windowed", "-other-windowed")]
+        suffixes = ("-outer-this-join" if outer else "-this-join", "-outer-other-join" if left else "-other-join")
+        prefixes = ("KSTREAM-OUTERTHIS-" if outer else "KSTREAM-JOINTHIS-", "KSTREAM-OUTEROTHER-" if left else "KSTREAM-JOINOTHER-")
+        numbers = [graph.new_processor_name(prefix) for prefix in prefixes]
+        nodes = numbers if name is None else [name + suffix for suffix in suffixes]
+        bases = numbers if base is None else [base + suffix for suffix in suffixes]
+        shared = "-outer-shared-join" if outer else "-left-shared-join"
+        pending = "KSTREAM-OUTERSHARED-" + numbers[0].rpartition("-")[2] if base is None else base + shared
+        merge = graph.suffixed_or(name, "-merge", "KSTREAM-MERGE-")
+        stores = [f"{store}-store" for store in (*bases, pending)]
+        return cls(windows[0], windows[1], nodes[0], nodes[1], merge, stores[0], stores[1], stores[2])
 
 
 def _window_store(name: str, windows: JoinWindows, options: StreamJoined[Any, Any, Any], key: Any, value: Any) -> StoreSpec:
@@ -139,13 +159,9 @@ def _window_store(name: str, windows: JoinWindows, options: StreamJoined[Any, An
     )
 
 
-def _pending_store(number: str, options: StreamJoined[Any, Any, Any], key: Any, value: Any, other_value: Any, *, outer: bool) -> StoreSpec:
-    if options.store_name is None:
-        name = "KSTREAM-OUTERSHARED-" + number.rpartition("-")[2]
-    else:
-        name = options.store_name + ("-outer-shared-join" if outer else "-left-shared-join")
+def _pending_store(name: str, options: StreamJoined[Any, Any, Any], key: Any, value: Any, other_value: Any) -> StoreSpec:
     return StoreSpec(
-        name=f"{name}-store",
+        name=name,
         kind=StoreKind.KEY_VALUE,
         key=PendingKeySerde(key),
         value=PendingValuesSerde(value, other_value),

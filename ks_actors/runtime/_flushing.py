@@ -104,9 +104,11 @@ class Writing:
         self._failed = failed
         self._taken = taken
         self._untold: int = 0
+        self._idle: bool = False
 
     def begin(self, *, idle: bool = False) -> None:
-        """Begin to write, if there is enough to be written; what there is while `idle`."""
+        """Begin to write, if there is enough to be written; all that there is while it is `idle`, which it is until this is called again."""
+        self._idle = idle
         if self._flusher.begin(idle=idle):
             self._soon()
         self._go_on()
@@ -133,7 +135,7 @@ class Writing:
             if more:
                 self._soon()
             else:
-                self.begin()
+                self.begin(idle=self._idle)
 
     def leave(self, tasks: Collection[TaskId]) -> None:
         """Write these no further."""

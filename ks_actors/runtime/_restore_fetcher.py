@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, final
 
 from ks_actors.log._types import IsolationLevel
@@ -71,6 +72,5 @@ class TwoFetchers:
         return await busy[-1].fetch(max_wait_ms=max_wait_ms, max_records=max_records)
 
     async def close(self) -> None:
-        """End both."""
-        for fetcher in self._fetchers:
-            await fetcher.close()
+        """End both, whatever the end of one of them raises."""
+        await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers))

@@ -13,10 +13,11 @@ from ks_actors.runtime._buffers import InputBudget
 from ks_actors.runtime._committing import TasksBroken, Uncommitted
 from ks_actors.runtime._messages import TaskManagerMessage
 from ks_actors.runtime._offsets import Position, contained, decode_position
+from ks_actors.runtime._schedule import Schedule
 from ks_actors.runtime._task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from actors import Ref, Reply
     from ks_actors._task_id import TaskId
@@ -32,8 +33,8 @@ TASK_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=
 class TaskManager(Actor[TaskManagerMessage]):
     """Own the tasks that are ready to be processed, their buffers and the schedule.
 
-    A worker that is free gets the task of the highest priority, of equal ones that with the most buffered records, and has it alone until
-    it gives it back. `priority` tells a task's priority, higher first.
+    A worker that is free gets the task of the highest priority, of equal ones that with the most buffered records, or one that has waited for too
+    long, and has it alone until it gives it back. `priority` tells a task's priority, higher first.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._poller = poller
         self._committer = committer
         self._metrics = metrics
-        self._priority = priority
+        self._schedule = Schedule(priority)
         self._tasks: dict[TaskId, Task] = {}
         self._owner: dict[TopicPartition, Task] = {}
         self._committed: dict[TopicPartition, Position] = {}
@@ -137,7 +138,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._rewind_when_quiet(self._rewinding)
         now = self._setup.wall_time()
         while self._idle:
-            if (best := self._best(now)) is None:
+            if (best := self._schedule.pick(self._fit(now), now)) is None:
                 self._sleep(now)
                 return
             task, draining = best
@@ -145,9 +146,8 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._leased[task.id] = worker
             worker.tell(m.Lease(task, draining))
 
-    def _best(self, now: int) -> tuple[Task, bool] | None:
-        best: tuple[Task, bool] | None = None
-        most: tuple[int, int] | None = None
+    def _fit(self, now: int) -> Iterator[tuple[Task, bool]]:
+        """Iterate over the tasks that nobody has and that have something to do, each with whether that is only to hand on what is in flight."""
         for task in self._tasks.values():
             if task.id in self._leased or task.id in self._broken or task.broken:
                 continue
@@ -160,10 +160,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 due = task.next_punctuation
                 fit = not (self._pressed or self._paused) and ((due is not None and due <= now) or task.ready(now))
             if fit:
-                rank = (self._priority(task.id) if self._priority is not None else 0, task.group.buffered)
-                if most is None or rank > most:
-                    best, most = (task, draining), rank
-        return best
+                yield task, draining
 
     def _sleep(self, now: int) -> None:
         """Look again when time alone will have made a task ready."""

@@ -287,7 +287,7 @@ class TaskStores(StoreSet):
             self._write = (
                 self._tail() >= 1
                 or sum(store.unwritten_bytes for store in stores) >= shared.tail_bytes
-                or (idle and (self._offsets != self._written or unwritten))
+                or (idle and (unwritten or any(self._written.get(store.name) != self._offsets.get(store.name) for store in stores if store.engine)))
             )
             if self._write:
                 return True

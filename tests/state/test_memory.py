@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import Batch, TaskId
-from ks_actors.runtime._flushing import Flusher
+from ks_actors.runtime._flushing import Flusher, Writing
+from ks_actors.runtime._residents import Residents
 from ks_actors.serdes import LONG
-from ks_actors.state import SharedResources
+from ks_actors.state import SharedResources, TaskStores
 from ks_actors.state._memory import MemoryBudget, TaskMemory, level
 
 from .helpers import Task, key_value, window
@@ -185,6 +186,41 @@ def test_writing_takes_long_turns_while_memory_is_short(tmp_path: Path, shared: 
         pass
     assert not short(task)
     task.close()
+
+
+def test_all_is_written_while_there_is_nothing_else_to_do(tmp_path: Path, shared: SharedResources) -> None:
+    """Not only what one task has: the next one comes when that is done."""
+    specs = [key_value(), key_value("m", type="in_memory")]
+    tasks = {TaskId(0, number): Task(specs, tmp_path / str(number), shared=shared) for number in range(3)}
+    soon: list[None] = []
+    open_stores: dict[TaskId, TaskStores] = {}
+    writing = Writing(
+        open_stores,
+        Residents(),
+        pausing=lambda: False,
+        clock=lambda: 0.0,
+        soon=lambda: soon.append(None),
+        failed=lambda *_: None,
+        taken=lambda: None,
+    )
+    for task in tasks.values():
+        task.specs[1] = key_value("m", type="in_memory")
+        task.reopen()
+        task["m"].put("k", 1)
+        fill(task, 10)
+    open_stores |= {name: task.stores for name, task in tasks.items()}
+    writing.begin()
+    assert not soon
+    writing.begin(idle=True)
+    steps = 0
+    while soon:
+        soon.clear()
+        writing.step()
+        steps += 1
+        assert steps < 100
+    assert not any(task.stores.wants_flush(idle=True) for task in tasks.values())
+    for task in tasks.values():
+        task.close()
 
 
 def test_tasks_that_are_to_be_written_take_turns(tmp_path: Path, shared: SharedResources) -> None:
