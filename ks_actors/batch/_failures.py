@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _CARRIED = re.compile(r"<<ks-actors:([A-Za-z0-9+/=]+)>>")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?=\n\s*\n|\n\tat |\Z)", re.DOTALL)
-_LAST = re.compile(r"^(\w[\w.]*): ?(.*)$", re.MULTILINE)
 _JAVA = re.compile(r"\n\t(?:at |\.\.\. ).*")
 _LONGEST = 64_000
 
@@ -110,9 +109,10 @@ def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
     tracebacks = _TRACEBACK.findall(text)
     if tracebacks:
         said = _CARRIED.sub("", tracebacks[-1])
-        last = _LAST.findall(said)
-        if last:
-            return _failed(job, f"{last[-1][0]}: {last[-1][1]}".strip(), SparkError(f"in a task of Spark's:\n{said}"))
+        # Behind the frames, which are indented; classes have their modules, and the functions that they are in, before their names.
+        kind, colon, what = next((line for line in said.splitlines() if line[:1].strip()), "").partition(": ")
+        if kind:
+            return _failed(job, f"{kind.rpartition('.')[2]}{colon}{what}", SparkError(f"in a task of Spark's:\n{said}"))
     cause = SparkError(_JAVA.sub("", text)) if type(error).__module__.startswith("py4j") else error
     return _failed(job, f"{type(error).__name__}: {first_line(error)}", cause)
 

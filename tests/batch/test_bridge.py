@@ -101,7 +101,7 @@ async def test_a_failure_of_a_users_own_kind_is_told_without_java(bridge: Ref[Br
         yield from batches
         raise OddError("odd")
 
-    with pytest.raises(JobFailed, match=r"job odd has failed: .*OddError: odd") as failed:
+    with pytest.raises(JobFailed, match=r"job odd has failed: OddError: odd$") as failed:
         await bridge.ask(RunJob, "odd", lambda spark: spark.range(1).mapInArrow(odd, "id long").collect()).within(PATIENCE)
     told = str(failed.value.__cause__)
     assert 'raise OddError("odd")' in told
