@@ -49,5 +49,5 @@ async def main(settings: SparkSettings, place: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    done = asyncio.run(main(msgspec.json.decode(sys.argv[1], type=SparkSettings), Path(sys.argv[2])))
+    done = asyncio.run(main(SparkSettings(**msgspec.json.decode(sys.argv[1])), Path(sys.argv[2])))
     sys.stdout.write("\n".join(done) + "\n")
