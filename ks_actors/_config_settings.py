@@ -168,7 +168,7 @@ SETTINGS: dict[str, Setting] = {
     "processing_guarantee": Setting(one_of(**{each.value: each for each in ProcessingGuarantee}), _is(ProcessingGuarantee.AT_LEAST_ONCE)),
     "commit_interval_ms": Setting(whole_number(0), lambda values: 100 if _exactly_once(values) else 30_000),
     "max_task_idle_ms": Setting(whole_number(-1), _is(0)),
-    "buffered_records_per_partition": Setting(whole_number(1), _is(20_000)),
+    "buffered_records_per_partition": Setting(whole_number(1), _is(5_000)),
     "input_buffer_max_bytes": Setting(whole_number(1, unlimited=True), _is(512 << 20)),
     "statestore_uncommitted_max_bytes": Setting(whole_number(1, unlimited=True), _is(64 << 20)),
     "statestore_memory_max_bytes": Setting(whole_number(1 << 20), _is(512 << 20)),

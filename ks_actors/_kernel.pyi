@@ -63,6 +63,12 @@ def decode_longs(column: list[Any], /) -> list[Any]:
 def check_bytes(column: list[Any], /) -> list[Any]:
     """Return the column itself. Raises TypeError when there is anything but bytes and None in it."""
 
+def restore_rows(rows: dict[bytes, bytes | None], keys: list[bytes], values: list[bytes | None], timestamps: list[int], /) -> None:
+    """Put under each key its timestamp (int64, big-endian) and value, one behind the other; None where the value is None.
+
+    Raises TypeError for other types, OverflowError; what was put until then stays.
+    """
+
 def entry_columns(view: dict[Any, Any], dirty: dict[Any, Any], keys: list[Any], /) -> tuple[list[Any], list[int]] | None:
     """Return the values and the timestamps of entries: those that `dirty` has, the others from `view`.
 

@@ -29,9 +29,15 @@ if TYPE_CHECKING:
     from ks_actors.runtime._production import Refused
 
 COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
-_HIGH = 50_000
-_LOW = 25_000
-_MOST = 5_000
+# Bytes of records that wait. At a commit all that is new in the tables comes at once: with room for much less than two commits nobody could work
+# while one is under way.
+_HIGH = 16 << 20
+_LOW = 8 << 20
+_RECORD_BYTES = 120
+# Records that are worth a transaction.
+_ENOUGH = 5_000
+# Bytes that are sent at once: each time that something is sent takes a few turns of all others.
+_MOST = 8 << 20
 _RETRY = 0.1
 # Of the patience of whoever waits for it: so that they hear why.
 _SHARE = 0.8
@@ -74,6 +80,8 @@ class Collector(Actor[CollectorMessage]):
         self._ready: list[Outgoing] = []
         self._held: dict[int, list[Outgoing]] = {}
         self._waiting: int = 0
+        # Bytes of a record, as those that came last had.
+        self._typical: int = _RECORD_BYTES
         self._sending: bool = False
         # Records that came for this epoch and are not sent yet.
         self._gathered: int = 0
@@ -128,6 +136,7 @@ class Collector(Actor[CollectorMessage]):
             self._metrics.stale += 1
             return
         batches = message.batches
+        self._typical += (_bytes_of(batches[-1].batch) - self._typical) // 8
         self._waiting += sum(len(outgoing.batch) for outgoing in batches)
         if message.epoch > self._epoch:
             self._held.setdefault(message.epoch, []).extend(batches)
@@ -193,7 +202,7 @@ class Collector(Actor[CollectorMessage]):
         Nobody sees what is written in a transaction before its end, so there is no hurry; and as long as nothing is written, no transaction is open:
         one that nobody ends, since its instance is killed, keeps readers from all that comes after it, until it times out.
         """
-        return self._renew is None or self._flush is not None or self._gathered >= _MOST
+        return self._renew is None or self._flush is not None or self._gathered >= _ENOUGH or self._pressed
 
     def _send(self) -> None:
         while self._ready:
@@ -211,7 +220,7 @@ class Collector(Actor[CollectorMessage]):
         records = 0
         for index, outgoing in enumerate(self._ready, 1):
             records += len(outgoing.batch)
-            if records >= _MOST:
+            if records * self._typical >= _MOST:
                 portion, self._ready = self._ready[:index], self._ready[index:]
                 return merged(portion)
         portion, self._ready = self._ready, []
@@ -285,10 +294,11 @@ class Collector(Actor[CollectorMessage]):
                 self._committer().tell(m.Commit(None, f"output failed: {error}"))
 
     def _press(self) -> None:
-        if not self._pressed and self._waiting >= _HIGH:
+        waiting = self._waiting * self._typical
+        if not self._pressed and waiting >= _HIGH:
             self._pressed = True
             self._manager().tell(m.OutputPressure(high=True))
-        elif self._pressed and self._waiting <= _LOW:
+        elif self._pressed and waiting <= _LOW:
             self._pressed = False
             self._manager().tell(m.OutputPressure(high=False))
 
@@ -345,6 +355,11 @@ class Collector(Actor[CollectorMessage]):
                 await asyncio.sleep(_RETRY)
             else:
                 return
+
+
+def _bytes_of(batch: Batch) -> int:
+    """Return about how much memory a record takes, as the last one does."""
+    return _RECORD_BYTES + len(batch.keys[-1] or b"") + len(batch.values[-1] or b"") if len(batch) else _RECORD_BYTES
 
 
 def _sent(ends: Sequence[int], batches: Sequence[Outgoing]) -> CollectorMessage:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
 from ks_actors.state._closed import Closed
-from ks_actors.state._codec import Codec, Entry, pack_times
+from ks_actors.state._codec import Codec, Entry, pack_times, restore_rows
 from ks_actors.state._counting import CountUp, count_up
 from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
@@ -259,8 +259,7 @@ class Table(Transactional[Any], Generic[K]):
         """Take in records of the changelog, as committed; the last one of a key counts."""
         keys = batch.keys
         restored = self._restored
-        times = pack_times(batch.timestamps)
-        restored.update(zip(keys, [None if value is None else time + value for time, value in zip(times, batch.values, strict=True)], strict=True))
+        restore_rows(restored, keys, batch.values, batch.timestamps)
         if self.engine is None and None in batch.values:
             for key in keys:
                 if restored.get(key, MISSING) is None:

@@ -188,7 +188,7 @@ def test_a_member_that_has_died_does_not_stop_the_others(guarantee: str) -> None
 
 def test_the_transaction_of_a_member_that_has_died_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the group has noticed, whoever takes over does not wait until it is too old."""
-    monkeypatch.setattr(_collector, "_MOST", 500)  # records that are written before their commit
+    monkeypatch.setattr(_collector, "_ENOUGH", 500)  # records that are written before their commit
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1), keys=40)

@@ -18,6 +18,7 @@ from ks_actors.dsl import Consumed, EmitStrategy, Grouped, Joined, Materialized,
 from ks_actors.log import IsolationLevel, NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.processors import PunctuationType
+from ks_actors.runtime import _collector
 from ks_actors.runtime._merge import merged
 from ks_actors.runtime._offsets import Position, decode_position, encode_position
 from ks_actors.runtime._punctuation import PunctuationQueue
@@ -25,7 +26,7 @@ from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing import _disk as disk
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, by_key
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, by_key, echo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -324,6 +325,24 @@ def test_processing_stops_when_too_much_output_waits(monkeypatch: pytest.MonkeyP
     builder.stream("in", STRINGS).flat_map_values(lambda value: [value] * 50).to("out", STRINGS_OUT)
     run_app(test, builder.build(), topics={"in": 1, "out": 1})
     assert 100_000 < most < 600_000
+
+
+def test_large_records_are_written_before_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exactly once, too: few records that are too much for the memory are not left waiting for a commit that is far away."""
+    monkeypatch.setattr(_collector, "_HIGH", 1 << 20)
+    monkeypatch.setattr(_collector, "_LOW", 1 << 19)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("k", "v" * 2_000, 0)] * 4_000)
+        while harness.app.metrics()["process-total"] < 4_000:
+            await asyncio.sleep(0.1)
+        assert harness.app.metrics()["commit-total"] == 0
+        await harness.caught_up()
+        assert len(await harness.read("out")) == 4_000
+
+    run_app(
+        test, echo(), topics={"in": 1, "out": 1}, processing_guarantee="exactly_once_v2", commit_interval_ms=60_000, transaction_timeout_ms=600_000
+    )
 
 
 # --- the harness's own ----------------------------------------------------------------------------------------------------------

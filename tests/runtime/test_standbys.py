@@ -250,7 +250,7 @@ def test_window_stores_are_recycled(store: str) -> None:
 
 def test_standbys_have_what_is_committed_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an open transaction has written to a changelog is not in the standby's stores, nor is what was aborted, ever."""
-    monkeypatch.setattr(_collector, "_MOST", 10)  # records that are written before their commit
+    monkeypatch.setattr(_collector, "_ENOUGH", 10)  # records that are written before their commit
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(5), keys=30)
