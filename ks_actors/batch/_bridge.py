@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, assert_never, final
 
 from actors import HANDLED, Actor, ActorsError, Spec, Stopping, Terminated
 from ks_actors._errors import BatchError, JobCancelled, JobTimeout
-from ks_actors.batch._failures import translated
+from ks_actors.batch._failures import died, translated
 from ks_actors.batch._messages import (
     BridgeMessage,
     CancelJob,
@@ -56,16 +56,22 @@ class _Job:
         self.thread: ThreadPoolExecutor = ThreadPoolExecutor(1, thread_name_prefix=f"ks-batch-{order.name}")
 
     def run(self, session: SparkSession, connects: bool) -> Any:
-        """Do the work; in the thread."""
-        spark = session.spark
+        """Do the work; in the thread. Raises BatchError, whatever has failed."""
         if self.refusal is not None:
             raise self.refusal
-        if connects:
-            spark.addTag(self.tag)
-        else:
-            spark.sparkContext.setJobGroup(self.tag, self.order.name, True)
-            spark.sparkContext.addJobTag(self.tag)
-        return self.order.work(spark)
+        spark = session.spark
+        try:
+            if connects:
+                spark.addTag(self.tag)
+            else:
+                spark.sparkContext.setJobGroup(self.tag, self.order.name, True)
+                spark.sparkContext.addJobTag(self.tag)
+            return self.order.work(spark)
+        except BatchError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a user's code raised, or Spark
+            failed = died(self.order.name) if session.living() is not spark else translated(error, self.order.name)
+            raise failed from failed.__cause__
 
 
 class BatchBridge(Actor[BridgeMessage]):
@@ -200,11 +206,14 @@ class BatchBridge(Actor[BridgeMessage]):
 
     def _cancel_tag(self, tag: str) -> None:
         """Have Spark cancel the jobs of a tag. Spark Connect knows its own way, which does nothing without Connect."""
+        spark = self._session.living()
+        if spark is None:
+            return
         try:
             if self._settings.connects:
-                self._session.spark.interruptTag(tag)
+                spark.interruptTag(tag)
             else:
-                self._session.spark.sparkContext.cancelJobsWithTag(tag)
+                spark.sparkContext.cancelJobsWithTag(tag)
         except Exception as error:  # noqa: BLE001 - py4j raises anything when Spark is gone: then the job has ended, too
             _log.warning("jobs of %s could not be cancelled: %s", tag, error)
 
@@ -218,9 +227,10 @@ class BatchBridge(Actor[BridgeMessage]):
             self.ctx.pipe(looking, JobsSeen, lambda _: JobsSeen({}))
 
     def _seen(self, tags: dict[str, str]) -> dict[str, tuple[int, int]]:
-        if self._settings.connects:
+        spark = self._session.living()
+        if self._settings.connects or spark is None:
             return dict.fromkeys(tags, (0, 0))
-        tracker = self._session.spark.sparkContext.statusTracker()
+        tracker = spark.sparkContext.statusTracker()
         found: dict[str, tuple[int, int]] = {}
         for name, tag in tags.items():
             done = known = 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CARRIED = re.compile(r"<<ks-actors:([A-Za-z0-9+/=]+)>>")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?=\n\s*\n|\n\tat |\Z)", re.DOTALL)
-_LAST = re.compile(r"^(\w[\w.]*): ?(.*)$", re.MULTILINE)
+_JAVA = re.compile(r"\n\t(?:at |\.\.\. ).*")
 _LONGEST = 64_000
 
 
@@ -95,7 +95,10 @@ def _made(told: _Told) -> Exception | None:
 
 
 def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
-    """Return the failure of a job, or what `kind` says: its cause is the error that was raised in a task, where one was."""
+    """Return the failure of a job, or what `kind` says: its cause is the error that was raised in a task, where one was, and none of Java's lines.
+
+    To be called in the thread that it was raised in: to tell what Java has raised may need Java again.
+    """
     job = f"{kind} {name}"
     text = str(error)
     match = _CARRIED.search(text)
@@ -105,10 +108,18 @@ def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
             return _failed(job, f"{type(raised).__name__}: {raised}", raised)
     tracebacks = _TRACEBACK.findall(text)
     if tracebacks:
-        last = _LAST.findall(_CARRIED.sub("", tracebacks[-1]))
-        if last:
-            return _failed(job, f"{last[-1][0]}: {last[-1][1]}".strip(), error)
-    return _failed(job, f"{type(error).__name__}: {first_line(error)}", error)
+        said = _CARRIED.sub("", tracebacks[-1])
+        # Behind the frames, which are indented; classes have their modules, and the functions that they are in, before their names.
+        kind, colon, what = next((line for line in said.splitlines() if line[:1].strip()), "").partition(": ")
+        if kind:
+            return _failed(job, f"{kind.rpartition('.')[2]}{colon}{what}", SparkError(f"in a task of Spark's:\n{said}"))
+    cause = SparkError(_JAVA.sub("", text)) if type(error).__module__.startswith("py4j") else error
+    return _failed(job, f"{type(error).__name__}: {first_line(error)}", cause)
+
+
+def died(name: str, kind: str = "job") -> JobFailed:
+    """Return the failure of a job whose Spark has died."""
+    return JobFailed(f"{kind} {name} has failed: Spark has ended in the middle of it. What comes next starts it again")
 
 
 def _unpack(packed: str) -> Exception | None:

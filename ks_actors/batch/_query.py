@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, assert_never, final
 
 from actors import Actor, Spec, Started, Stop, Stopping
 from ks_actors._errors import BatchError, JobFailed, JobTimeout
-from ks_actors.batch._failures import SparkError, translated
+from ks_actors.batch._failures import SparkError, died, translated
 from ks_actors.batch._messages import (
     LookAtQuery,
     QueryBegun,
@@ -63,6 +63,7 @@ class StreamingQuery(Actor[QueryMessage]):
         self._runs = runs
         self._order = runs.order
         self._restarts: int = 0
+        self._spark: Any = None
         self._query: Any = None
         self._over: bool = False
         self._looking: bool = False
@@ -125,7 +126,8 @@ class StreamingQuery(Actor[QueryMessage]):
 
     def _begin(self) -> str:
         try:
-            writer = self._order.query(self._runs.session.spark)
+            self._spark = self._runs.session.spark
+            writer = self._order.query(self._spark)
             if not hasattr(writer, "queryName"):
                 raise BatchError(f"query {self._order.name} has returned {writer!r}: return what DataFrame.writeStream gives, and do not start it")
             self._query = writer.queryName(self._order.name).option("checkpointLocation", self._order.checkpoint).start()
@@ -137,6 +139,13 @@ class StreamingQuery(Actor[QueryMessage]):
             raise failed from failed.__cause__
 
     def _look(self) -> QuerySeen:
+        try:
+            return self._seen_now()
+        except Exception as error:  # noqa: BLE001 - as above
+            failed = self._translated(error)
+            raise failed from failed.__cause__
+
+    def _seen_now(self) -> QuerySeen:
         query = self._query
         # In this order: what has ended in between has not told its last progress before.
         active = query.isActive
@@ -151,10 +160,12 @@ class StreamingQuery(Actor[QueryMessage]):
 
         To be called in the thread.
         """
+        if self._runs.session.living() is not self._spark:
+            return died(self._order.name, "query")
         if type(error).__module__.startswith(("pyspark", "py4j")):
             error = SparkError(str(error).partition("\n=== Streaming Query ===")[0])
         return translated(error, self._order.name, "query")
 
     def _stop(self) -> None:
-        if self._query is not None:
+        if self._query is not None and self._runs.session.living() is self._spark:
             self._query.stop()

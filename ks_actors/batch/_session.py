@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import shutil
 import subprocess
 import sys
+import threading
 import uuid
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors._errors import SparkUnavailable
+from ks_actors._errors import JobCancelled, SparkUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 _NEEDED = ("pyspark", "pandas", "pyarrow")
 _NEEDED_TO_CONNECT = (*_NEEDED, "grpc", "grpc_status", "zstandard")
 _JVM_END_SECONDS = 20
+_log = logging.getLogger("ks_actors.batch")
 
 # Long columns in few pieces, times in UTC, nothing done twice at once, no port for a browser, nothing printed over the app's own.
 _CHOSEN = {
@@ -47,24 +50,48 @@ _CHOSEN_LOCALLY = {
 
 @final
 class SparkSession:
-    """A session that was made from settings, or that was there already: then it is used, and left as it is at the end."""
+    """A session that was made from settings, or that was there already: then it is used, and left as it is at the end. May be used by any thread."""
 
     def __init__(self, settings: SparkSettings) -> None:
         self._settings: SparkSettings = settings
+        self._lock = threading.Lock()
         self._spark: Any = None
         self._found: bool = False
+        self._closed: bool = False
 
     @property
     def spark(self) -> Any:
-        """The session of pyspark, started on first use. Raises SparkUnavailable."""
-        if self._spark is None:
-            self._spark = self._start()
-        return self._spark
+        """The session of pyspark, started on first use, and again where it has died. Raises SparkUnavailable, and JobCancelled once it is closed."""
+        with self._lock:
+            if self._closed:
+                raise JobCancelled("the batch bridge has ended")
+            if self._spark is not None and not self._lives():
+                _log.warning("Spark has died, and is started again")
+                self._end()
+            if self._spark is None:
+                self._spark = self._start()
+            return self._spark
 
     @property
     def is_open(self) -> bool:
         """Whether it was started."""
         return self._spark is not None
+
+    def living(self) -> Any:
+        """Return the session, if it was started and has not died, else None. Blocks."""
+        with self._lock:
+            return self._spark if self._spark is not None and self._lives() else None
+
+    def _lives(self) -> bool:
+        """Whether Spark can be asked anything. Who has found a session, or is connected to one, does not know more than what asking gives."""
+        if self._found or self._settings.connects:
+            return True
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - nobody pays for it who does not use it
+
+        try:
+            return not self._spark.sparkContext._jsc.sc().isStopped()
+        except (Py4JError, OSError, AttributeError):  # nobody is there, or a job has stopped it
+            return False
 
     def _start(self) -> Any:
         settings = self._settings
@@ -103,12 +130,26 @@ class SparkSession:
         return conf | dict(settings.conf)
 
     def close(self) -> None:
-        """Stop the session, and wait for the end of the JVM, if they were started here. Does nothing when there is none."""
+        """Stop the session, and wait for the end of the JVM, if they were started here; nothing is started any more."""
+        with self._lock:
+            self._closed = True
+            self._end()
+
+    def _end(self) -> None:
+        lives = self._spark is not None and self._lives()
         spark, self._spark = self._spark, None
         if spark is None or self._found:
             return
-        spark.stop()
-        if not self._settings.connects:
+        if self._settings.connects:
+            spark.stop()
+            return
+        try:
+            if lives:
+                spark.stop()
+            else:
+                spark.sparkContext._jsc = None  # nobody is there who could stop it
+                spark.sparkContext.stop()
+        finally:
             _end_jvm()
 
 

@@ -91,6 +91,23 @@ async def test_a_failure_of_a_task_is_told_as_it_was_raised(bridge: Ref[BridgeMe
     assert "\n\tat " not in str(failed.value)
 
 
+async def test_a_failure_of_a_users_own_kind_is_told_without_java(bridge: Ref[BridgeMessage]) -> None:
+    """Such an error cannot be made again here: its traceback in the task is left, as text."""
+
+    def odd(batches: Iterator[Any]) -> Iterator[Any]:
+        class OddError(Exception):
+            pass
+
+        yield from batches
+        raise OddError("odd")
+
+    with pytest.raises(JobFailed, match=r"job odd has failed: OddError: odd$") as failed:
+        await bridge.ask(RunJob, "odd", lambda spark: spark.range(1).mapInArrow(odd, "id long").collect()).within(PATIENCE)
+    told = str(failed.value.__cause__)
+    assert 'raise OddError("odd")' in told
+    assert "\tat " not in told
+
+
 async def test_a_failure_of_the_job_itself_is_told(bridge: Ref[BridgeMessage]) -> None:
     """What is raised outside of Spark, and what Spark says of a query, in one line."""
     with pytest.raises(JobFailed, match=r"job divides has failed: ZeroDivisionError: ") as failed:

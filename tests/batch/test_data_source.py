@@ -88,6 +88,13 @@ def test_filters_are_pushed_down(spark: Any, url: str) -> None:
     assert [(row.partition, row.key) for row in decoded.collect()] == [(partition, key) for partition in range(3) for key in ("k1", "k2")]
 
 
+def test_a_time_begins_where_the_first_record_is_as_late(spark: Any, url: str) -> None:
+    """What lies in front of that is not read; Spark has a look at each of those behind it."""
+    found = frame(spark, url, max_records_per_task=1).where("timestamp > timestamp'1970-01-01 00:00:07.5Z'")
+    assert found.rdd.getNumPartitions() == 6
+    assert [(row.partition, row.offset) for row in found.collect()] == [(partition, offset) for partition in range(3) for offset in (8, 9)]
+
+
 def test_topics_and_times_narrow_what_is_read(filled: Callable[..., str]) -> None:
     """Of a table of the latest times do not: the latest of all may be older. What a serde may make otherwise is Spark's to compare."""
     topics = ("events", "others")

@@ -18,7 +18,7 @@ from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.runtime.helpers import STRINGS, STRINGS_OUT
 
-from .conftest import SETTINGS
+from .conftest import SETTINGS, needs_java
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -268,6 +268,8 @@ async def test_one_that_does_not_end_in_time_is_told(session: SparkSession, tmp_
         left.stop()
 
 
+@needs_java
+@pytest.mark.spark
 @pytest.mark.timeout(240)
 def test_no_process_is_left_by_queries(tmp_path: Path) -> None:
     """A bridge that has started Spark ends it, also when a query runs that calls back into Python."""
@@ -292,3 +294,57 @@ print([name for name in left if name != "ps"])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=200)  # noqa: S603 - our own
     assert done.stdout == "True\n[]\n", done.stderr
+
+
+@needs_java
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_spark_that_dies_is_started_again(tmp_path: Path) -> None:
+    """The job in the middle is told, the next one runs; a query takes one of its restarts, and goes on from its checkpoint."""
+    code = f"""
+import asyncio, os, signal, subprocess
+from pathlib import Path
+from pyspark import SparkContext
+from actors import Restart
+from ks_actors import JobFailed
+from ks_actors.batch import QueryFailed, QueryProgress, QueryStarted, SparkBridge
+from tests.batch.conftest import SETTINGS
+from tests.batch.test_queries import listening, rates
+
+def kill(spark=None):
+    process = SparkContext._gateway.proc
+    process.kill()
+    process.wait()
+    return spark and spark.range(4).count()
+
+async def main(place):
+    async with SparkBridge(SETTINGS) as bridge, listening() as heard:
+        try:
+            await bridge.run(kill, name="killer")
+        except JobFailed as failed:
+            print(str(failed).partition("-")[0], str(failed).partition(": ")[2])
+        print(await bridge.run(lambda spark: spark.range(4).count()))
+        restart = Restart(limit=1, within=600, backoff=(0.1, 0.1), jitter=0)
+        await bridge.start_query("rate", rates(place / "out"), str(place / "checkpoint"), listener=heard.ref, restart=restart)
+        first = await heard.until(QueryProgress)
+        await asyncio.to_thread(kill)
+        print((await heard.until(QueryFailed)).error)
+        print((await heard.until(QueryStarted)).restarts)
+        print((await heard.until(QueryProgress)).batch >= first.batch)
+        print(await bridge.stop_query("rate"), heard.names())
+
+asyncio.run(main(Path({str(tmp_path)!r})))
+left = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture_output=True, text=True).stdout.split()
+print([name for name in left if name != "ps"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=280)  # noqa: S603 - our own
+    again = "Spark has ended in the middle of it. What comes next starts it again"
+    assert done.stdout.splitlines() == [
+        f"job killer {again}",
+        "4",
+        f"query rate has failed: {again}",
+        "1",
+        "True",
+        "True ['QueryStarted', 'QueryFailed', 'QueryStarted']",
+        "[]",
+    ], done.stderr

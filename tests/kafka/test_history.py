@@ -10,8 +10,11 @@ import pytest
 from ks_actors import App, StreamsConfig, partition_of, serdes
 from ks_actors.batch._reading import Bounds, LogReader, address_of
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
+from ks_actors.log import NewTopic
 from ks_actors.log.kafka import KafkaLog
-from tests.batch.histories import fill, rows_of
+from tests.batch.driver import TOPICS, Order, config_of, job
+from tests.batch.histories import difference, fill, rows_of
+from tests.batch.killed_history import LINES, changelogs, compared, expected, opened, put, sinks
 from tests.batch.test_publish import killed_until_done
 from tests.log.helpers import group_name, new_topic
 
@@ -56,6 +59,22 @@ async def test_history_is_read_handed_over_and_gone_on_from(kafka_broker: Broker
             await app.wait_until_caught_up()
         (live,) = await asyncio.to_thread(by_address, config, sink)
         assert {row[0]: int.from_bytes(row[1], "big") for row in live} == {f"w{number}".encode(): 500 for number in range(5)}
+
+
+async def test_a_stream_over_all_records_is_what_it_is_on_the_embedded_log(kafka_broker: Broker, tmp_path: Path) -> None:
+    """Record for record and key for key: so what history and the live tail are compared with is a stream on Kafka, too."""
+    name = group_name()
+    log = f"kafka://{kafka_broker.bootstrap}"
+    order = Order(what="backfill", log=log, directory=str(tmp_path), application_id=name, prefix=f"{name}-")
+    async with opened(order) as open_log:
+        await open_log.create_topics([NewTopic(order.prefix + topic, count) for topic, count in TOPICS.items()])
+        await put(open_log, order, LINES)
+        async with App(job(order.prefix), config_of(order), log=open_log) as app:
+            await app.wait_until_caught_up()
+        written, stores = await sinks(open_log, order), await changelogs(open_log, order)
+    whole = await expected()
+    assert compared({where: rows for where, rows in written.items() if rows}) == whole.rows
+    assert difference(job(), whole.stores, stores, len(LINES)) == []
 
 
 @pytest.mark.timeout(180)
