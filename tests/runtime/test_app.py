@@ -350,7 +350,7 @@ def test_a_program_ends_at_a_signal(number: signal.Signals, tmp_path: Path) -> N
     assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
     assert own_threads() == []
     assert gc.get_freeze_count() > 0
-    assert gc.get_threshold()[0] == 10_000
+    assert gc.get_threshold()[0] == 100_000
 
 
 async def test_an_app_may_live_in_a_system_of_others(tmp_path: Path) -> None:
