@@ -83,7 +83,7 @@ def test_what_is_not_said_has_a_default() -> None:
         "processing_guarantee": ProcessingGuarantee.AT_LEAST_ONCE,
         "commit_interval_ms": 30_000,
         "max_task_idle_ms": 0,
-        "buffered_records_per_partition": 20_000,
+        "buffered_records_per_partition": 5_000,
         "input_buffer_max_bytes": 536_870_912,
         "statestore_cache_max_bytes": 0,
         "statestore_memory_max_bytes": 536_870_912,
