@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._residents import Residents
     from ks_actors.state import TaskStores
 
-_PRESSED_SECONDS = 0.005
+_PRESSED_SECONDS = 0.010
 
 
 @final
@@ -47,13 +47,11 @@ class Flusher:
         return False
 
     def turn(self, clock: Callable[[], float]) -> bool:
-        """Do one step, or as many as a worker's slice lasts while writing is behind: so what is put waits for what is written."""
+        """Do one step, or as many as take longer than a worker's slice while writing is behind: so what is put waits for what is written."""
+        until = clock() + _PRESSED_SECONDS if any(stores.behind for stores in self._stores.values()) else None
         more = self.step()
-        stores = None if self.task is None else self._stores.get(self.task)
-        if more and stores is not None and stores.behind:
-            until = clock() + _PRESSED_SECONDS
-            while more and clock() < until:
-                more = self.step()
+        while until is not None and clock() < until and (more or self.begin()):
+            more = self.step()
         return more
 
     def step(self) -> bool:

@@ -74,7 +74,7 @@ class Engine(Protocol):
         ...
 
 
-BEHIND: Final = 1.25
+BEHIND: Final = 1.0
 """Parts of what may be replayed after a crash, from which on whoever adds to it has to wait."""
 
 
@@ -93,7 +93,7 @@ class SharedResources:
         write_buffer_bytes: int = 64 << 20,
         memtable_bytes: int = 16 << 20,
         resident_bytes: int = 256 << 20,
-        tail_records: int = 500_000,
+        tail_records: int = 400_000,
         tail_bytes: int = 64 << 20,
         statistics: bool = False,
     ) -> None:

@@ -46,15 +46,14 @@ def short(task: Task) -> bool:
 
 
 def test_who_puts_more_waits_when_much_would_be_replayed(tmp_path: Path) -> None:
-    """What is committed and not on disk is bounded, however much is put: from a quarter more on than should be replayed, until it is written."""
+    """What is committed and not on disk is bounded, however much is put: from what should be replayed at most on, until it is written."""
     shared = SharedResources(tail_records=100)
     task = Task([key_value()], tmp_path, shared=shared)
     fill(task, 90)
     assert not task.stores.wants_flush(idle=False)
+    assert not short(task)
     fill(task, 20, first=90)
     assert task.stores.wants_flush(idle=False)
-    assert not short(task)
-    fill(task, 20, first=110)
     assert short(task)
     task.flush()
     assert not short(task)
@@ -181,7 +180,7 @@ def test_writing_takes_long_turns_while_memory_is_short(tmp_path: Path, shared: 
     assert short(task)
     assert flusher.begin()
     assert flusher.turn(clock)
-    assert 0.005 < now < 0.008
+    assert 0.010 < now < 0.013
     while flusher.turn(clock):
         pass
     assert not short(task)
