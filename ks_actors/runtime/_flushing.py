@@ -50,7 +50,7 @@ class Flusher:
         """Do one step, or as many as take longer than a worker's slice while writing is behind: so what is put waits for what is written."""
         until = clock() + _PRESSED_SECONDS if any(stores.behind for stores in self._stores.values()) else None
         more = self.step()
-        while until is not None and clock() < until and (more or self.begin()):
+        while until is not None and more and clock() < until:
             more = self.step()
         return more
 
