@@ -360,13 +360,13 @@ class Parts:
             raise errors[0]
 
     async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool, leave: bool) -> None:
-        patience = self.patience
+        patience, failed = self.patience, list[Exception]()
         self.manager.tell(m.PauseProcessing(paused=True))
-        failed: list[Exception] = []
         if clean:
             # A slice that comes after the last commit would write what nobody commits. Whoever does not return is what the commit complains about.
             await try_step(self.manager.ask(m.SuspendTasks, None, _ANY_GENERATION).within(self._config.task_timeout_ms / 1000), [])
-            await try_step(self.committer.ask(m.Commit, "the app closes").within(patience), failed)
+            poller.tell(m.Closing())
+            await try_step(self.committer.ask(m.Commit, "the app closes", closing=True).within(patience), failed)
         # What is somebody else's by now that one will do: there is nothing wrong with this app.
         errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration)]
         # From here on nobody asks for anything of which those who would have to do it may have ended.
