@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 
+from ks_actors._native import kernel as _kernel
+
 _THRESHOLDS = (100_000, 10, 100)
+_LARGE = 128 << 10
 
 
 def tune_gc() -> None:
@@ -17,3 +20,5 @@ def tune_gc() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
+    if _kernel is not None and __import__("os").environ.get("JM_MAP","1")=="1":
+        _kernel.map_large(_LARGE)

@@ -183,6 +183,9 @@ class Rows:
     def names(self, first: int, last: int, /) -> list[bytes]:
         """Return the keys of such rows in a changelog, as `window_keys` makes them."""
 
+    def write(self, first: int, last: int, limit: int, header: int, /) -> tuple[bytearray, int, int, int]:
+        """Do for the records of such rows in a changelog, one at least, what `write_records` does; `header` is no more than 4096."""
+
 def count_up(
     view: dict[Any, Any],
     dirty: dict[Any, Any],

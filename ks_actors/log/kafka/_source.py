@@ -66,7 +66,7 @@ class Source:
     @property
     def wanted(self) -> bool:
         """Whether more is to be asked for."""
-        return not self.paused and not self.asked and self.error is None and len(self.chunks) < _CHUNKS
+        return not self.paused and not self.asked and self.error is None and (len(self.chunks) < _CHUNKS and (not self.chunks or self.chunks[0].half_read or __import__("os").environ.get("JM_HALF","1")!="1"))
 
     def move(self, position: int) -> None:
         """Read on from somewhere else; what is there, or under way, is void."""
