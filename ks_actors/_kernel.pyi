@@ -137,6 +137,12 @@ def meet(
     Times before 0 are taken for 0. `index` is what `add_places` makes.
     """
 
+def map_large(size: int, /) -> bool:
+    """Have malloc get blocks of so many bytes and more (4 KiB to 32 MiB) from the operating system one by one, and give them back when they are free.
+
+    It is for the whole process, and for good: glibc does not learn any more what is large. Returns whether that was possible: with glibc it is.
+    """
+
 def trim_memory() -> bool:
     """Give memory that was freed back to the operating system; return whether that could be done with any. Others run meanwhile."""
 

@@ -38,8 +38,7 @@ _RECORD_BYTES = 120
 # Records that are worth a transaction.
 _ENOUGH = 5_000
 # Bytes that are sent at once: each time that something is sent takes a few turns of all others.
-import os as _os
-_MOST = int(float(_os.environ.get("JM_MOST", "8")) * 1048576)
+_MOST = 8 << 20
 _RETRY = 0.1
 # Of the patience of whoever waits for it: so that they hear why.
 _SHARE = 0.8

@@ -20,7 +20,7 @@ Row = tuple[bytes, bytes | None]
 """A key and its value; no value deletes."""
 
 SMALLEST_MEMTABLE: Final = 64 << 10
-LARGEST_MEMTABLE: Final = int(__import__("os").environ.get("JM_MEM", "16")) << 20
+LARGEST_MEMTABLE: Final = 16 << 20
 FULL: Final = ("No space left", "File too large", "Disk quota exceeded")
 BROKEN: Final = ("Corruption", "No such file")
 MUCH: Final = 1 << 20
