@@ -79,6 +79,8 @@ class Committer(Actor[CommitterMessage]):
         self._epoch: int = epoch
         self._fetch_epoch: int = 0
         self._held: bool = False
+        # Held until the group tells where it has moved on to, which may take it long: not only until tasks are handed over.
+        self._moved_on: bool = False
         self._rebalancing: bool = False
         # Why the tasks cannot be committed any more: they are to be given up.
         self._void: Exception | None = None
@@ -109,7 +111,7 @@ class Committer(Actor[CommitterMessage]):
             case m.HoldCommits():
                 self._held = message.held
                 if not message.held:
-                    self._rebalancing = False
+                    self._rebalancing = self._moved_on = False
                     self.ctx.unstash()
             case m.CommitTimer():
                 if not self._held and self._void is None:
@@ -136,6 +138,8 @@ class Committer(Actor[CommitterMessage]):
     async def _commit_when_due(self, request: m.Commit) -> None:
         if self._void is not None:
             self._answer(request, self._void)
+        elif self._moved_on and request.closing:
+            self._answer(request, IllegalGeneration("the group has moved on, and whoever gets the tasks begins at the last commit"))
         elif self._held and not (request.hold or request.rebalancing):
             self.ctx.stash(request)
         else:
@@ -228,7 +232,11 @@ class Committer(Actor[CommitterMessage]):
         if held and not busy:
             told = "; ".join(f"task {task} holds {count}" for task, count in held.items())
             return TaskTimeout(f"caches still held updates back {self._drain:g} s after a commit had begun: {told}")
-        return TaskTimeout(f"asynchronous processors still had records in flight {self._drain:g} s after a commit had begun: {told}")
+        todo = "raise max_drain_ms" + (" and transaction_timeout_ms, which bounds it" if self._transactional else "")
+        return TaskTimeout(
+            f"asynchronous processors still had records in flight {self._drain:g} s after a commit had begun: {told}. If calls may take so long, "
+            f"{todo}; if not, give them a timeout_ms that is shorter"
+        )
 
     def _purge(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         wanted = self._purger.due(positions, self.ctx.time())
@@ -285,7 +293,7 @@ class Committer(Actor[CommitterMessage]):
         self._metrics.rolled_back += 1
         if isinstance(error, IllegalGeneration):
             # The group has moved on, and takes no commits before this member knows where to.
-            self._held = True
+            self._held = self._moved_on = True
         if isinstance(error, TaskMigrated):
             self._poller().tell(m.Rejoin(error))
         elif self._void is not None:
@@ -298,7 +306,7 @@ class Committer(Actor[CommitterMessage]):
     async def _roll_back_for(self, request: m.Rollback) -> None:
         fruitful = self._fruitful
         if request.give_up:
-            self._held, self._void, self._fruitful = True, None, False
+            self._held, self._moved_on, self._void, self._fruitful = True, True, None, False
             self._task_rests.forget()
         try:
             await (self._drop_output() if request.give_up else self._roll_back(request.tasks, request.cause))

@@ -64,6 +64,7 @@ class OffsetCommits:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._moving: bool = False
+        self._patient: bool = True
         self._late: list[tuple[CommitOffsets, Exception]] = []
 
     async def commit(self, message: CommitOffsets) -> None:
@@ -80,7 +81,7 @@ class OffsetCommits:
 
     def let_go(self) -> None:
         """Note that the group may go on to the next generation at any time."""
-        self._moving = True
+        self._moving = self._patient
 
     def next_generation(self) -> list[CommitOffsets]:
         """Return what is to be committed now that the generation is known."""
@@ -94,3 +95,8 @@ class OffsetCommits:
         late, self._late = self._late, []
         for message, error in late:
             message.reply.fail(error)
+
+    def lose_patience(self) -> None:
+        """Wait for no generation any more: the group may be waiting for members that have died, one session timeout after the other."""
+        self._patient = False
+        self.give_up()

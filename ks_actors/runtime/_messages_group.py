@@ -170,6 +170,14 @@ class Rejoin(Message, frozen=True, tag="REJOIN"):
     cause: Exception
 
 
+class Closing(Message, frozen=True, tag="CLOSING"):
+    """The app is about to commit for the last time: what the group takes only in its next generation is not to wait long for it."""
+
+
+class TooLate(Message, frozen=True, tag="TOO_LATE"):
+    """An app that closes has waited long enough for the group's next generation (internal)."""
+
+
 class StopFollowing(Message, frozen=True, tag="STOP_FOLLOWING"):
     """Fetch no more, and do no more of what the group wants: the app closes. The membership stays until LEAVE."""
 
@@ -203,23 +211,18 @@ class EnterAnew(Message, frozen=True, tag="ENTER_ANEW"):
     """The rest before the group is entered anew is over (internal)."""
 
 
-PollerMessage: TypeAlias = (
+GroupMessage: TypeAlias = (
     MembershipChanged
     | MembershipFailed
-    | Arrived
-    | FetchFailed
-    | EndsKnown
-    | BufferHigh
-    | BufferLow
-    | TaskReady
-    | SeekAll
     | CommitOffsets
     | AskGroup
     | Rejoin
+    | Closing
+    | TooLate
     | StopFollowing
     | LeaveGroup
     | Settled
     | GivenUp
     | EnterAnew
-    | Rested
 )
+PollerMessage: TypeAlias = Arrived | FetchFailed | EndsKnown | BufferHigh | BufferLow | TaskReady | SeekAll | Rested | GroupMessage

@@ -303,13 +303,15 @@ CollectorMessage: TypeAlias = Output | Sent | SendFailed | Partitioned | Flush |
 class Commit(Message, frozen=True, tag="COMMIT"):
     """Commit all tasks; several that come during one commit are served by the next one. `hold`: and none after this one until HOLD ends.
 
-    `rebalancing`: from now until HOLD ends the group may move on to its next generation at any moment.
+    `rebalancing`: from now until HOLD ends the group may move on to its next generation at any moment. `closing`: the app ends, and does not wait
+    for the group to say what its next generation is: as long as it takes no commits this one is IllegalGeneration at once.
     """
 
     reply: Reply[None] | None
     reason: str
     hold: bool = False
     rebalancing: bool = False
+    closing: bool = False
 
 
 class CommitTimer(Message, frozen=True, tag="COMMIT_TIMER"):

@@ -14,7 +14,7 @@ from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
 from ks_actors.log._lease import Lease
 from ks_actors.log._port import NewMember
-from ks_actors.log._types import IsolationLevel, TopicPartition
+from ks_actors.log._types import IsolationLevel
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._blocking import needs_thread
 from ks_actors.runtime._collector import COLLECTOR_MAILBOX, Collector
@@ -22,9 +22,10 @@ from ks_actors.runtime._committer import COMMITTER_MAILBOX, Committer
 from ks_actors.runtime._current import Current
 from ks_actors.runtime._directory import StateDirectory
 from ks_actors.runtime._disk import Disk
+from ks_actors.runtime._global_stores import GlobalStores
 from ks_actors.runtime._global_tables import GLOBAL_MAILBOX, AwaitFilled, GlobalTables
 from ks_actors.runtime._limits import Limits
-from ks_actors.runtime._making import GLOBAL, make_stores
+from ks_actors.runtime._making import make_stores
 from ks_actors.runtime._membership import GroupView
 from ks_actors.runtime._poller import POLLER_MAILBOX, Poller
 from ks_actors.runtime._production import Production
@@ -203,34 +204,12 @@ class Parts:
 
     async def _start_globals(self, context: Context[Any]) -> None:
         setup, config, log = self._setup, self._config, self._log
-        current = Current()
-        stores = make_stores(
-            GLOBAL,
-            setup.store_specs(setup.topology.global_stores),
-            directory=None,
-            shared=None,
-            current=current,
-            expired=lambda _: None,  # which nobody counts
-            topics={},
-        )
-        assert stores is not None
-        await context.blocking(stores.open)
-        setup.global_stores = {name: stores.store(name) for name in stores.names}
-        partitions = [TopicPartition(topic, number) for topic in setup.topology.global_topics for number in range(setup.partitions(topic) or 0)]
-        begins = await log.begin_offsets(partitions)
-        ends = await log.end_offsets(partitions, self._isolation)
+        assert self._shared is not None
+        stores = GlobalStores(setup, self._directory.path, self._shared)
+        await stores.open(context, log, self._isolation)
+        setup.global_stores = {name: stores.stores.store(name) for name in stores.stores.names}
         fetcher = log.fetcher(client_id=f"{config.client_id}-global", isolation=self._isolation)
-        tables = GlobalTables(
-            setup,
-            stores,
-            current,
-            fetcher,
-            begins=begins,
-            ends=ends,
-            instance=context.self_ref,
-            metrics=self._metrics,
-            poll_ms=config.poll_ms,
-        )
+        tables = GlobalTables(setup, stores, fetcher, instance=context.self_ref, metrics=self._metrics, poll_ms=config.poll_ms)
         ref = await self._spawn(context, Spec(lambda: tables, mailbox=GLOBAL_MAILBOX), "global-tables")
         await ref.ask(AwaitFilled).within(inf)
 
@@ -360,13 +339,13 @@ class Parts:
             raise errors[0]
 
     async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool, leave: bool) -> None:
-        patience = self.patience
+        patience, failed = self.patience, list[Exception]()
         self.manager.tell(m.PauseProcessing(paused=True))
-        failed: list[Exception] = []
         if clean:
             # A slice that comes after the last commit would write what nobody commits. Whoever does not return is what the commit complains about.
             await try_step(self.manager.ask(m.SuspendTasks, None, _ANY_GENERATION).within(self._config.task_timeout_ms / 1000), [])
-            await try_step(self.committer.ask(m.Commit, "the app closes").within(patience), failed)
+            poller.tell(m.Closing())
+            await try_step(self.committer.ask(m.Commit, "the app closes", closing=True).within(patience), failed)
         # What is somebody else's by now that one will do: there is nothing wrong with this app.
         errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration)]
         # From here on nobody asks for anything of which those who would have to do it may have ended.

@@ -23,11 +23,11 @@ from ks_actors.runtime import _messages as m
 from ks_actors.runtime._beginnings import begin_positions, reset_position
 from ks_actors.runtime._handover import Handover
 from ks_actors.runtime._membership import OffsetCommits
-from ks_actors.runtime._messages import PollerMessage
+from ks_actors.runtime._messages import GroupMessage, PollerMessage
 from ks_actors.runtime._rests import Rests
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from actors import Ref, Reply
     from ks_actors._task_id import TaskId
@@ -39,6 +39,8 @@ POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Buf
 _ENDS = -1
 # Records of a partition per fetch: nobody else is to wait long while they are handed on.
 _AT_ONCE = 2_000
+# Who closes gives the group so many seconds to say what its next generation is, as it mostly does at once.
+_PATIENCE = 1.0
 _FENCED = "another process has come with the same group_instance_id, and has this one's place in the group: each needs an id of its own"
 _log = logging.getLogger("ks_actors")
 T = TypeVar("T")
@@ -88,8 +90,7 @@ class Poller(Actor[PollerMessage]):
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
         self._stopped: set[TopicPartition] = set()
-        self._fetching: bool = False
-        self._closing: bool = False
+        self._fetching = self._closing = False
         # What is being done for the group.
         self._work: asyncio.Future[Any] | None = None
         # What the group says is dealt with one after the other, and before that what is to be given up.
@@ -99,9 +100,7 @@ class Poller(Actor[PollerMessage]):
         # Set when somebody else has the place in the group: nothing is to be done for it any more.
         self._fenced: FencedInstanceId | None = None
         self._rests = Rests()
-        self._waiting: bool = False
-        self._following: bool = False
-        self._ask_again: bool = False
+        self._waiting = self._following = self._ask_again = False
 
     async def signal(self, signal: Signal) -> None:
         """Wait for the group from the start; leave it at the end."""
@@ -111,7 +110,7 @@ class Poller(Actor[PollerMessage]):
             await self._fetcher.close()
             await self._membership.close()
 
-    async def receive(self, message: PollerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+    async def receive(self, message: PollerMessage) -> None:
         """Fetch, and follow the group."""
         match message:
             case m.Arrived():
@@ -130,12 +129,26 @@ class Poller(Actor[PollerMessage]):
                 self._begin_fetching(message)
             case m.SeekAll():
                 self._seek(message)
+            case m.FetchFailed():
+                self._fetching = self._fetching and message.epoch == _ENDS
+                if not self._closing:
+                    await self._fetch_failed(message.error)
+            case m.Rested():
+                pass  # the timer has held up fetching
+            case _:
+                await self._be_a_member(message)
+        self._fetch()
+
+    async def _be_a_member(self, message: GroupMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+        match message:
             case m.CommitOffsets():
                 await self._commits.commit(message)
             case m.AskGroup():
                 message.reply.tell(self._membership.group)
             case m.MembershipChanged():
                 self._hear(message.event)
+            case m.MembershipFailed():
+                self._membership_failed(message)
             case m.Settled():
                 self._following = False
                 self._go_on()
@@ -143,24 +156,19 @@ class Poller(Actor[PollerMessage]):
                 self._rest(message)
             case m.EnterAnew():
                 self._membership.rejoin(self._user_data(self._membership.group.generation))
-            case m.FetchFailed():
-                self._fetching = self._fetching and message.epoch == _ENDS
-                if not self._closing:
-                    await self._fetch_failed(message.error)
-            case m.MembershipFailed():
-                self._membership_failed(message)
             case m.Rejoin():
                 self._rejoin = message.cause
                 self._go_on()
-            case m.Rested():
-                pass  # the timer has held up fetching
+            case m.Closing():
+                self.ctx.timers.once("closing", _PATIENCE, m.TooLate())
+            case m.TooLate():
+                self._commits.lose_patience()
             case m.StopFollowing():
                 self._stop_following(message.reply)
             case m.LeaveGroup():
                 await self._leave(message)
             case _:
                 assert_never(message)
-        self._fetch()
 
     # --- records --------------------------------------------------------------------------------------------------------------
 
@@ -168,12 +176,12 @@ class Poller(Actor[PollerMessage]):
         if self._fetching or self._closing or "fetch" in self.ctx.timers or not (self._positions.keys() - self._stopped):
             return
         self._fetching = True
-        self.ctx.pipe(self._fetch_once(), _as_it_is, partial(m.FetchFailed, epoch=self._epoch))
-
-    async def _fetch_once(self) -> m.Arrived:
-        fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=_AT_ONCE)
-        # The epoch as it is now: a seek while the fetch was under way has moved it, too.
-        return m.Arrived(fetched, self._epoch)
+        # The epoch is that of the end: a seek while the fetch was under way has moved it, too.
+        self.ctx.pipe(
+            self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=_AT_ONCE),
+            lambda fetched: m.Arrived(fetched, self._epoch),
+            partial(m.FetchFailed, epoch=self._epoch),
+        )
 
     def _begin_fetching(self, ready: m.TaskReady) -> None:
         if ready.task not in self._tasks:
@@ -208,10 +216,8 @@ class Poller(Actor[PollerMessage]):
             if partition in self._positions and (task := self._group.task_of(partition)) is not None and len(self._tasks.get(task, ())) > 1
         ]
         if wanted:
-            self.ctx.pipe(self._look_at_ends(wanted, self._epoch), _as_it_is, partial(m.FetchFailed, epoch=_ENDS))
-
-    async def _look_at_ends(self, partitions: Sequence[TopicPartition], epoch: int) -> m.EndsKnown:
-        return m.EndsKnown(await self._log.end_offsets(partitions, self._isolation), epoch)
+            ends = self._log.end_offsets(wanted, self._isolation)
+            self.ctx.pipe(ends, partial(m.EndsKnown, epoch=self._epoch), partial(m.FetchFailed, epoch=_ENDS))
 
     def _resume(self, partitions: Iterable[TopicPartition]) -> None:
         again = [partition for partition in partitions if partition in self._stopped]
@@ -392,7 +398,3 @@ class Poller(Actor[PollerMessage]):
         self._fetcher.assign({})
         await (self._membership.leave() if message.for_good else self._membership.close())
         message.reply.tell(None)
-
-
-def _as_it_is(message: m.Arrived | m.EndsKnown) -> PollerMessage:
-    return message

@@ -392,7 +392,7 @@ class Spans(Measured):
     def close(self) -> None:
         """Let go of the memory; every later use raises StoreClosed."""
         for iterator in list(self._iterators):
-            iterator.close()
+            iterator.cut_off(self.name)
         self.end_reading(f"store {self.name} is closed, as its task is")
         self._segments = Closed(self.name)
         self._touched, self._frozen, self._cold = {}, {}, {}

@@ -43,7 +43,8 @@ class TaskStores(StoreSet):
     returns the timestamp (ms) of the record that is being processed. `expired` is called with the number of puts that came too late for a window
     store. `topics` are the names of the changelog topics by store, which serdes are told and the checkpoint file holds; a store's name by default.
     `open`, `close` and `wipe` block; nothing else does, but for what stores of the user's own do. `exact` says that what a crash leaves must be what
-    was committed; `vectors`, that changelogs tell positions (see Positions). All of it belongs to one thread at a time.
+    was committed; `vectors`, that changelogs tell positions (see Positions); `assigned`, that the group assigns tasks by how far their stores are, as
+    a file has it. All of it belongs to one thread at a time.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class TaskStores(StoreSet):
         topics: Mapping[str, str] | None = None,
         exact: bool = False,
         vectors: bool = False,
+        assigned: bool = True,
     ) -> None:
         super().__init__(task, specs, vectors=vectors)
         self._directory: Path | None = directory
@@ -65,7 +67,7 @@ class TaskStores(StoreSet):
         self._record_time: Callable[[], int] = record_time
         self._expired: Callable[[int], None] = expired
         self._topics: Mapping[str, str] = topics or {}
-        self._file: CheckpointFile = CheckpointFile(task, directory, self._topics)
+        self._file: CheckpointFile = CheckpointFile(task, directory if assigned else None, self._topics)
         self._custom: CustomStores = CustomStores(task, directory, self._file.partition, record_time, exact=exact)
         self.commit_times: CommitTimes = CommitTimes()
         self._memory: TaskMemory | None = None

@@ -8,12 +8,56 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ks_actors.log import NewMember, Revoked
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ks_actors.log import MemberAssignment, MemberInfo, Membership
     from ks_actors.testing import AppHarness
+
+
+class Leader:
+    """The first member of a group: it has no tasks, deals them out as the app would, and fails to when it is its turn for the `turns`th time."""
+
+    def __init__(self, harness: AppHarness, turns: int) -> None:
+        self._harness = harness
+        self._group: str = harness.config.application_id
+        self._left: int = turns
+        self._member: Membership
+        self._following: asyncio.Future[None]
+
+    async def enter(self) -> None:
+        new = NewMember(
+            client_id="leader", topics=("in",), user_data=b"", assignor=self._assign, session_timeout_ms=60_000, rebalance_timeout_ms=60_000
+        )  # fmt: skip
+        self._member = await self._harness.log.join(self._group, new)
+        self._following = asyncio.ensure_future(self._follow())
+
+    async def _follow(self) -> None:
+        while self._left:
+            if isinstance(await self._member.event(), Revoked):
+                self._member.revoked()
+
+    def _assign(self, members: Sequence[MemberInfo], counts: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+        self._left -= 1
+        if not self._left:
+            raise RuntimeError("the leader has died")
+        there = self._harness.log._groups.get(self._group)._members
+        theirs = [info for info in members if there[info.member_id].client_id != "leader"]
+        return there[theirs[0].member_id].assignor(theirs, counts) if theirs else {}
+
+    def go_on(self) -> None:
+        """Have the group assign again."""
+        self._member.rejoin(b"")
+
+    async def leave(self) -> None:
+        await self._member.leave()
+        with pytest.raises(RuntimeError, match="has died"):
+            await self._following
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -42,3 +86,29 @@ def test_an_app_may_be_closed_at_any_moment(seed: int, guarantee: str, caplog: p
     dead = [line for line in caplog.text.splitlines() if "dead letter" in line and "dead letter: Restored" not in line]
     assert dead == []
     assert "has stopped" not in caplog.text
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_who_closes_does_not_wait_for_a_group_that_waits_for_others(guarantee: str) -> None:
+    """A group that has moved on, and whose leader has died before it dealt anything out, takes no commits: the app leaves it at once all the same."""
+
+    async def test(harness: AppHarness) -> None:
+        leader = Leader(harness, turns=3)
+        await leader.enter()
+        await harness.start()
+        load = Load(harness, Random(1))
+        await load.send(100)
+        await harness.caught_up()
+        leader.go_on()
+        await load.send(100)
+        await harness.kit.clock.advance(5)
+        began = harness.kit.clock.time()
+        await harness.close()
+        assert harness.kit.clock.time() - began <= 2.0
+        await leader.leave()
+        await harness.restart()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+
+    topics = {"in": 4, "out": 1}
+    run_app(test, counting("in_memory"), topics=topics, processing_guarantee=guarantee, commit_interval_ms=100, start=False)
