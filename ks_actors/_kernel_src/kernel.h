@@ -54,7 +54,9 @@ PyObject *kernel_decode_texts(PyObject *self, PyObject *column);
 PyObject *kernel_encode_longs(PyObject *self, PyObject *column);
 PyObject *kernel_decode_longs(PyObject *self, PyObject *column);
 PyObject *kernel_check_bytes(PyObject *self, PyObject *column);
-PyObject *kernel_restore_rows(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
+/* restored.c */
+int kernel_add_restored_type(PyObject *module);
 
 /* Tell whether there are `wanted` arguments, or set TypeError. */
 static inline int kernel_has(const char *name, Py_ssize_t count, Py_ssize_t wanted) {
