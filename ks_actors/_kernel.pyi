@@ -131,6 +131,12 @@ def meet(
     Times before 0 are taken for 0. `index` is what `add_places` makes.
     """
 
+def map_large(size: int, /) -> bool:
+    """Have malloc get blocks of so many bytes and more (4 KiB to 32 MiB) from the operating system one by one, and give them back when they are free.
+
+    It is for the whole process, and for good: glibc does not learn any more what is large. Returns whether that was possible: with glibc it is.
+    """
+
 def trim_memory() -> bool:
     """Give memory that was freed back to the operating system; return whether that could be done with any. Others run meanwhile."""
 
@@ -176,6 +182,9 @@ class Rows:
 
     def names(self, first: int, last: int, /) -> list[bytes]:
         """Return the keys of such rows in a changelog, as `window_keys` makes them."""
+
+    def write(self, first: int, last: int, limit: int, header: int, /) -> tuple[bytearray, int, int, int]:
+        """Do for the records of such rows in a changelog, one at least, what `write_records` does; `header` is no more than 4096."""
 
 class RestoredRows:
     """Rows of a changelog that were restored, the last one of each key: what `RestoredRows` of the state package does, in memory of its own.

@@ -24,10 +24,13 @@ PyObject *kernel_expire_windows(PyObject *self, PyObject *const *args, Py_ssize_
 PyObject *kernel_windowed(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_window_values(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_window_keys(PyObject *self, PyObject *const *args, Py_ssize_t count);
+#define KERNEL_SUFFIX 12 /* bytes of start and sequence number behind a key */
+void kernel_put_suffix(char *to, int64_t start, int64_t sequence);
 PyObject *kernel_windowed_key(const char *data, Py_ssize_t size, int64_t start, int64_t sequence);
 
 /* memory.c */
 PyObject *kernel_trim_memory(PyObject *self, PyObject *none);
+PyObject *kernel_map_large(PyObject *self, PyObject *size);
 
 /* packed_rows.c */
 int kernel_add_rows_type(PyObject *module);
