@@ -9,6 +9,7 @@ import rocksdict
 
 from ks_actors._errors import StateError, StateFull, StateLocked, TaskCorrupted
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._links import link_database
 from ks_actors.state._memory import MemoryBudget
 from ks_actors.state._statistics import counted, gauges
 
@@ -260,9 +261,9 @@ class RocksEngine:
 
     def checkpoint(self, directory: Path) -> None:
         """Bring to disk what was written, and link all of it into a new directory, which is a database of its own. Blocks."""
-        self.flush(wait=True)  # else the checkpoint does it, and holds all threads meanwhile
+        self.flush(wait=True)
         try:
-            rocksdict.Checkpoint(self._database).create_checkpoint(str(directory))
+            link_database(self._database, self._directory, directory)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse(error)
 

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 DATABASE: Final = "rocksdb"
 
+RESTORING_TAIL: Final = 4
+"""How many times as much may be replayed after a crash while a task restores: the less often rows are written, the fewer of them are written over."""
+
 
 @final
 class TaskStores(StoreSet):
@@ -75,6 +78,7 @@ class TaskStores(StoreSet):
         self._unlogged_records: int = 0
         self._tokens: int = 0
         self._frozen: Token | None = None
+        self.restoring: bool = False  # on its way to be processed, which it is not yet
         self._ahead: bool = False  # what has no changelog is further on disk than what is committed
         self._write: bool = True
         self._steps: ref[Generator[None, None, None]] | None = None
@@ -277,7 +281,8 @@ class TaskStores(StoreSet):
     def _tail(self) -> float:
         """Return how much is to be replayed after a crash, in parts of what may be."""
         logged = sum(offset - self._written.get(name, 0) for name, offset in self._offsets.items() if self._stores[name].engine is not None)
-        return 0.0 if self._shared is None else self._shared.part_of_tail(logged + self._unlogged_records)
+        part = 0.0 if self._shared is None else self._shared.part_of_tail(logged + self._unlogged_records)
+        return part / RESTORING_TAIL if self.restoring else part
 
     def wants_flush(self, idle: bool) -> bool:
         """Return whether `flush_steps` should be run: much is to be replayed after a crash, memory is short, or there is something while `idle`."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 LIVES = 25
 """Ends in one directory, before the next one begins anew with other sizes."""
-_PATIENCE_S = 180
+_PATIENCE_S = 300
 _read_key, _read_count = STRING.deserializer(""), LONG.deserializer("")
 _write_key, _write_count = STRING.serializer(""), LONG.serializer("")
 _read_sum = msgspec.json.Decoder(list[int]).decode
