@@ -301,7 +301,7 @@ class TaskStores(StoreSet):
             if self._memory.presses():
                 self._write = unwritten
                 return True
-        memory_only = any(store.wants_tidying(idle=idle) for store in stores)
+        memory_only = any(store.wants_tidying(idle=idle) for store in stores) or (self._engine is not None and self._engine.owes)
         self._write = not memory_only
         return memory_only
 
@@ -349,6 +349,8 @@ class TaskStores(StoreSet):
         write, self._write = self._write, True
         stores = list(self._stores.values())
         try:
+            if self._engine is not None and self._engine.owes:
+                self._engine.flush(wait=False)
             while any(store.unsettled() for store in stores):
                 for store in stores:
                     store.settle(SLICE)
