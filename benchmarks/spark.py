@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, final
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from actors import System
 from ks_actors import App, Batch, Consumed, Materialized, Produced, RestoreListener, StreamsBuilder, StreamsConfig, serdes, tune_gc
@@ -58,7 +58,9 @@ def main() -> None:
     tune_gc()
     with tempfile.TemporaryDirectory(prefix="ks-actors-bench-") as directory:
         figures = asyncio.run(_measure(Path(directory), options.records, options.keys))
-    table = Table("what", ">figure", title=f"history of {options.records:,} records, {options.keys:,} keys, {PARTITIONS} partitions")
+    table = Table(
+        "what", Column("figure", justify="right"), title=f"history of {options.records:,} records, {options.keys:,} keys, {PARTITIONS} partitions"
+    )
     for name, figure in figures.items():
         table.add_row(name, f"{figure:,.3f}" if isinstance(figure, float) else str(figure))
     Console(width=None if sys.stdout.isatty() else 120).print(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, final
@@ -43,6 +44,31 @@ def try_often(spark: Any) -> None:
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - as above
 
     spark.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_RETRY_MS)])
+
+
+_MODE = "SPARK_CONNECT_MODE_ENABLED"
+_changing = threading.Lock()
+_connected = 0
+
+
+def connected(builder: Any) -> Any:
+    """Return a new session that a builder of pyspark's makes, to be closed by `disconnected`."""
+    global _connected  # noqa: PLW0603 - what pyspark marks is one for the process, too
+    with _changing:
+        was = _MODE in os.environ
+        spark = builder.create()
+        _connected += 0 if was and not _connected else 1  # somebody else's mark is left alone
+        return spark
+
+
+def disconnected() -> None:
+    """Take back pyspark's mark on the process when the last session is closed: with it no Spark could be started here any more."""
+    global _connected  # noqa: PLW0603 - as above
+    with _changing:
+        if _connected:
+            _connected -= 1
+            if not _connected:
+                os.environ.pop(_MODE, None)
 
 
 def is_known(spark: Any) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import JobCancelled, SparkUnavailable
-from ks_actors.batch._connect import OperationProgress, check_answers, is_gone, is_known, try_often
+from ks_actors.batch._connect import OperationProgress, check_answers, connected, disconnected, is_gone, is_known, try_often
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,7 +155,7 @@ class SparkSession:
         except SparkUnavailable:
             raise
         except Exception as error:
-            raise SparkUnavailable(f"no Spark session could be had at {settings.place}: {first_line(error)}") from error
+            raise SparkUnavailable(f"no Spark session could be had at {settings.place}: {first_line(error)}{_hint(error, settings)}") from error
         register(spark)
         return spark
 
@@ -167,7 +167,7 @@ class SparkSession:
 
     def _connected(self, builder: Any) -> Any:
         check_answers(self._settings.master, self._settings.place)
-        spark = builder.create()  # one of its own: another one, of whoever has it, may be at another server, and is not to be ended with this one
+        spark = connected(builder)  # one of its own: another one, of whoever has it, may be at another server, and is not to be ended with this one
         try_often(spark)
         spark.registerProgressHandler(self.operations)
         return spark
@@ -194,10 +194,13 @@ class SparkSession:
         if spark is None or self._found:
             return
         if self._settings.connects:
-            if lives and self._answers():
-                spark.stop()
-            else:
-                spark.client.close()  # nobody is there who could be told
+            try:
+                if lives and self._answers():
+                    spark.stop()
+                else:
+                    spark.client.close()  # nobody is there who could be told
+            finally:
+                disconnected()
             return
         try:
             if lives:
@@ -257,6 +260,15 @@ def _check_java() -> None:
     if java is None:
         where = "on the PATH" if home is None else f"in JAVA_HOME, {home}"
         raise SparkUnavailable(f"Spark needs Java 17 or later, and there is none {where}: install one, or use master='sc://…'")
+
+
+def _hint(error: Exception, settings: SparkSettings) -> str:
+    """Return what there is to add where Java has ended at once: why, it tells nobody but those who read its output."""
+    if "JAVA_GATEWAY_EXITED" not in str(error):
+        return ""
+    if settings.master.startswith("yarn") and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & set(os.environ):
+        return " YARN is found by HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set"
+    return " Why is among what it has written to stderr"
 
 
 @contextmanager

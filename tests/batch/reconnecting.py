@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ SAID = [
     f"a job is at it: {TASKS} tasks",
     "job long was cancelled",
     "SparkUnavailable",
+    "the process is as it was: True",
 ]
 """What it says."""
 
@@ -113,4 +115,6 @@ async def main(settings: SparkSettings) -> None:
 
 
 if __name__ == "__main__":
+    before = set(os.environ)
     asyncio.run(main(SparkSettings(**msgspec.json.decode(sys.argv[1]))))
+    say(f"the process is as it was: {set(os.environ) == before}")

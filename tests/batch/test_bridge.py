@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import pickle
 import socket
 import subprocess
@@ -176,6 +177,29 @@ def test_what_is_spark_s_own_is_handed_on(master: str) -> None:
     assert conf.items() <= chosen.items()
     assert chosen["spark.driver.memory"] == "3g"
     assert ("spark.driver.bindAddress" in chosen) is ("spark.executorEnv.PYTHONPATH" in chosen) is master.startswith("local")
+
+
+@needs_java
+@pytest.mark.spark
+def test_a_java_that_ends_at_once_is_told_with_what_to_look_at() -> None:
+    """What it says goes to stderr only; that YARN is to be found by the environment is known."""
+    code = """
+from ks_actors import SparkUnavailable
+from ks_actors.batch import SparkSettings
+from ks_actors.batch._session import SparkSession
+for settings in SparkSettings(master="yarn"), SparkSettings(driver_memory="much"):
+    try:
+        SparkSession(settings).open()
+    except SparkUnavailable as error:
+        print(error)
+"""
+    environment = {name: value for name, value in os.environ.items() if name not in {"HADOOP_CONF_DIR", "YARN_CONF_DIR"}}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=200, env=environment)  # noqa: S603 - our own
+    ended = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
+    assert done.stdout.splitlines() == [
+        f"no Spark session could be had at yarn: {ended} YARN is found by HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set",
+        f"no Spark session could be had at local[*]: {ended} Why is among what it has written to stderr",
+    ], done.stderr
 
 
 async def test_progress_is_told(session: SparkSession) -> None:
