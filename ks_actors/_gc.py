@@ -7,7 +7,7 @@ import gc
 from ks_actors._native import kernel as _kernel
 
 _THRESHOLDS = (100_000, 10, 100)
-_LARGE = 128 << 10
+_LARGE = 512 << 10
 
 
 def tune_gc() -> None:
@@ -15,7 +15,7 @@ def tune_gc() -> None:
 
     What is in memory by now (modules, mostly) is never looked at again, and young objects are looked at a hundred thousand at a time instead of
     hundreds: batches are many small objects without cycles. `make bench-runtime` has the same applications with and without it. Where the C library
-    is glibc, blocks of 128 KiB and more go back to the operating system when they are freed: else it comes to keep all that are no larger than the
+    is glibc, blocks of 512 KiB and more go back to the operating system when they are freed: else it comes to keep all that are no larger than the
     largest that ever was, and what brokers send are megabytes. `App.main()` calls it; programs that embed an app decide for themselves, after their
     imports: nothing else in the library changes what belongs to the process.
     """
