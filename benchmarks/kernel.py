@@ -25,7 +25,7 @@ from ks_actors.log.kafka._options import KafkaOptions
 from ks_actors.log.kafka._records import Chunk, Columns
 from ks_actors.runtime import _sink
 from ks_actors.serdes import LONG, STRING, _columns
-from ks_actors.state import TaskStores, _codec, _counting, _table
+from ks_actors.state import TaskStores, _counting, _restored, _table
 from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Restored:
     """Rows of a changelog, of other keys each time, that are put over others."""
 
     def __init__(self, source: random.Random) -> None:
-        self._rows: dict[bytes, bytes | None] = {}
+        self._rows: dict[bool, Any] = {True: _restored.PlainRestoredRows(), False: _restored.RestoredRows()}
         self._batches = [[f"k{source.randrange(KEYS):07}".encode() for _ in range(RECORDS)] for _ in range(ROUNDS)]
         self._values: list[bytes | None] = [source.randbytes(100) for _ in range(RECORDS)]
         self._next = 0
@@ -81,8 +81,7 @@ class Restored:
         """Take in a batch."""
         keys = self._batches[self._next % ROUNDS]
         self._next += 1
-        restore = _codec.put_rows if vars(_codec)["_kernel"] is None else _codec.restore_rows
-        restore(self._rows, keys, self._values, [self._next] * RECORDS)
+        self._rows[vars(_restored)["_kernel"] is None].put(keys, self._values, [self._next] * RECORDS)
 
 
 class Counts:
@@ -137,7 +136,7 @@ def _nanoseconds(work: Callable[[], object]) -> list[float]:
 
 
 def _without_kernel(work: Callable[[], object]) -> list[float]:
-    modules: tuple[Any, ...] = (_partitioner, _body, _builder, _format, _sink, _columns, _codec, _counting, _table)
+    modules: tuple[Any, ...] = (_partitioner, _body, _builder, _format, _sink, _columns, _counting, _restored, _table)
     forms = list(_columns._FORMS)  # noqa: SLF001 - what is measured
     kernel = native.kernel
     try:

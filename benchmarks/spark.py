@@ -4,11 +4,13 @@ The table goes to stdout; the last line of stdout is one JSON object. The log is
 
     backfill_equal    whether all three give the same stores, key for key, and the engines of the backfill the same records
     backfill_per_s    records per second of a backfill on Spark, in a session that has had one before
-    cold_s            the first one, with the start of the session
+    cold_s            the first one, from the start of the session to its end: seconds
     local_per_s       records per second of a backfill in one process
     replay_per_s      records per second of an app that begins at the beginning, from its start until all is committed
-    snapshot_start_s  from the beginning of App.seed to an app that runs, by the snapshot of the backfill
+    snapshot_start_s  from the beginning of App.seed to an app that runs, by the snapshot of the backfill: that much once
+    seeded_start_s    the part of it that each later start takes: its state is on disk
     restore_start_s   the start of the same app without its state on disk, by its changelog
+    restored          how many records of its changelog that has read: as many as there are records of history
 """
 
 from __future__ import annotations
@@ -22,16 +24,16 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 # A script's own directory comes first on the path.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from actors import System
-from ks_actors import App, Batch, Consumed, Materialized, Produced, StreamsBuilder, StreamsConfig, serdes, tune_gc
+from ks_actors import App, Batch, Consumed, Materialized, Produced, RestoreListener, StreamsBuilder, StreamsConfig, serdes, tune_gc
 from ks_actors.batch import Backfill, BatchBridge, SparkSettings, backfill
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
@@ -56,7 +58,9 @@ def main() -> None:
     tune_gc()
     with tempfile.TemporaryDirectory(prefix="ks-actors-bench-") as directory:
         figures = asyncio.run(_measure(Path(directory), options.records, options.keys))
-    table = Table("what", ">figure", title=f"history of {options.records:,} records, {options.keys:,} keys, {PARTITIONS} partitions")
+    table = Table(
+        "what", Column("figure", justify="right"), title=f"history of {options.records:,} records, {options.keys:,} keys, {PARTITIONS} partitions"
+    )
     for name, figure in figures.items():
         table.add_row(name, f"{figure:,.3f}" if isinstance(figure, float) else str(figure))
     Console(width=None if sys.stdout.isatty() else 120).print(table)
@@ -83,23 +87,20 @@ async def _measure(directory: Path, records: int, keys: int) -> dict[str, Any]:
     async with EmbeddedLog(directory / "log") as log:
         await _fill(log, records, keys)
         local = await _backfilled(log, directory, "local")
-        began = time.perf_counter()
         async with System("bench") as system:
             bridge = await system.spawn(BatchBridge.spec(SPARK), "batch")
             cold = await _backfilled(log, directory, "spark", spark=bridge)
-            cold_s = time.perf_counter() - began
             warm = await _backfilled(log, directory, "spark", spark=bridge)
-        start, restore = await _starts(log, directory, records)
+        starts = await _starts(log, directory, records)
         replay, stores = await _replayed(log, directory)
     equal = local[1] == cold[1] == warm[1] and stores == local[2] == cold[2] == warm[2]
     return {
         "backfill_equal": equal,
         "backfill_per_s": round(records / warm[0]),
-        "cold_s": round(cold_s, 2),
+        "cold_s": round(cold[0], 2),
         "local_per_s": round(records / local[0]),
         "replay_per_s": round(records / replay),
-        "snapshot_start_s": round(start, 3),
-        "restore_start_s": round(restore, 3),
+        **starts,
     }
 
 
@@ -151,26 +152,51 @@ def _stores(done: Backfill, uri: str) -> dict[str, str]:
     return found
 
 
-async def _starts(log: EmbeddedLog, directory: Path, records: int) -> tuple[float, float]:
+async def _starts(log: EmbeddedLog, directory: Path, records: int) -> dict[str, Any]:
     """Return how long it takes to hand over and start, and to start by the changelog, which is given as many records as there were."""
     config = _config(directory, "bench")
     began = time.perf_counter()
     app = App(topology(), config, log=log)
     await app.seed(str(directory / "snapshots"))
+    seeded = time.perf_counter()
     async with app:
-        start = time.perf_counter() - began
-    producer = await log.producer(client_id="bench")
-    changelog = "bench-sums-changelog"
-    rows = {number: await _read(log, TopicPartition(changelog, number)) for number in range(PARTITIONS)}
-    there = sum(map(len, rows.values()))
-    for _ in range(max(0, records - there) // max(1, there)):
-        for number, batch in rows.items():
-            await producer.send([Outgoing(TopicPartition(changelog, number), batch)])
-    await producer.close()
+        started = time.perf_counter()
+    await _grow(log, "bench-sums-changelog", records)
     shutil.rmtree(directory / "state")
-    began = time.perf_counter()
-    async with App(topology(), config, log=log):
-        return start, time.perf_counter() - began
+    count = _Restored()
+    again = time.perf_counter()
+    async with App(topology(), config, log=log, restore_listener=count):
+        restored = time.perf_counter()
+    return {
+        "snapshot_start_s": round(started - began, 3),
+        "seeded_start_s": round(started - seeded, 3),
+        "restore_start_s": round(restored - again, 3),
+        "restored": count.records,
+    }
+
+
+async def _grow(log: EmbeddedLog, changelog: str, records: int) -> None:
+    """Write what a changelog has again and again, until it has so many records: an app that has processed them had written one for each."""
+    rows = {number: await _read(log, TopicPartition(changelog, number)) for number in range(PARTITIONS)}
+    missing = records - sum(map(len, rows.values()))
+    producer = await log.producer(client_id="bench")
+    while missing > 0:
+        for number, batch in rows.items():
+            part = batch.slice(0, min(missing, len(batch)))
+            await producer.send([Outgoing(TopicPartition(changelog, number), part)] if len(part) else [])
+            missing -= len(part)
+    await producer.close()
+
+
+@final
+class _Restored(RestoreListener):
+    """Counts what is restored."""
+
+    def __init__(self) -> None:
+        self.records: int = 0
+
+    def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
+        self.records += total
 
 
 async def _replayed(log: EmbeddedLog, directory: Path) -> tuple[float, dict[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import compress
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,7 +12,6 @@ Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 """Headers of a record: names may repeat, order is kept. No headers is the empty tuple."""
 
 
-@final
 class Batch:
     """Records of one partition in offset order, a list per column, all of one length.
 

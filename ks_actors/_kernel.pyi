@@ -63,12 +63,6 @@ def decode_longs(column: list[Any], /) -> list[Any]:
 def check_bytes(column: list[Any], /) -> list[Any]:
     """Return the column itself. Raises TypeError when there is anything but bytes and None in it."""
 
-def restore_rows(rows: dict[bytes, bytes | None], keys: list[bytes], values: list[bytes | None], timestamps: list[int], /) -> None:
-    """Put under each key its timestamp (int64, big-endian) and value, one behind the other; None where the value is None.
-
-    Raises TypeError for other types, OverflowError; what was put until then stays.
-    """
-
 def entry_columns(view: dict[Any, Any], dirty: dict[Any, Any], keys: list[Any], /) -> tuple[list[Any], list[int]] | None:
     """Return the values and the timestamps of entries: those that `dirty` has, the others from `view`.
 
@@ -137,6 +131,12 @@ def meet(
     Times before 0 are taken for 0. `index` is what `add_places` makes.
     """
 
+def map_large(size: int, /) -> bool:
+    """Have malloc get blocks of so many bytes and more (4 KiB to 32 MiB) from the operating system one by one, and give them back when they are free.
+
+    It is for the whole process, and for good: glibc does not learn any more what is large. Returns whether that was possible: with glibc it is.
+    """
+
 def trim_memory() -> bool:
     """Give memory that was freed back to the operating system; return whether that could be done with any. Others run meanwhile."""
 
@@ -182,6 +182,44 @@ class Rows:
 
     def names(self, first: int, last: int, /) -> list[bytes]:
         """Return the keys of such rows in a changelog, as `window_keys` makes them."""
+
+    def write(self, first: int, last: int, limit: int, header: int, /) -> tuple[bytearray, int, int, int]:
+        """Do for the records of such rows in a changelog, one at least, what `write_records` does; `header` is no more than 4096."""
+
+class RestoredRows:
+    """Rows of a changelog that were restored, the last one of each key: what `RestoredRows` of the state package does, in memory of its own.
+
+    An entry is a timestamp (int64, big-endian) and a value, one behind the other; None is a row that deletes.
+    """
+
+    def __len__(self) -> int: ...
+    def __contains__(self, key: bytes, /) -> bool: ...
+    def put(self, keys: list[bytes], values: list[bytes | None], timestamps: list[int], /) -> None:
+        """Put rows, one after the other. Raises TypeError for other types, OverflowError; what was put until then stays."""
+
+    def take_over(self, other: RestoredRows, /) -> None:
+        """Put all rows of another one, which is empty then."""
+
+    def get(self, key: bytes, default: Any, /) -> Any:
+        """Return the entry of a key, or `default`. Raises TypeError for what is no bytes, as `in` and `discard` do."""
+
+    def discard(self, key: bytes, /) -> None:
+        """Take out a row, if there is one."""
+
+    def items(self) -> list[tuple[bytes, bytes | None]]:
+        """Return keys and entries."""
+
+    def arranged(self, count: int, /) -> bool:
+        """Look at so many more places for rows, to bring these into order; return whether that were all."""
+
+    def rows(self, count: int, prefix: bytes, cut: int, /) -> list[tuple[bytes, bytes | None]]:
+        """Return the next rows in the order of their keys, with a prefix in front, and without the first bytes of their entries.
+
+        Once `arranged` was True, and as long as nothing but `written` has changed anything; else it raises ValueError.
+        """
+
+    def written(self, count: int, /) -> None:
+        """Take out so many rows that `rows` has returned."""
 
 def count_up(
     view: dict[Any, Any],

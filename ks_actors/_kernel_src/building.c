@@ -1,6 +1,6 @@
 /* Writing: columns to the records of a record batch (message format v2, KIP-98), behind room for the batch's header. */
 
-#include "kernel.h"
+#include "packing.h"
 
 typedef struct {
     uint8_t *bytes;
@@ -51,6 +51,11 @@ static inline void put_varint(Buffer *buffer, int64_t value) {
     buffer->used = at - buffer->bytes;
 }
 
+static inline void put_data(Buffer *buffer, const char *data, size_t length) {
+    memcpy(buffer->bytes + buffer->used, data, length);
+    buffer->used += (Py_ssize_t)length;
+}
+
 static inline void put_bytes(Buffer *buffer, PyObject *bytes) {
     if (bytes == Py_None) {
         put_varint(buffer, -1);
@@ -58,8 +63,7 @@ static inline void put_bytes(Buffer *buffer, PyObject *bytes) {
     }
     Py_ssize_t length = PyBytes_GET_SIZE(bytes);
     put_varint(buffer, length);
-    memcpy(buffer->bytes + buffer->used, PyBytes_AS_STRING(bytes), (size_t)length);
-    buffer->used += length;
+    put_data(buffer, PyBytes_AS_STRING(bytes), (size_t)length);
 }
 
 static inline Py_ssize_t length_of(PyObject *bytes) {
@@ -112,8 +116,7 @@ static void put_headers(Buffer *buffer, PyObject *headers) {
         Py_ssize_t length;
         const char *name = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(pair, 0), &length);
         put_varint(buffer, length);
-        memcpy(buffer->bytes + buffer->used, name, (size_t)length);
-        buffer->used += length;
+        put_data(buffer, name, (size_t)length);
         put_bytes(buffer, PyTuple_GET_ITEM(pair, 1));
     }
 }
@@ -142,6 +145,64 @@ static int put_record(Buffer *buffer, Py_ssize_t delta, int64_t time_delta, PyOb
     put_bytes(buffer, value);
     put_headers(buffer, headers);
     return 1;
+}
+
+/* Append one packed row as a record of a changelog; return as `put_record` does. */
+static int put_row(Buffer *buffer, Py_ssize_t delta, int64_t time_delta, const Rows *rows, const Row *row, const Parts *parts, Py_ssize_t limit) {
+    Py_ssize_t key = (Py_ssize_t)parts->key_length + KERNEL_SUFFIX, value = parts->value.data == NULL ? -1 : (Py_ssize_t)parts->value.length;
+    Py_ssize_t size = 1 + varint_size(time_delta) + varint_size(delta) + varint_size(key) + key + varint_size(value) + (value < 0 ? 0 : value) + 1;
+    if (delta > 0 && buffer->used + varint_size(size) + size > limit) {
+        return 0;
+    }
+    if (!grow(buffer, size + NUMBERS)) {
+        return -1;
+    }
+    put_varint(buffer, size);
+    buffer->bytes[buffer->used++] = 0;
+    put_varint(buffer, time_delta);
+    put_varint(buffer, delta);
+    put_varint(buffer, key);
+    put_data(buffer, parts->key, parts->key_length);
+    kernel_put_suffix((char *)buffer->bytes + buffer->used, packing_start(rows, row), row->sequence);
+    buffer->used += KERNEL_SUFFIX;
+    put_varint(buffer, value);
+    if (value > 0) {
+        put_data(buffer, parts->value.data, parts->value.length);
+    }
+    put_varint(buffer, 0);
+    return 1;
+}
+
+PyObject *packing_write(const Rows *rows, uint32_t from, uint32_t to, Py_ssize_t limit, Py_ssize_t header) {
+    Buffer buffer = {NULL, 0, 0};
+    int64_t first = 0, latest = 0;
+    uint32_t at = from;
+    if (!grow(&buffer, header + 64 * (Py_ssize_t)(to - from))) {
+        return NULL;
+    }
+    memset(buffer.bytes, 0, (size_t)header);
+    buffer.used = header;
+    for (; at < to; at++) {
+        const Row *row = &rows->rows[at];
+        Parts parts = packing_parts(rows, row);
+        if (at == from) {
+            first = latest = parts.time;
+        }
+        int fits = put_row(&buffer, (Py_ssize_t)(at - from), (int64_t)((uint64_t)parts.time - (uint64_t)first), rows, row, &parts, limit);
+        if (fits < 0) {
+            PyMem_Free(buffer.bytes);
+            return NULL;
+        }
+        if (fits == 0) {
+            break;
+        }
+        if (parts.time > latest) {
+            latest = parts.time;
+        }
+    }
+    PyObject *bytes = PyByteArray_FromStringAndSize((const char *)buffer.bytes, buffer.used);
+    PyMem_Free(buffer.bytes);
+    return bytes == NULL ? NULL : Py_BuildValue("(NnLL)", bytes, (Py_ssize_t)(at - from), (long long)first, (long long)latest);
 }
 
 /* write_records(keys, values, timestamps, headers, start, limit, header): see _kernel.pyi */

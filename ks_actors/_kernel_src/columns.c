@@ -1,4 +1,4 @@
-/* Serdes of the most common types for whole columns, and rows made of columns. None stays None; whatever is not as it has to be raises, and nothing is returned. */
+/* Serdes of the most common types for whole columns. None stays None; whatever is not as it has to be raises, and nothing is returned. */
 
 #include "kernel.h"
 
@@ -126,78 +126,4 @@ PyObject *kernel_check_bytes(PyObject *Py_UNUSED(self), PyObject *column) {
         }
     }
     return Py_NewRef(column);
-}
-
-/* Have what is there of the next keys in the processor's cache, and that without waiting for one before the next; return 0 with an error. */
-static int warm_rows(PyObject *rows, PyObject *keys, Py_ssize_t index) {
-    for (Py_ssize_t end = index + KERNEL_AHEAD; index < end && index < PyList_GET_SIZE(keys); index++) {
-        PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index)), *raw = PyBytes_CheckExact(key) ? PyDict_GetItemWithError(rows, key) : NULL;
-        Py_DECREF(key);
-        if (raw != NULL) {
-            KERNEL_PREFETCH(raw);
-        } else if (PyErr_Occurred()) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-/* Return what is kept of a row: None, or 8 bytes of its time and those of its value. */
-static PyObject *row_of(PyObject *value, PyObject *time) {
-    if (value == Py_None) {
-        return Py_NewRef(Py_None);
-    }
-    if (!PyBytes_CheckExact(value) || !PyLong_Check(time)) {
-        PyErr_Format(PyExc_TypeError, "rows have values of bytes and times of int, got %.80s and %.80s", Py_TYPE(value)->tp_name, Py_TYPE(time)->tp_name);
-        return NULL;
-    }
-    int64_t number = PyLong_AsLongLong(time);
-    if (number == -1 && PyErr_Occurred()) {
-        return NULL;
-    }
-    Py_ssize_t size = PyBytes_GET_SIZE(value);
-    PyObject *raw = PyBytes_FromStringAndSize(NULL, size + 8);
-    if (raw != NULL) {
-        put_long(PyBytes_AS_STRING(raw), number);
-        memcpy(PyBytes_AS_STRING(raw) + 8, PyBytes_AS_STRING(value), (size_t)size);
-    }
-    return raw;
-}
-
-/* restore_rows(rows, keys, values, timestamps): see _kernel.pyi */
-PyObject *kernel_restore_rows(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
-    if (!kernel_has("restore_rows", nargs, 4)) {
-        return NULL;
-    }
-    PyObject *rows = args[0], *keys = args[1];
-    if (!PyDict_CheckExact(rows)) {
-        return refuse("restore_rows takes a dict first", rows);
-    }
-    for (int column = 1; column < 4; column++) {
-        if (!kernel_is_list("restore_rows", args[column])) {
-            return NULL;
-        }
-    }
-    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(keys); index++) {
-        if (index % KERNEL_AHEAD == 0 && !warm_rows(rows, keys, index)) {
-            return NULL;
-        }
-        /* Other keys of the dict may compare by code of their own, and that may do anything to the lists: they are looked at for each row. */
-        if (!kernel_is_long("restore_rows", args[2], PyList_GET_SIZE(keys)) || !kernel_is_long("restore_rows", args[3], PyList_GET_SIZE(keys))) {
-            return NULL;
-        }
-        PyObject *key = PyList_GET_ITEM(keys, index);
-        if (!PyBytes_CheckExact(key)) {
-            return refuse("keys of rows are bytes", key);
-        }
-        PyObject *raw = row_of(PyList_GET_ITEM(args[2], index), PyList_GET_ITEM(args[3], index));
-        Py_INCREF(key);
-        int failed = raw == NULL || PyDict_SetItem(rows, key, raw) < 0;
-        Py_DECREF(key);
-        Py_XDECREF(raw);
-        if (failed) {
-            return NULL;
-        }
-    }
-    Py_RETURN_NONE;
 }

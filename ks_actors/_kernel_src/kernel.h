@@ -24,10 +24,13 @@ PyObject *kernel_expire_windows(PyObject *self, PyObject *const *args, Py_ssize_
 PyObject *kernel_windowed(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_window_values(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_window_keys(PyObject *self, PyObject *const *args, Py_ssize_t count);
+#define KERNEL_SUFFIX 12 /* bytes of start and sequence number behind a key */
+void kernel_put_suffix(char *to, int64_t start, int64_t sequence);
 PyObject *kernel_windowed_key(const char *data, Py_ssize_t size, int64_t start, int64_t sequence);
 
 /* memory.c */
 PyObject *kernel_trim_memory(PyObject *self, PyObject *none);
+PyObject *kernel_map_large(PyObject *self, PyObject *size);
 
 /* packed_rows.c */
 int kernel_add_rows_type(PyObject *module);
@@ -51,7 +54,9 @@ PyObject *kernel_decode_texts(PyObject *self, PyObject *column);
 PyObject *kernel_encode_longs(PyObject *self, PyObject *column);
 PyObject *kernel_decode_longs(PyObject *self, PyObject *column);
 PyObject *kernel_check_bytes(PyObject *self, PyObject *column);
-PyObject *kernel_restore_rows(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
+/* restored.c */
+int kernel_add_restored_type(PyObject *module);
 
 /* Tell whether there are `wanted` arguments, or set TypeError. */
 static inline int kernel_has(const char *name, Py_ssize_t count, Py_ssize_t wanted) {

@@ -8,12 +8,13 @@
 static PyMethodDef methods[] = {
     FAST(read_records), FAST(skip_records), FAST(write_records), FAST(partitions),   FAST(scatter),
     FAST(convert),      ONE(encode_texts),  ONE(decode_texts),   ONE(encode_longs),  ONE(decode_longs),
-    ONE(check_bytes),   FAST(restore_rows),  FAST(crc32c),       FAST(count_up),      FAST(entry_columns), FAST(count_windows), FAST(window_keys), FAST(windowed), FAST(window_values), FAST(expire_windows), FAST(add_places), FAST(meet), {"trim_memory", kernel_trim_memory, METH_NOARGS, NULL},
+    ONE(check_bytes),   FAST(crc32c),       FAST(count_up),      FAST(entry_columns), FAST(count_windows), FAST(window_keys), FAST(windowed), FAST(window_values), FAST(expire_windows), FAST(add_places), FAST(meet), {"trim_memory", kernel_trim_memory, METH_NOARGS, NULL}, ONE(map_large),
     {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)(uintptr_t)kernel_add_rows_type},
+    {Py_mod_exec, (void *)(uintptr_t)kernel_add_restored_type},
 #if PY_VERSION_HEX >= 0x030C0000
     {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
 #endif

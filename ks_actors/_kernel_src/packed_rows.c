@@ -2,6 +2,8 @@
 
 #include "packing.h"
 
+#define MOST_HEADER 4096
+
 static PyObject *object_of(const char *data, size_t length, int text) {
     return text ? PyUnicode_DecodeUTF8(data, (Py_ssize_t)length, NULL) : PyBytes_FromStringAndSize(data, (Py_ssize_t)length);
 }
@@ -276,6 +278,19 @@ static PyObject *rows_names(Rows *self, PyObject *const *args, Py_ssize_t nargs)
     return names;
 }
 
+static PyObject *rows_write(Rows *self, PyObject *const *args, Py_ssize_t nargs) {
+    int64_t limit, header;
+    uint32_t first, last;
+    if (!kernel_has("write", nargs, 4) || !range_of(self, args[0], args[1], &first, &last) || !number_of(args[2], &limit) || !number_of(args[3], &header)) {
+        return NULL;
+    }
+    if (first == last || header < 0 || header > MOST_HEADER) {
+        PyErr_SetString(PyExc_ValueError, "write begins with a row that there is");
+        return NULL;
+    }
+    return packing_write(self, first, last, (Py_ssize_t)limit, (Py_ssize_t)header);
+}
+
 static PyObject *rows_take(Rows *self, PyObject *const *args, Py_ssize_t nargs) {
     if (!kernel_has("take", nargs, 2) || !kernel_is_list("take", args[0]) || !kernel_is_list("take", args[1])) {
         return NULL;
@@ -306,6 +321,7 @@ static PyMethodDef methods[] = {
     METHOD(meet, METH_FASTCALL),
     METHOD(column, METH_FASTCALL),
     METHOD(names, METH_FASTCALL),
+    METHOD(write, METH_FASTCALL),
     {"__sizeof__", (PyCFunction)(void (*)(void))rows_sizeof, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

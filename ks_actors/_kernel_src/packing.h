@@ -70,6 +70,9 @@ int packing_replace(Rows *self, Row *row, PyObject *value, int64_t time);
 /* Take out all rows from `left` on. */
 void packing_cut(Rows *self, uint32_t left);
 
+/* Do for rows `from` to before `to` what `write_records` does. */
+PyObject *packing_write(const Rows *rows, uint32_t from, uint32_t to, Py_ssize_t limit, Py_ssize_t header);
+
 /* Let go of all memory. */
 void packing_free(Rows *self);
 

@@ -312,14 +312,16 @@ static inline void put_number(char *to, uint64_t number, int size) {
     }
 }
 
-/* Return some bytes followed by start and sequence number. */
+void kernel_put_suffix(char *to, int64_t start, int64_t sequence) {
+    put_number(to, (uint64_t)start, 8);
+    put_number(to + 8, (uint64_t)sequence, 4);
+}
+
 PyObject *kernel_windowed_key(const char *data, Py_ssize_t size, int64_t start, int64_t sequence) {
-    PyObject *made = PyBytes_FromStringAndSize(NULL, size + 12);
+    PyObject *made = PyBytes_FromStringAndSize(NULL, size + KERNEL_SUFFIX);
     if (made != NULL) {
-        char *to = PyBytes_AS_STRING(made);
-        memcpy(to, data, (size_t)size);
-        put_number(to + size, (uint64_t)start, 8);
-        put_number(to + size + 8, (uint64_t)sequence, 4);
+        memcpy(PyBytes_AS_STRING(made), data, (size_t)size);
+        kernel_put_suffix(PyBytes_AS_STRING(made) + size, start, sequence);
     }
     return made;
 }

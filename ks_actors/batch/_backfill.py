@@ -69,7 +69,7 @@ async def backfill(
     The `local` engine runs one task after the other in a thread of this process. `spark` runs each in a task of Spark's, as its settings say or on a
     bridge that there is, and gives the same. Its processes read the log by themselves: it has to be in a directory, or Kafka. What is written, and
     state, is on disk below `directory` meanwhile (default: the system's for temporary files), which all of Spark's machines have to share, as they
-    have to share the place of the snapshot. `progress` is called after each task, on Spark after each stage.
+    have to share the place of the snapshot. `progress` is called after each task, on Spark after each stage, and about once per second meanwhile.
 
     Raises BackfillRefused before anything is processed, what processing raises, OffsetOutOfRange, MissingSourceTopics, TopologyError; of Spark
     SparkUnavailable, JobFailed, JobCancelled, and BatchError for functions that cannot be sent to other processes.
@@ -111,6 +111,9 @@ def _bounds(until: int | Mapping[str, Mapping[int, int]] | None) -> Bounds:
     return Bounds(ends=until)
 
 
+_TELL_SECONDS = 1.0
+
+
 @final
 class _Local:
     """The tasks of a backfill one after the other, in one thread."""
@@ -126,6 +129,7 @@ class _Local:
         self._snapshot: SnapshotWriter | None = None if snapshot_uri is None else new_snapshot(self._setup, snapshot_uri)
         self._files = RowFiles(directory / "rows")
         self._done: list[TaskDone] = []
+        self._told: float = 0.0
         self.given_up = threading.Event()
 
     def run(self, began: float) -> Backfill:
@@ -149,6 +153,12 @@ class _Local:
             self._done.append(self._run_task(work))
             tell(self._progress, self._recipe.plan, self._done)
 
+    def _tell(self, run: TaskRun) -> None:
+        """Tell now and then how far a task is."""
+        if (now := time.monotonic()) - self._told >= _TELL_SECONDS:
+            self._told = now
+            tell(self._progress, self._recipe.plan, self._done, run.processed)
+
     def _run_task(self, work: TaskPlan) -> TaskDone:
         state = self._directory / "state"
         # Tasks of several subtopologies may write to one topic: each is a source of its own, in the order of the stages.
@@ -166,6 +176,7 @@ class _Local:
                 if self.given_up.is_set():
                     raise JobCancelled(f"the backfill of {self._recipe.config.application_id} was given up in task {work.task}")
                 writer.write(written)
+                self._tell(run)
         finally:
             writer.close()
         self._files.add(writer)

@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors import Handled, Hook, Ref, Signal
+    from ks_actors.batch._connect import Stages
     from ks_actors.batch._settings import SparkSettings
 
 T = TypeVar("T")
 _LOOK_SECONDS = 1.0
 _INTERRUPT_SECONDS = 0.5
+_GIVE_UP_SECONDS = 30.0
 _STOP_SECONDS = 60.0
 _log = logging.getLogger("ks_actors.batch")
 
@@ -53,6 +55,8 @@ class _Job:
         self.tag: str = new_tag(order.name)
         self.began: float = began
         self.refusal: BatchError | None = None
+        self.answered: bool = False
+        self.stages: Stages = {}
         self.thread: ThreadPoolExecutor = ThreadPoolExecutor(1, thread_name_prefix=f"ks-batch-{order.name}")
 
     def run(self, session: SparkSession, connects: bool) -> Any:
@@ -66,12 +70,23 @@ class _Job:
             else:
                 spark.sparkContext.setJobGroup(self.tag, self.order.name, True)
                 spark.sparkContext.addJobTag(self.tag)
-            return self.order.work(spark)
+            with session.operations.into(self.stages):
+                return self.order.work(spark)
         except BatchError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a user's code raised, or Spark
-            failed = died(self.order.name) if session.living() is not spark else translated(error, self.order.name)
+            failed = died(self.order.name) if session.has_lost(spark, error) else translated(error, self.order.name)
             raise failed from failed.__cause__
+
+    def answer(self, result: Any, error: BatchError | None) -> None:
+        """Tell whoever waits, once."""
+        if self.answered:
+            return
+        self.answered = True
+        if error is None:
+            self.order.reply.tell(result)
+        else:
+            self.order.reply.fail(error)
 
 
 class BatchBridge(Actor[BridgeMessage]):
@@ -88,6 +103,7 @@ class BatchBridge(Actor[BridgeMessage]):
         self._jobs: dict[str, _Job] = {}
         self._waiting: deque[RunJob] = deque()
         self._looking: bool = False
+        self._interrupting: set[str] = set()
         self._queries = Queries(self._session)
 
     @classmethod
@@ -168,11 +184,11 @@ class BatchBridge(Actor[BridgeMessage]):
         self.ctx.timers.cancel(f"late {ended.name}")
         self.ctx.timers.cancel(f"interrupt {ended.name}")
         if ended.error is None:
-            job.order.reply.tell(ended.result)
+            job.answer(ended.result, None)
         elif job.refusal is not None:
-            job.order.reply.fail(job.refusal)
+            job.answer(None, job.refusal)
         else:
-            job.order.reply.fail(ended.error if isinstance(ended.error, BatchError) else translated(ended.error, ended.name))
+            job.answer(None, ended.error if isinstance(ended.error, BatchError) else translated(ended.error, ended.name))
         if self._waiting:
             self._begin(self._waiting.popleft())
         if not any(other.order.progress is not None for other in self._jobs.values()):
@@ -180,8 +196,14 @@ class BatchBridge(Actor[BridgeMessage]):
 
     def _late(self, name: str) -> None:
         job = self._jobs.get(name)
-        if job is not None:
+        if job is None:
+            return
+        if job.refusal is None:
             self._cancel(name, JobTimeout(f"job {name} was not done within {job.order.deadline_ms} ms, and was cancelled"))
+            return
+        # Its thread, and its place among the jobs, it has still, as nothing can interrupt it; but nobody waits any longer.
+        _log.warning("job %s was cancelled %g s ago, and its thread has not come back", name, _GIVE_UP_SECONDS)
+        job.answer(None, job.refusal)
 
     def _cancel(self, name: str, refusal: BatchError) -> bool:
         job = self._jobs.get(name)
@@ -190,6 +212,7 @@ class BatchBridge(Actor[BridgeMessage]):
                 job.refusal = refusal
                 # Again and again: a thread that is between two of Spark's jobs has none that could be cancelled.
                 self.ctx.timers.every(f"interrupt {name}", _INTERRUPT_SECONDS, InterruptJob(name))
+                self.ctx.timers.once(f"late {name}", _GIVE_UP_SECONDS, JobLate(name))
                 self._interrupt(name)
             return True
         for order in self._waiting:
@@ -201,11 +224,16 @@ class BatchBridge(Actor[BridgeMessage]):
 
     def _interrupt(self, name: str) -> None:
         job = self._jobs.get(name)
-        if job is not None and self._session.is_open:
-            asyncio.get_running_loop().run_in_executor(self._opening, self._cancel_tag, job.tag)
+        if job is not None and self._session.is_open and job.tag not in self._interrupting:
+            tag = job.tag
+            self._interrupting.add(tag)
+            cancelling = asyncio.get_running_loop().run_in_executor(self._opening, self._cancel_tag, tag)
+            cancelling.add_done_callback(lambda _: self._interrupting.discard(tag))
 
     def _cancel_tag(self, tag: str) -> None:
         """Have Spark cancel the jobs of a tag. Spark Connect knows its own way, which does nothing without Connect."""
+        if self._settings.connects:
+            self._session.give_up()
         spark = self._session.living()
         if spark is None:
             return
@@ -220,15 +248,18 @@ class BatchBridge(Actor[BridgeMessage]):
     # --- progress -------------------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        tags = {name: job.tag for name, job in self._jobs.items() if job.order.progress is not None}
-        if tags and not self._looking and self._session.is_open:
+        watched = {name: job for name, job in self._jobs.items() if job.order.progress is not None}
+        tags = {name: job.tag for name, job in watched.items()}
+        if self._settings.connects:  # it was told in the threads of the jobs
+            self._tell_progress(JobsSeen({name: _sum(job.stages) for name, job in watched.items()}))
+        elif tags and not self._looking and self._session.is_open:
             self._looking = True
             looking = asyncio.get_running_loop().run_in_executor(self._opening, self._seen, tags)
             self.ctx.pipe(looking, JobsSeen, lambda _: JobsSeen({}))
 
     def _seen(self, tags: dict[str, str]) -> dict[str, tuple[int, int]]:
         spark = self._session.living()
-        if self._settings.connects or spark is None:
+        if spark is None:
             return dict.fromkeys(tags, (0, 0))
         tracker = spark.sparkContext.statusTracker()
         found: dict[str, tuple[int, int]] = {}
@@ -259,7 +290,7 @@ class BatchBridge(Actor[BridgeMessage]):
         self._waiting.clear()
         for name, job in self._jobs.items():
             self._cancel(name, ended)
-            job.order.reply.fail(ended)
+            job.answer(None, ended)
         loop = asyncio.get_running_loop()
         # Spark ends what still runs. Their threads come back from it with an error, which nobody waits for any more.
         await loop.run_in_executor(self._opening, self._session.close)
@@ -268,10 +299,12 @@ class BatchBridge(Actor[BridgeMessage]):
         self._opening.shutdown(wait=False)
 
 
-async def run_job(ref: Ref[BridgeMessage], name: str, work: Callable[[Any], T], deadline_ms: int | None = None) -> T:
+async def run_job(
+    ref: Ref[BridgeMessage], name: str, work: Callable[[Any], T], deadline_ms: int | None = None, progress: Ref[JobProgress] | None = None
+) -> T:
     """Have a bridge do `work(session)`, as RunJob says; cancelling cancels the job. Raises JobCancelled, too, when the bridge has ended."""
     try:
-        done: T = await ref.ask(RunJob, name, work, deadline_ms).within(inf)
+        done: T = await ref.ask(RunJob, name, work, deadline_ms, progress).within(inf)
     except asyncio.CancelledError:
         ref.ask(CancelJob, name)
         raise
@@ -281,8 +314,13 @@ async def run_job(ref: Ref[BridgeMessage], name: str, work: Callable[[Any], T], 
 
 
 def _opened(session: SparkSession) -> None:
-    """Start the session, unless it was."""
-    _ = session.spark
+    """Start the session, unless it was, and is there still."""
+    session.open()
+
+
+def _sum(stages: Stages) -> tuple[int, int]:
+    seen = list(stages.values())
+    return sum(done for done, _ in seen), sum(known for _, known in seen)
 
 
 def _ended(name: str, result: Any) -> BridgeMessage:

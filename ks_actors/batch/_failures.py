@@ -119,7 +119,7 @@ def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
 
 def died(name: str, kind: str = "job") -> JobFailed:
     """Return the failure of a job whose Spark has died."""
-    return JobFailed(f"{kind} {name} has failed: Spark has ended in the middle of it. What comes next starts it again")
+    return JobFailed(f"{kind} {name} has failed: Spark has ended in the middle of it. What comes next gets a new session")
 
 
 def _unpack(packed: str) -> Exception | None:

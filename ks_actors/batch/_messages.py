@@ -12,7 +12,7 @@ Work: TypeAlias = "Callable[[Any], Any]"
 
 
 class JobProgress(Message, frozen=True, tag="PROGRESS"):
-    """How far a job is: Spark's tasks that are done, of those that are known by now; both are 0 where Spark does not tell (Spark Connect)."""
+    """How far a job is: Spark's tasks that are done, of those that are known by now. Spark Connect tells of them every two seconds or so."""
 
     job: str
     done: int
@@ -24,7 +24,8 @@ class RunJob(Message, frozen=True, tag="RUN_JOB"):
     """Do `work(session)` in a thread, and answer with what it returns.
 
     Jobs beyond the settings' `max_jobs` wait for their turn. `deadline_ms` counts from when the job begins; one that is not done by then is
-    cancelled. `progress` is told every second how far it is. Answered with JobFailed, JobTimeout, JobCancelled, and SparkUnavailable.
+    cancelled, and what cannot be interrupted is not waited for longer than 30 s. `progress` is told every second how far it is. Answered with
+    JobFailed, JobTimeout, JobCancelled, and SparkUnavailable.
     """
 
     reply: Reply[Any]
@@ -35,7 +36,7 @@ class RunJob(Message, frozen=True, tag="RUN_JOB"):
 
 
 class CancelJob(Message, frozen=True, tag="CANCEL"):
-    """Cancel a job; answered with whether there was one. The job itself is answered with JobCancelled when it has ended."""
+    """Cancel a job; answered with whether there was one. The job itself is answered with JobCancelled when it has ended, after 30 s at most."""
 
     reply: Reply[bool]
     name: str
@@ -159,7 +160,7 @@ class JobEnded(Message, frozen=True, tag="JOB_ENDED"):
 
 
 class JobLate(Message, frozen=True, tag="JOB_LATE"):
-    """A job's deadline is over (internal)."""
+    """A job's deadline is over, or the time that it had to end (internal)."""
 
     name: str
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
-from actors import Ref, System
+from actors import Actor, Ref, Spec, System
 from ks_actors._errors import JobFailed, KsActorsError
 from ks_actors.batch._bridge import BatchBridge, run_job
+from ks_actors.batch._messages import JobProgress
 from ks_actors.batch._result import Backfill, tell
 from ks_actors.batch._session import check_packages
 from ks_actors.batch._settings import SparkSettings
@@ -21,9 +21,23 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from ks_actors.batch._messages import BridgeMessage
+    from ks_actors.batch._plan import Plan
     from ks_actors.batch._reading import LogAddress
     from ks_actors.batch._result import BackfillProgress
     from ks_actors.batch._task_run import Recipe, TaskDone
+
+
+@final
+class _Watcher(Actor[JobProgress]):
+    """Hears how far Spark is with a backfill, and calls back."""
+
+    def __init__(self, progress: Callable[[BackfillProgress], None], plan: Plan, done: list[TaskDone]) -> None:
+        self._progress = progress
+        self._plan = plan
+        self._done = done
+
+    def receive(self, message: JobProgress) -> None:
+        tell(self._progress, self._plan, tuple(self._done), spark=(message.done, message.known))
 
 
 async def on_spark(
@@ -44,14 +58,11 @@ async def on_spark(
 
     run = engine.SparkRun(recipe, address, directory, snapshot_uri, told)
     name = f"backfill-{recipe.config.application_id}-{uuid.uuid4().hex[:8]}"
-    async with AsyncExitStack() as stack:
-        if isinstance(spark, Ref):
-            bridge: Ref[BridgeMessage] = spark
-        else:
-            system = await stack.enter_async_context(System("backfill"))
-            bridge = await system.spawn(BatchBridge.spec(spark or SparkSettings()), "batch")
+    async with System("backfill") as system:
+        bridge = spark if isinstance(spark, Ref) else await system.spawn(BatchBridge.spec(spark or SparkSettings()), "batch")
+        watcher = None if progress is None else await system.spawn(Spec(lambda: _Watcher(progress, plan, run.done)), "progress")
         try:
-            manifest = await run_job(bridge, name, run.run)
+            manifest = await run_job(bridge, name, run.run, progress=watcher)
         except JobFailed as failed:
             if isinstance(failed.__cause__, KsActorsError):
                 raise failed.__cause__ from failed.__cause__.__cause__

@@ -126,7 +126,7 @@ class StreamingQuery(Actor[QueryMessage]):
 
     def _begin(self) -> str:
         try:
-            self._spark = self._runs.session.spark
+            self._spark = self._runs.session.open()
             writer = self._order.query(self._spark)
             if not hasattr(writer, "queryName"):
                 raise BatchError(f"query {self._order.name} has returned {writer!r}: return what DataFrame.writeStream gives, and do not start it")
@@ -160,7 +160,7 @@ class StreamingQuery(Actor[QueryMessage]):
 
         To be called in the thread.
         """
-        if self._runs.session.living() is not self._spark:
+        if self._runs.session.has_lost(self._spark, error):
             return died(self._order.name, "query")
         if type(error).__module__.startswith(("pyspark", "py4j")):
             error = SparkError(str(error).partition("\n=== Streaming Query ===")[0])

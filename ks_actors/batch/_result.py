@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 
 
 class BackfillProgress(msgspec.Struct, frozen=True):
-    """How far a backfill is: tasks that are done, of all, and the records that they took, of the offsets there are."""
+    """How far a backfill is: tasks that are done, of all, and the records that they took, of the offsets there are.
+
+    In one process `records` has those of the task that runs, too. On Spark `spark_done` and `spark_known` are Spark's own tasks, those that are done
+    of those that it knows of by now: there are more of them, stage by stage.
+    """
 
     tasks_done: int
     tasks: int
     records: int
     offsets: int
+    spark_done: int = 0
+    spark_known: int = 0
 
 
 class Written(Protocol):
@@ -95,8 +101,10 @@ class Backfill:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def tell(progress: Callable[[BackfillProgress], None] | None, plan: Plan, done: Sequence[TaskDone]) -> None:
-    """Call back with how far it is, if anybody wants to know."""
+def tell(
+    progress: Callable[[BackfillProgress], None] | None, plan: Plan, done: Sequence[TaskDone], more: int = 0, spark: tuple[int, int] = (0, 0)
+) -> None:
+    """Call back with how far it is, if anybody wants to know; `more` are the records of a task that runs, `spark` tells of Spark's tasks."""
     if progress is not None:
         tasks = sum(len(stage.tasks) for stage in plan.stages)
-        progress(BackfillProgress(len(done), tasks, sum(each.processed for each in done), plan.records))
+        progress(BackfillProgress(len(done), tasks, sum(each.processed for each in done) + more, plan.records, *spark))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import JobCancelled, SparkUnavailable
+from ks_actors.batch._connect import OperationProgress, check_answers, connected, disconnected, is_gone, is_known, try_often
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,19 +59,35 @@ class SparkSession:
         self._spark: Any = None
         self._found: bool = False
         self._closed: bool = False
+        self._gone: bool = False
+        self.operations = OperationProgress()
 
     @property
     def spark(self) -> Any:
         """The session of pyspark, started on first use, and again where it has died. Raises SparkUnavailable, and JobCancelled once it is closed."""
         with self._lock:
-            if self._closed:
-                raise JobCancelled("the batch bridge has ended")
-            if self._spark is not None and not self._lives():
-                _log.warning("Spark has died, and is started again")
-                self._end()
-            if self._spark is None:
-                self._spark = self._start()
-            return self._spark
+            return self._got()
+
+    def open(self) -> Any:
+        """Return the session for something new: of Spark Connect, one that its server knows, as that may have been started again. Raises as above."""
+        with self._lock:
+            if self._settings.connects and self._spark is not None and self._lives():
+                check_answers(self._settings.master, self._settings.place)
+                if not is_known(self._spark):
+                    _log.warning("the Spark Connect server at %s knows the session no longer: there is to be a new one", self._settings.place)
+                    self._end()
+            return self._got()
+
+    def _got(self) -> Any:
+        if self._closed:
+            raise JobCancelled("the batch bridge has ended")
+        if self._spark is not None and not self._lives():
+            _log.warning("Spark has died; there is to be a new session")
+            self._end()
+        if self._spark is None:
+            self._spark = self._start()
+            self._gone = False
+        return self._spark
 
     @property
     def is_open(self) -> bool:
@@ -82,10 +99,33 @@ class SparkSession:
         with self._lock:
             return self._spark if self._spark is not None and self._lives() else None
 
+    def has_lost(self, spark: Any, error: BaseException) -> bool:
+        """Return whether what was raised says no more than that a session is gone, which takes note of that. Blocks."""
+        if self._settings.connects and is_gone(error):
+            with self._lock:
+                # pyspark takes note by itself only of what the server has answered to a first question, and sometimes not at once.
+                self._gone = self._gone or self._spark is spark
+        return self.living() is not spark
+
+    def give_up(self) -> None:
+        """Let go of a server of Spark Connect that nobody can reach: what waits for it comes back with an error. Raises nothing where it answers."""
+        with self._lock:
+            if self._spark is not None and not self._answers():
+                self._end()
+
+    def _answers(self) -> bool:
+        try:
+            check_answers(self._settings.master, self._settings.place)
+        except SparkUnavailable:
+            return False
+        return True
+
     def _lives(self) -> bool:
-        """Whether Spark can be asked anything. Who has found a session, or is connected to one, does not know more than what asking gives."""
-        if self._found or self._settings.connects:
+        """Whether Spark can be asked anything. Who has found a session does not know more than what asking gives."""
+        if self._found:
             return True
+        if self._settings.connects:
+            return not (self._gone or self._spark.is_stopped)
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - nobody pays for it who does not use it
 
         try:
@@ -109,14 +149,27 @@ class SparkSession:
         builder = builder.remote(settings.master) if settings.connects else builder.master(settings.master)
         for name, value in self._conf().items():
             builder = builder.config(name, value)
+        builder = builder.appName(settings.app_name)
         try:
-            with _python(settings.python):
-                spark = builder.appName(settings.app_name).getOrCreate()
+            spark = self._connected(builder) if settings.connects else self._started(builder)
+        except SparkUnavailable:
+            raise
         except Exception as error:
-            raise SparkUnavailable(f"no Spark session could be had at {settings.master}: {first_line(error)}") from error
-        if not settings.connects:
-            spark.sparkContext.setLogLevel("ERROR")
+            raise SparkUnavailable(f"no Spark session could be had at {settings.place}: {first_line(error)}{_hint(error, settings)}") from error
         register(spark)
+        return spark
+
+    def _started(self, builder: Any) -> Any:
+        with _python(self._settings.python):
+            spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        return spark
+
+    def _connected(self, builder: Any) -> Any:
+        check_answers(self._settings.master, self._settings.place)
+        spark = connected(builder)  # one of its own: another one, of whoever has it, may be at another server, and is not to be ended with this one
+        try_often(spark)
+        spark.registerProgressHandler(self.operations)
         return spark
 
     def _conf(self) -> dict[str, str]:
@@ -141,7 +194,13 @@ class SparkSession:
         if spark is None or self._found:
             return
         if self._settings.connects:
-            spark.stop()
+            try:
+                if lives and self._answers():
+                    spark.stop()
+                else:
+                    spark.client.close()  # nobody is there who could be told
+            finally:
+                disconnected()
             return
         try:
             if lives:
@@ -201,6 +260,15 @@ def _check_java() -> None:
     if java is None:
         where = "on the PATH" if home is None else f"in JAVA_HOME, {home}"
         raise SparkUnavailable(f"Spark needs Java 17 or later, and there is none {where}: install one, or use master='sc://…'")
+
+
+def _hint(error: Exception, settings: SparkSettings) -> str:
+    """Return what there is to add where Java has ended at once: why, it tells nobody but those who read its output."""
+    if "JAVA_GATEWAY_EXITED" not in str(error):
+        return ""
+    if settings.master.startswith("yarn") and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & set(os.environ):
+        return " YARN is found by HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set"
+    return " Why is among what it has written to stderr"
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -41,6 +41,19 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"max_jobs: is {self.max_jobs}, at least one job has to be able to run")
         if any(name.endswith("kafka.transactional.id") for name in self.conf):
             raise ConfigError("conf: kafka.transactional.id makes every task fail after two minutes, as Spark begins no transactions: leave it out")
+
+    @property
+    def place(self) -> str:
+        """What may be told of the master: what Spark Connect's URLs have behind the address may be a token."""
+        return self.master.partition("/;")[0] if self.connects else self.master
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Return the fields, of `conf` the names: there may be passwords, and what is printed goes into logs."""
+        shown = {"master": self.place, "conf": list(self.conf)}
+        return [(name, shown.get(name, getattr(self, name))) for name in self.__struct_fields__]
+
+    def __repr__(self) -> str:
+        return f"SparkSettings({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
     @property
     def connects(self) -> bool:

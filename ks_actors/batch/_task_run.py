@@ -121,6 +121,11 @@ class TaskRun:
                     source.close()
                 self._let_go()
 
+    @property
+    def processed(self) -> int:
+        """How many records the task has taken by now."""
+        return self._task.processed
+
     def probe(self) -> None:
         """Make the processors, and nothing else. Raises BackfillRefused for those that history cannot call, and what making them raises."""
         with asyncio.Runner() as runner:

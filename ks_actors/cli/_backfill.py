@@ -113,14 +113,15 @@ async def _run(
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
-        TextColumn("{task.fields[records]:,} records"),
+        TextColumn("{task.fields[records]:,} records{task.fields[spark]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as bars:
-        bar = bars.add_task("backfill", total=None, records=0)
+        bar = bars.add_task("backfill", total=None, records=0, spark="")
 
         def show(progress: BackfillProgress) -> None:
-            bars.update(bar, completed=progress.tasks_done, total=progress.tasks, records=progress.records)
+            known = f", {progress.spark_done} of {progress.spark_known} of Spark's tasks" if progress.spark_known else ""
+            bars.update(bar, completed=progress.tasks_done, total=progress.tasks, records=progress.records, spark=known)
 
         done = await app.backfill(until=until, allow=allow, engine="local" if spark is None else "spark", spark=spark, progress=show)
     with done:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._batch import Batch
 from ks_actors._errors import Fenced, IllegalGeneration, LogClosed, LogError, ProduceFailed, ProductionFailed, TransactionAborted
+from ks_actors._packed_batch import PackedBatch
 from ks_actors._partitioner import partition as default_partition
 from ks_actors.log._types import Outgoing, TopicPartition
 from ks_actors.runtime import _messages as m
@@ -136,8 +137,9 @@ class Collector(Actor[CollectorMessage]):
             self._metrics.stale += 1
             return
         batches = message.batches
-        self._typical += (_bytes_of(batches[-1].batch) - self._typical) // 8
-        self._waiting += sum(len(outgoing.batch) for outgoing in batches)
+        if not isinstance(batches[-1].batch, PackedBatch):
+            self._typical += (_bytes_of(batches[-1].batch) - self._typical) // 8
+        self._waiting += sum(len(outgoing.batch) for outgoing in batches if not isinstance(outgoing.batch, PackedBatch))
         if message.epoch > self._epoch:
             self._held.setdefault(message.epoch, []).extend(batches)
             self._press()
@@ -217,13 +219,15 @@ class Collector(Actor[CollectorMessage]):
 
     def _portion(self) -> list[Outgoing]:
         """Take from what is ready as much as may be sent at once."""
-        records = 0
-        for index, outgoing in enumerate(self._ready, 1):
+        records = taken = 0
+        for outgoing in self._ready:
+            taken += 1
             records += len(outgoing.batch)
+            if isinstance(outgoing.batch, PackedBatch):
+                self._waiting += len(outgoing.batch)  # from now on it takes memory: as what is sent
             if records * self._typical >= _MOST:
-                portion, self._ready = self._ready[:index], self._ready[index:]
-                return merged(portion)
-        portion, self._ready = self._ready, []
+                break
+        portion, self._ready = self._ready[:taken], self._ready[taken:]
         return merged(portion)
 
     def _answer_flush(self) -> None:

@@ -232,7 +232,11 @@ class Committer(Actor[CommitterMessage]):
         if held and not busy:
             told = "; ".join(f"task {task} holds {count}" for task, count in held.items())
             return TaskTimeout(f"caches still held updates back {self._drain:g} s after a commit had begun: {told}")
-        return TaskTimeout(f"asynchronous processors still had records in flight {self._drain:g} s after a commit had begun: {told}")
+        todo = "raise max_drain_ms" + (" and transaction_timeout_ms, which bounds it" if self._transactional else "")
+        return TaskTimeout(
+            f"asynchronous processors still had records in flight {self._drain:g} s after a commit had begun: {told}. If calls may take so long, "
+            f"{todo}; if not, give them a timeout_ms that is shorter"
+        )
 
     def _purge(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         wanted = self._purger.due(positions, self.ctx.time())

@@ -56,16 +56,20 @@ class TasksBroken(StreamsError):
 class Uncommitted:
     """What the stores of all tasks hold uncommitted, which is to stay below `limit` bytes (-1: whatever they hold).
 
-    How much came with the last slice of work tells what the next one may bring: a commit is asked for before the limit is crossed.
+    The most that came with a slice of work since the last commit tells what the next one may bring: a commit is `asked` for before the limit is
+    crossed. Until that commit takes what there is, which one that is under way may keep it from, the stores are `full`: nothing more is to be put.
     """
 
     def __init__(self, limit: int) -> None:
+        self.asked: bool = False
+        self.full: bool = False
         self._limit: int = limit
         self._last: int = 0
+        self._growth: int = 0
         self._known: dict[TaskId, int] = {}
 
     def reason_to_commit(self, task: Task, tasks: Iterable[Task]) -> str | None:
-        """Return why to commit now that something was done in a task, if there is a reason."""
+        """Return why to ask for a commit now that something was done in a task, if there is a reason and nobody has asked yet."""
         if self._limit >= 0:
             known = self._known  # while a thread is at a task it stays what it was
             self._known = {
@@ -74,7 +78,14 @@ class Uncommitted:
                 if each.stores is not None
             }
             total = sum(self._known.values())
-            growth, self._last = total - self._last, total
-            if total > 0 and total + max(0, growth) >= self._limit:
-                return "statestore_uncommitted_max_bytes is about to be reached"
-        return f"task {task.id} requested it" if task.commit_requested else None
+            self._growth, self._last = max(self._growth, total - self._last), total
+            self.full = total > 0 and total + self._growth >= self._limit
+        if self.asked or not (self.full or task.commit_requested):
+            return None
+        self.asked = True
+        return "statestore_uncommitted_max_bytes is about to be reached" if self.full else f"task {task.id} requested it"
+
+    def taken(self) -> None:
+        """Take note that a commit, a rollback or an end has taken what there was: the next one is to be asked for anew."""
+        self.asked = self.full = False
+        self._last = self._growth = 0

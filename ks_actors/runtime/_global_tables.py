@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Message, Reply, Signal, Started, Stopping
 from ks_actors._batch import Batch
-from ks_actors._errors import StreamsError
+from ks_actors._errors import StateError, StreamsError
 from ks_actors._task_id import TaskId
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._flushing import Flusher
 from ks_actors.runtime._messages import Arrived, FetchFailed
-from ks_actors.runtime._offsets import Position
+from ks_actors.runtime._offsets import Position, contained
 from ks_actors.runtime._residents import Role
 from ks_actors.runtime._task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from actors import Ref
     from ks_actors.log import Fetcher
     from ks_actors.log._types import Fetched, TopicPartition
-    from ks_actors.runtime._current import Current
+    from ks_actors.runtime._global_stores import GlobalStores
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._setup import Setup
-    from ks_actors.state import TaskStores
 
 GLOBAL_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _SLICE = 0.005
+_log = logging.getLogger("ks_actors")
 GLOBAL_TASK = TaskId(-1, 0)
 """The task that has the global stores."""
 
@@ -48,34 +50,37 @@ GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look
 class GlobalTables(Actor[GlobalMessage]):
     """Fill the global stores with the whole of their topics, before anything is processed and ever after.
 
-    A slice at a time; what is applied is final at once, for the topic is the store's changelog. The stores are in memory, and filled anew by every
-    start.
+    A slice at a time; what is applied is final at once, for the topic is the store's changelog. What is on disk of them goes on from where it is, and
+    is written now and then, in turns with the rest: what a crash leaves is bounded as for tasks.
     """
 
     def __init__(
         self,
         setup: Setup,
-        stores: TaskStores,
-        current: Current,
+        stores: GlobalStores,
         fetcher: Fetcher,
         *,
-        begins: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
         instance: Ref[m.InstanceMessage],
         metrics: Metrics,
         poll_ms: int,
     ) -> None:
-        self._stores = stores
+        self._global = stores
+        self._stores = stores.stores
         self._fetcher = fetcher
         self._instance = instance
         self._metrics = metrics
         self._poll_ms: int = poll_ms
-        self._ends: dict[TopicPartition, int] = dict(ends)
+        self._clock = setup.work_time
+        self._ends: dict[TopicPartition, int] = dict(stores.ends)
         self._asked: list[Reply[None]] = []
         self._failure: Exception | None = None
-        self._positions: dict[TopicPartition, int] = dict(begins)
+        self._fetching: bool = False
+        self._looking: bool = False
+        self._broken: bool = False
+        self._flusher = Flusher({GLOBAL_TASK: self._stores})
+        self._positions: dict[TopicPartition, int] = dict(stores.begins)
         positions = {partition: Position(offset) for partition, offset in self._positions.items()}
-        self._task = Task(GLOBAL_TASK, setup, positions, stores, wake=lambda: None, current=current)
+        self._task = Task(GLOBAL_TASK, setup, positions, self._stores, wake=lambda: None, current=stores.current)
         self._residents = setup.residents
         resident = self._residents.active(self._task, self._positions)
         assert resident is not None  # it has stores
@@ -96,13 +101,17 @@ class GlobalTables(Actor[GlobalMessage]):
             self._residents.leave(GLOBAL_TASK)
             await self._fetcher.close()
             self._task.close()
-            await self.ctx.blocking(partial(self._stores.close, clean=True))
+            try:
+                await self.ctx.blocking(partial(self._stores.close, clean=not self._broken))
+            except StateError as error:
+                _log.warning("closing the global stores failed, what is not on disk is read again: %s", error)
 
     def receive(self, message: GlobalMessage) -> None:
         """Apply what comes. An error before all is filled is what the start fails by; one after that ends the actor."""
         try:
             self._deal_with(message)
         except Exception as error:
+            self._broken = True
             if not self._ends:
                 raise
             self._fail_start(error)
@@ -117,10 +126,13 @@ class GlobalTables(Actor[GlobalMessage]):
             case Arrived():
                 for fetched in message.fetched:
                     self._task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
-                self._apply()
+                self._fetching = False
+                self._go_on(idle=not any(len(fetched.batch) for fetched in message.fetched))
             case Look():
-                self._apply()
+                self._looking = False
+                self._go_on()
             case FetchFailed():
+                self._fetching = False
                 failure = StreamsError(f"reading the topics of global tables failed: {message.error}")
                 if self._ends:
                     raise failure from message.error
@@ -131,25 +143,32 @@ class GlobalTables(Actor[GlobalMessage]):
                 assert_never(message)
         self._note_filled()
 
+    def _go_on(self, *, idle: bool = False) -> None:
+        """Apply a slice of what has come, write a little, and see to it that this goes on. What comes waits for writing that is behind."""
+        if not (self._flusher.busy and self._stores.behind):
+            self._apply()
+        if self._flusher.begin(idle=idle and self._stores.pressing) or self._flusher.busy:
+            self._flusher.turn(self._clock)
+        buffered = self._task.group.buffered
+        if not buffered:
+            self._fetch()
+        if (buffered or self._flusher.busy) and not self._looking:
+            self._looking = True
+            self.ctx.self_ref.tell(Look())
+
     def _apply(self) -> None:
         task = self._task
         task.process(_SLICE)
         task.take_output()
         self._metrics.global_dropped = task.dropped
-        token = self._stores.freeze()
-        self._stores.keep(token, {})
         self._positions = {partition: queue.position for partition, queue in task.group.queues.items()}
+        token = self._stores.freeze(contained(self._positions))
+        self._stores.keep(token, self._global.offsets(self._positions))
         self._resident.positions = self._positions
-        if self._stores.wants_flush(idle=False):
-            for _ in self._stores.flush_steps():
-                pass  # nothing is written, what is kept is put in order
-        if task.group.buffered:
-            self.ctx.self_ref.tell(Look())
-        else:
-            self._fetch()
 
     def _fetch(self) -> None:
-        if self._positions:
+        if self._positions and not self._fetching:
+            self._fetching = True
             self.ctx.pipe(self._fetcher.fetch(max_wait_ms=self._poll_ms), _arrived, _failed)
 
     def _fail_start(self, error: Exception) -> None:

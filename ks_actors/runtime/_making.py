@@ -29,8 +29,9 @@ def make_stores(
     topics: Mapping[str, str],
     exact: bool = False,
     vectors: bool = False,
+    assigned: bool = True,
 ) -> TaskStores | None:
-    """Return the stores of a task, still to be opened; None when it has none. `directory` is that of all tasks; `exact` and `vectors` see there."""
+    """Return the stores of a task, still to be opened; None when it has none. `directory` is that of all tasks; the rest see there."""
     if not specs:
         return None
 
@@ -49,6 +50,7 @@ def make_stores(
         topics=topics,
         exact=exact,
         vectors=vectors,
+        assigned=assigned,
     )
 
 

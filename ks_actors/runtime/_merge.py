@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ks_actors._batch import Batch
+from ks_actors._packed_batch import PackedBatch
 from ks_actors.log._types import Outgoing, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _LARGEST = 1_000
+# Packed records from which on to leave them packed is worth a batch of their own.
+_WORTHWHILE = 200
 
 
 def merged(batches: Sequence[Outgoing]) -> list[Outgoing]:
@@ -29,7 +32,10 @@ def _joined(parts: list[Batch]) -> list[Batch]:
     joined: list[Batch] = []
     last: Batch | None = None
     for part in parts:
-        if last is not None and len(last) + len(part) <= _LARGEST:
+        if isinstance(part, PackedBatch) and len(part) >= _WORTHWHILE:
+            last = None
+            joined.append(part)
+        elif last is not None and len(last) + len(part) <= _LARGEST:
             _append(last, part)
         else:
             last = Batch(part.keys[:], part.values[:], part.timestamps[:], None if part.headers is None else part.headers[:])

@@ -14,7 +14,7 @@ from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
 from ks_actors.log._lease import Lease
 from ks_actors.log._port import NewMember
-from ks_actors.log._types import IsolationLevel, TopicPartition
+from ks_actors.log._types import IsolationLevel
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._blocking import needs_thread
 from ks_actors.runtime._collector import COLLECTOR_MAILBOX, Collector
@@ -22,9 +22,10 @@ from ks_actors.runtime._committer import COMMITTER_MAILBOX, Committer
 from ks_actors.runtime._current import Current
 from ks_actors.runtime._directory import StateDirectory
 from ks_actors.runtime._disk import Disk
+from ks_actors.runtime._global_stores import GlobalStores
 from ks_actors.runtime._global_tables import GLOBAL_MAILBOX, AwaitFilled, GlobalTables
 from ks_actors.runtime._limits import Limits
-from ks_actors.runtime._making import GLOBAL, make_stores
+from ks_actors.runtime._making import make_stores
 from ks_actors.runtime._membership import GroupView
 from ks_actors.runtime._poller import POLLER_MAILBOX, Poller
 from ks_actors.runtime._production import Production
@@ -203,34 +204,12 @@ class Parts:
 
     async def _start_globals(self, context: Context[Any]) -> None:
         setup, config, log = self._setup, self._config, self._log
-        current = Current()
-        stores = make_stores(
-            GLOBAL,
-            setup.store_specs(setup.topology.global_stores),
-            directory=None,
-            shared=None,
-            current=current,
-            expired=lambda _: None,  # which nobody counts
-            topics={},
-        )
-        assert stores is not None
-        await context.blocking(stores.open)
-        setup.global_stores = {name: stores.store(name) for name in stores.names}
-        partitions = [TopicPartition(topic, number) for topic in setup.topology.global_topics for number in range(setup.partitions(topic) or 0)]
-        begins = await log.begin_offsets(partitions)
-        ends = await log.end_offsets(partitions, self._isolation)
+        assert self._shared is not None
+        stores = GlobalStores(setup, self._directory.path, self._shared)
+        await stores.open(context, log, self._isolation)
+        setup.global_stores = {name: stores.stores.store(name) for name in stores.stores.names}
         fetcher = log.fetcher(client_id=f"{config.client_id}-global", isolation=self._isolation)
-        tables = GlobalTables(
-            setup,
-            stores,
-            current,
-            fetcher,
-            begins=begins,
-            ends=ends,
-            instance=context.self_ref,
-            metrics=self._metrics,
-            poll_ms=config.poll_ms,
-        )
+        tables = GlobalTables(setup, stores, fetcher, instance=context.self_ref, metrics=self._metrics, poll_ms=config.poll_ms)
         ref = await self._spawn(context, Spec(lambda: tables, mailbox=GLOBAL_MAILBOX), "global-tables")
         await ref.ask(AwaitFilled).within(inf)
 

@@ -235,6 +235,7 @@ class StateManager(Actor[StateManagerMessage]):
             return  # closed meanwhile, and maybe opened again
         self._stores[task] = held.stores
         held.is_open = True
+        held.stores.restoring = held.order is not None
         held.ticket += 1
         (self._residents.standby if held.order is None else self._residents.restoring)(task, held.stores)
         names = self._changelogs(held)
@@ -283,7 +284,9 @@ class StateManager(Actor[StateManagerMessage]):
         assert order is not None
         self._progress.ended(held, self._changelogs(held))
         held.lent = True
+        held.stores.restoring = False
         self._manager.tell(m.AssignTask(held.task, order.positions, held.stores, held.current, order.epoch))
+        self._writing.begin()  # now there may be more of it than a crash may cost
 
     # --- standbys -------------------------------------------------------------------------------------------------------------
 

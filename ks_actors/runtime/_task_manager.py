@@ -73,7 +73,6 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._paused: bool = False
         self._pressed: bool = False
         self._woken: bool = False
-        self._asked_commit: bool = False
         self._budget = InputBudget(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes)
 
     def signal(self, signal: Signal) -> None:
@@ -158,14 +157,18 @@ class TaskManager(Actor[TaskManagerMessage]):
                 fit = task.can_drain
             else:
                 due = task.next_punctuation
-                fit = not (self._pressed or self._paused) and ((due is not None and due <= now) or task.ready(now))
+                fit = not self._halted and ((due is not None and due <= now) or task.ready(now))
             if fit:
                 yield task, draining
+
+    @property
+    def _halted(self) -> bool:
+        return self._pressed or self._paused or self._uncommitted.full
 
     def _sleep(self, now: int) -> None:
         """Look again when time alone will have made a task ready."""
         times = [wake for task in self._tasks.values() if self._awake(task) and (wake := task.wakes_at) is not None]
-        if times and not (self._pressed or self._paused):
+        if times and not self._halted:
             self.ctx.timers.once("wake", max(0, min(times) - now) / 1000 + 0.0005, m.Wake())
 
     def _awake(self, task: Task) -> bool:
@@ -193,9 +196,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._settle()
 
     def _ask_for_commit(self, task: Task) -> None:
-        reason = None if self._asked_commit else self._uncommitted.reason_to_commit(task, self._tasks.values())
+        reason = self._uncommitted.reason_to_commit(task, self._tasks.values())
         if reason is not None:
-            self._asked_commit = True
             self._committer().tell(m.Commit(None, reason))
 
     # --- records --------------------------------------------------------------------------------------------------------------
@@ -283,6 +285,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             del self._owner[partition]
             self._committed.pop(partition, None)
         self._budget.forget(task)
+        self._uncommitted.taken()
         try:
             task.close()
         except Exception as error:  # noqa: BLE001 - a user's close; told to whoever asked
@@ -317,7 +320,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             if task.stores is not None:
                 tokens[task.id] = task.stores.freeze(contained({partition: one.offset for partition, one in at.items()}))
             task.commit_needed = task.commit_requested = False
-        self._asked_commit = False
+        self._uncommitted.taken()
         message.reply.tell(m.Frozen(positions, tokens, tasks))
 
     def _note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -366,7 +369,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             for partition, position in positions.items():
                 again[partition] = position.offset
                 self._stale_below[partition] = message.epoch
-        self._asked_commit = False
+        self._uncommitted.taken()
         if errors:
             message.reply.fail(errors[0])
         else:

@@ -29,13 +29,14 @@ def write_checkpoint(directory: Path, offsets: Mapping[tuple[str, int], int]) ->
 def read_checkpoint(directory: Path) -> dict[tuple[str, int], int]:
     """Return the next offset by topic and partition, nothing when there is no file; raises TaskCorrupted.
 
+    A negative one, -4 in Kafka Streams' files, says that it was not known: it is left out.
     For assignment: it is as old as the last clean close. A task that is open takes what its stores hold.
     """
     path = directory / NAME
     if not path.exists():
         return {}
     try:
-        return read_offsets(path)
+        return {partition: offset for partition, offset in read_offsets(path).items() if offset >= 0}
     except ValueError as error:
         raise TaskCorrupted(f"{path} is no checkpoint file: {error}; the task is to be wiped and restored") from error
 

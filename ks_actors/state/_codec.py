@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from ks_actors import serdes
 from ks_actors._errors import SerializationError
-from ks_actors._native import kernel as _kernel
 from ks_actors.serdes._columns import for_column, has_form
 
 if TYPE_CHECKING:
@@ -24,14 +23,6 @@ pack_times: Final[Callable[[list[int]], list[bytes]]] = for_column(pack_time)
 unpack_time: Final = struct.Struct(">q").unpack_from
 NO_TIME: Final = pack_time(0)
 TIME_BYTES: Final = len(NO_TIME)
-
-
-def put_rows(rows: dict[bytes, bytes | None], keys: list[bytes], values: list[bytes | None], timestamps: list[int]) -> None:
-    """Put under each key the bytes of its entry, None where the value is None."""
-    rows.update(zip(keys, [None if value is None else time + value for time, value in zip(pack_times(timestamps), values, strict=True)], strict=True))
-
-
-restore_rows: Final = put_rows if _kernel is None else _kernel.restore_rows
 
 FIXED: Final = (serdes.SHORT, serdes.INTEGER, serdes.LONG, serdes.FLOAT, serdes.DOUBLE, serdes.BOOLEAN, serdes.UUID, serdes.VOID)
 """Serdes whose objects are all about as large as each other."""

@@ -9,6 +9,7 @@ import rocksdict
 
 from ks_actors._errors import StateError, StateFull, StateLocked, TaskCorrupted
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._links import link_database
 from ks_actors.state._memory import MemoryBudget
 from ks_actors.state._statistics import counted, gauges
 
@@ -26,6 +27,7 @@ BROKEN: Final = ("Corruption", "No such file")
 MUCH: Final = 1 << 20
 """Bytes that were written to a database, from which on closing it leaves memory that is worth to be given back."""
 
+MANY_TABLES: Final = 12  # that are still to be merged: at 20 RocksDB has writers wait
 TABLE_ROWS: Final = 16_000
 MOST_TABLES: Final = 128
 LOCKED: Final = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")
@@ -54,7 +56,12 @@ class Engine(Protocol):
         ...
 
     def flush(self, *, wait: bool) -> None:
-        """Bring to disk what was written; with `wait` False it happens in the background."""
+        """Bring to disk what was written; with `wait` False in the background, and later than now while that has enough to do."""
+        ...
+
+    @property
+    def owes(self) -> bool:
+        """Whether `flush` has put something off that it could do now."""
         ...
 
     def statistics(self) -> dict[str, float]:
@@ -190,6 +197,7 @@ class RocksEngine:
         self._get: Any = self._data.get
         self._counting: Any = options if shared.statistics else None
         self._bytes: int = 0  # that were written
+        self._owed: bool = False
 
     def get(self, key: bytes) -> bytes | None:
         """Return a value; raises TaskCorrupted when it cannot be read."""
@@ -252,17 +260,31 @@ class RocksEngine:
             self._refuse(error)
 
     def flush(self, *, wait: bool) -> None:
-        """Bring to disk what was written; with `wait` False it happens in the background."""
+        """Bring to disk what was written; with `wait` False in the background, and later than now while that has enough to do."""
+        self._owed = not wait and self._lags()
+        if self._owed:
+            return
         try:
             self._database.flush(wait=wait)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse(error)
 
+    @property
+    def owes(self) -> bool:
+        """Whether `flush` has put something off that it could do now."""
+        return self._owed and not self._lags()
+
+    def _lags(self) -> bool:
+        """Return whether to begin a flush could mean to wait until RocksDB has ended others, or merged tables; after an error it is to be told."""
+        asked = self._data.property_int_value
+        waiting = asked("rocksdb.num-immutable-mem-table") or int(self._data.property_value("rocksdb.num-files-at-level0") or 0) >= MANY_TABLES
+        return bool(waiting and not asked("rocksdb.background-errors"))
+
     def checkpoint(self, directory: Path) -> None:
         """Bring to disk what was written, and link all of it into a new directory, which is a database of its own. Blocks."""
-        self.flush(wait=True)  # else the checkpoint does it, and holds all threads meanwhile
+        self.flush(wait=True)
         try:
-            rocksdict.Checkpoint(self._database).create_checkpoint(str(directory))
+            link_database(self._database, self._directory, directory)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse(error)
 

@@ -13,6 +13,7 @@ from ks_actors import serdes
 from ks_actors._batch import Batch
 from ks_actors._errors import IllegalTransition
 from ks_actors._native import kernel as _kernel
+from ks_actors._packed_batch import PackedBatch
 from ks_actors.state._closed import Closed
 from ks_actors.state._codec import Codec, pack_time
 from ks_actors.state._memory import Measured
@@ -171,12 +172,12 @@ class Spans(Measured):
     # The changelog.
 
     def changelog(self) -> Iterator[Batch]:
-        """Return what is frozen, in slices."""
+        """Return what is frozen, in slices; what is packed stays so until it is written, or looked at."""
         for segment in list(self._frozen.values()):
             for first in range(segment.committed, segment.frozen, SLICE):
                 last = min(first + SLICE, segment.frozen)
                 if type(segment) is PackedSegment:
-                    yield Batch(*segment.contents(first, last))
+                    yield PackedBatch(segment.rows, first, last)
                 else:
                     yield Batch(self._log_keys(segment, first, last), self._contents(segment, first, last), segment.times[first:last].tolist())
 
@@ -391,7 +392,7 @@ class Spans(Measured):
     def close(self) -> None:
         """Let go of the memory; every later use raises StoreClosed."""
         for iterator in list(self._iterators):
-            iterator.close()
+            iterator.cut_off(self.name)
         self.end_reading(f"store {self.name} is closed, as its task is")
         self._segments = Closed(self.name)
         self._touched, self._frozen, self._cold = {}, {}, {}

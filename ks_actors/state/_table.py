@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
 from ks_actors.state._closed import Closed
-from ks_actors.state._codec import Codec, Entry, pack_times, restore_rows
+from ks_actors.state._codec import TIME_BYTES, Codec, Entry, pack_times
 from ks_actors.state._counting import CountUp, count_up
 from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._order import Order
-from ks_actors.state._transaction import MISSING, ROWS, SLICE, Transactional
+from ks_actors.state._restored import ARRANGED, RESTORED, RestoredRows
+from ks_actors.state._transaction import MISSING, SLICE, Transactional
 from ks_actors.state._view import View
 from ks_actors.state._weight import TEXTS, average, weigh
 
@@ -48,8 +49,8 @@ class Table(Transactional[Any], Generic[K]):
         super().__init__(codec, engine, prefix, record_time, logged=logged)
         self._view: dict[Any, Any] = View(self._load)
         self._sized_keys: bool = codec.sized_keys
-        self._restored: dict[bytes, bytes | None] = {}
-        self._restored_writing: dict[bytes, bytes | None] = {}
+        self._restored: Any = RestoredRows()
+        self._restored_writing: Any = RestoredRows()
         self._order: Order | None = None  # of the keys in the view, kept from the first scan on; some may have left the view
         self._stale: int = 0
         self._entered: deque[Any] | None = None if engine is None else deque()  # the keys in the order in which they came into the view
@@ -79,7 +80,7 @@ class Table(Transactional[Any], Generic[K]):
                 raw = self._restored_writing.get(encoded, MISSING)
             if raw is not MISSING:
                 if engine is None:
-                    del self._restored[encoded]
+                    self._restored.discard(encoded)
                 return None if raw is None else self._remember(key, raw)
         if engine is None or self.bare:
             return None
@@ -90,8 +91,9 @@ class Table(Transactional[Any], Generic[K]):
         """Return the bytes of the entry that lies below memory, without remembering them."""
         encoded = self._codec.index_bytes(handle)
         for source in (self._restored, self._restored_writing):
-            if encoded in source:
-                return source[encoded]
+            found: bytes | None = source.get(encoded, MISSING)
+            if found is not MISSING:
+                return found
         raw = None if self.engine is None else self.engine.get(self.prefix + encoded)
         return None if raw is None else self._codec.from_engine(raw)
 
@@ -228,7 +230,7 @@ class Table(Transactional[Any], Generic[K]):
             for key, _ in pairs:
                 if self.readers:
                     self._preserve((key,))
-                self._restored.pop(self._codec.index_bytes(key), None)
+                self._restored.discard(self._codec.index_bytes(key))
         super()._forget(pairs)
 
     def _engine_key(self, handle: Any) -> bytes:
@@ -250,7 +252,7 @@ class Table(Transactional[Any], Generic[K]):
         if self.engine is None and self._restored:
             if self.readers:
                 self._preserve((handle,))
-            self._restored.pop(self._codec.index_bytes(handle), None)  # older: it must not come to light again
+            self._restored.discard(self._codec.index_bytes(handle))  # older: it must not come to light again
         if self._view.get(handle, MISSING) is None and handle not in self._dirty and handle not in self._frozen:
             del self._view[handle]
             self._stale += 1
@@ -259,11 +261,11 @@ class Table(Transactional[Any], Generic[K]):
         """Take in records of the changelog, as committed; the last one of a key counts."""
         keys = batch.keys
         restored = self._restored
-        restore_rows(restored, keys, batch.values, batch.timestamps)
+        restored.put(keys, batch.values, batch.timestamps)
         if self.engine is None and None in batch.values:
             for key in keys:
                 if restored.get(key, MISSING) is None:
-                    del restored[key]
+                    restored.discard(key)
         if self._order is not None:
             self._order.pending_bytes += keys
         if self._view:
@@ -278,23 +280,19 @@ class Table(Transactional[Any], Generic[K]):
         """Take what is settled or restored as what is to be written."""
         super().begin_write()
         if self._restored_writing:
-            self._restored_writing.update(self._restored)
+            self._restored_writing.take_over(self._restored)
         else:
-            self._restored_writing = self._restored
-        self._restored = {}
+            self._restored, self._restored_writing = self._restored_writing, self._restored
 
     def write_slices(self, engine: Engine) -> Iterator[None]:
         """Write it, what was restored first: what was put since is newer."""
         writing = self._restored_writing
-        prefix, convert = self.prefix, self._codec.to_engine
-        while writing:
-            pairs = [writing.popitem() for _ in range(min(ROWS, len(writing)))]
-            pairs.sort()
-            try:
-                engine.write([(prefix + key, None if raw is None else convert(raw)) for key, raw in pairs])
-            except BaseException:
-                writing.update(pairs)
-                raise
+        cut = 0 if self._codec.timestamped else TIME_BYTES
+        while not writing.arranged(ARRANGED):
+            yield
+        while rows := writing.rows(RESTORED, self.prefix, cut):
+            engine.write(rows)
+            writing.written(len(rows))
             yield
         yield from super().write_slices(engine)
 
@@ -333,7 +331,7 @@ class Table(Transactional[Any], Generic[K]):
             self._view.below = closed.get
             self._view.clear()
         self._view = closed
-        self._order, self._restored, self._restored_writing = None, {}, {}
+        self._order, self._restored, self._restored_writing = None, RestoredRows(), RestoredRows()
 
     # Ranges.
 
@@ -342,7 +340,7 @@ class Table(Transactional[Any], Generic[K]):
         order = self._order
         if order is None or self._stale > len(order) // 4 + 64:
             order = self._order = Order(self._codec.index_bytes, self._codec.index_key, self._view)
-            order.pending_bytes += (*self._restored, *self._restored_writing)
+            order.pending_bytes += [key for source in (self._restored, self._restored_writing) for key, _ in source.items()]
             self._stale = 0
         return order
 
@@ -350,13 +348,13 @@ class Table(Transactional[Any], Generic[K]):
         """Bring into the view what was restored, so that it is in the order too."""
         view, codec, in_memory = self._view, self._codec, self.engine is None
         for source in (self._restored, self._restored_writing):
-            for encoded, raw in list(source.items()):
+            for encoded, raw in source.items():
                 key = codec.index_key(encoded)
                 if key not in view:  # else it stays: what was put over it may be void
                     view[key] = raw if raw is None or self._mutable else codec.entry(raw)
                     self._enter(key)
                     if in_memory:
-                        del source[encoded]
+                        source.discard(encoded)
 
     def _in_memory(self, low: bytes, high: bytes) -> list[Found]:
         if self._restored or self._restored_writing:

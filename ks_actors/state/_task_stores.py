@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 DATABASE: Final = "rocksdb"
 
+RESTORING_TAIL: Final = 4
+"""How many times as much may be replayed after a crash while a task restores: the less often rows are written, the fewer of them are written over."""
+
 
 @final
 class TaskStores(StoreSet):
@@ -43,7 +46,8 @@ class TaskStores(StoreSet):
     returns the timestamp (ms) of the record that is being processed. `expired` is called with the number of puts that came too late for a window
     store. `topics` are the names of the changelog topics by store, which serdes are told and the checkpoint file holds; a store's name by default.
     `open`, `close` and `wipe` block; nothing else does, but for what stores of the user's own do. `exact` says that what a crash leaves must be what
-    was committed; `vectors`, that changelogs tell positions (see Positions). All of it belongs to one thread at a time.
+    was committed; `vectors`, that changelogs tell positions (see Positions); `assigned`, that the group assigns tasks by how far their stores are, as
+    a file has it. All of it belongs to one thread at a time.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class TaskStores(StoreSet):
         topics: Mapping[str, str] | None = None,
         exact: bool = False,
         vectors: bool = False,
+        assigned: bool = True,
     ) -> None:
         super().__init__(task, specs, vectors=vectors)
         self._directory: Path | None = directory
@@ -65,7 +70,7 @@ class TaskStores(StoreSet):
         self._record_time: Callable[[], int] = record_time
         self._expired: Callable[[int], None] = expired
         self._topics: Mapping[str, str] = topics or {}
-        self._file: CheckpointFile = CheckpointFile(task, directory, self._topics)
+        self._file: CheckpointFile = CheckpointFile(task, directory if assigned else None, self._topics)
         self._custom: CustomStores = CustomStores(task, directory, self._file.partition, record_time, exact=exact)
         self.commit_times: CommitTimes = CommitTimes()
         self._memory: TaskMemory | None = None
@@ -73,6 +78,7 @@ class TaskStores(StoreSet):
         self._unlogged_records: int = 0
         self._tokens: int = 0
         self._frozen: Token | None = None
+        self.restoring: bool = False  # on its way to be processed, which it is not yet
         self._ahead: bool = False  # what has no changelog is further on disk than what is committed
         self._write: bool = True
         self._steps: ref[Generator[None, None, None]] | None = None
@@ -275,7 +281,8 @@ class TaskStores(StoreSet):
     def _tail(self) -> float:
         """Return how much is to be replayed after a crash, in parts of what may be."""
         logged = sum(offset - self._written.get(name, 0) for name, offset in self._offsets.items() if self._stores[name].engine is not None)
-        return 0.0 if self._shared is None else self._shared.part_of_tail(logged + self._unlogged_records)
+        part = 0.0 if self._shared is None else self._shared.part_of_tail(logged + self._unlogged_records)
+        return part / RESTORING_TAIL if self.restoring else part
 
     def wants_flush(self, idle: bool) -> bool:
         """Return whether `flush_steps` should be run: much is to be replayed after a crash, memory is short, or there is something while `idle`."""
@@ -294,7 +301,7 @@ class TaskStores(StoreSet):
             if self._memory.presses():
                 self._write = unwritten
                 return True
-        memory_only = any(store.wants_tidying(idle=idle) for store in stores)
+        memory_only = any(store.wants_tidying(idle=idle) for store in stores) or (self._engine is not None and self._engine.owes)
         self._write = not memory_only
         return memory_only
 
@@ -342,6 +349,8 @@ class TaskStores(StoreSet):
         write, self._write = self._write, True
         stores = list(self._stores.values())
         try:
+            if self._engine is not None and self._engine.owes:
+                self._engine.flush(wait=False)
             while any(store.unsettled() for store in stores):
                 for store in stores:
                     store.settle(SLICE)

@@ -383,7 +383,7 @@ class Transactional(ABC, Measured, Generic[Handle]):
     def close(self) -> None:
         """Let go of the memory; every later use raises StoreClosed."""
         for iterator in list(self._iterators):
-            iterator.close()
+            iterator.cut_off(self.name)
         self.end_reading(f"store {self.name} is closed, as its task is")
         self._dirty = self._frozen = Closed(self.name)
         self._kept.clear()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, final
 
 import pyspark
 
-from .processes import PATIENCE, end_of, ended, of_session
+from .processes import PATIENCE, below, end_of, ended, of_session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -72,7 +72,8 @@ class _Program:
     async def stop(self) -> None:
         """End it, and see that nothing is left of what it has started."""
         others = of_session(self._process.pid)
-        self._process.terminate()
+        with suppress(ProcessLookupError):  # it was killed
+            self._process.terminate()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
         for pid in of_session(self._process.pid):
@@ -129,11 +130,21 @@ async def standalone(directory: Path, workers: int = 2) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def connect_server(directory: Path) -> AsyncIterator[str]:
-    """Run a Spark Connect server with two cores; return its URL."""
-    conf = {**CONF, "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}
+async def connect_server(directory: Path, port: str = "0") -> AsyncIterator[str]:
+    """Run a Spark Connect server with two cores, at any port unless it is said; return its URL."""
+    conf = {**CONF, "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": port}
     options = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     program = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2,2]", *options]
     async with _running(directory, "connect", "spark-submit", *program, memory="1g") as server:
         port = await server.says(r"Spark Connect server started at: \S*?:(\d+)")
         yield f"sc://127.0.0.1:{port}"
+
+
+async def kill_connect_server() -> None:
+    """Kill the Spark Connect server that this process runs, with all that it has started."""
+    (server,) = [pid for pid, command in below(os.getpid()).items() if "SparkConnectServer" in command]
+    started = [server, *below(server)]
+    for pid in started:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    await ended(started)

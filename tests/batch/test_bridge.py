@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import pickle
+import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +21,7 @@ import pytest
 
 from actors import Actor, Spec, System
 from ks_actors import BatchError, ConfigError, JobCancelled, JobFailed, JobTimeout, OffsetOutOfRange, ProcessingFailed, SparkUnavailable, TaskId
-from ks_actors.batch import BatchBridge, CancelJob, JobProgress, RunJob, SparkSettings, TaskDone
+from ks_actors.batch import BatchBridge, CancelJob, JobProgress, RunJob, SparkSettings, TaskDone, _bridge, _connect
 from ks_actors.batch._failures import carried, translated
 from ks_actors.batch._session import SparkSession
 from ks_actors.log import OffsetAndMetadata, TopicPartition
@@ -131,6 +133,73 @@ async def test_a_job_is_cancelled_and_the_bridge_goes_on(bridge: Ref[BridgeMessa
         await stuck
     assert not await bridge.ask(CancelJob, "stuck").within(PATIENCE)
     assert await bridge.ask(RunJob, "after", lambda spark: spark.range(7).count()).within(PATIENCE) == 7
+
+
+async def test_nobody_waits_for_a_job_that_nothing_can_interrupt(bridge: Ref[BridgeMessage], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has some time to end; then whoever waits is answered, though its thread goes on."""
+    monkeypatch.setattr(_bridge, "_GIVE_UP_SECONDS", 0.1)
+    begun, over = threading.Event(), threading.Event()
+
+    def standing(_: Any) -> None:
+        begun.set()
+        over.wait(PATIENCE)
+
+    stuck = bridge.ask(RunJob, "stuck", standing).within(PATIENCE)
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
+    assert await bridge.ask(CancelJob, "stuck").within(PATIENCE)
+    with pytest.raises(JobCancelled, match="job stuck was cancelled"):
+        await stuck
+    assert not over.is_set()
+    with pytest.raises(BatchError, match="there is a job stuck already"):
+        await bridge.ask(RunJob, "stuck", lambda _: 0).within(PATIENCE)
+    over.set()
+    assert await bridge.ask(RunJob, "after", lambda spark: spark.range(7).count()).within(PATIENCE) == 7
+
+
+def test_a_server_that_nobody_reaches_is_told_soon_and_without_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not after the ten minutes that pyspark would try; what is behind the address is a secret."""
+    monkeypatch.setattr(_connect, "ANSWER_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # which accepts, and says nothing
+        settings = SparkSettings(master=f"sc://127.0.0.1:{listening.getsockname()[1]}/;token=secret", conf={"spark.authenticate.secret": "secret"})
+        session = SparkSession(settings)
+        with pytest.raises(SparkUnavailable, match=r"no Spark session could be had at sc://127.0.0.1:\d+: nobody has answered for 0.1 s") as told:
+            session.open()
+        session.close()
+    assert "secret'" not in f"{told.value} {settings!r}".replace("spark.authenticate.secret", "")
+    assert "token" not in f"{told.value} {settings!r}"
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://host:6443", "spark://one:7077,two:7077", "local[3,2]"])
+def test_what_is_spark_s_own_is_handed_on(master: str) -> None:
+    """Any master that Spark knows, and any of its settings, which go before those that are chosen here; what is for one machine is for that only."""
+    conf = {"spark.kubernetes.container.image": "image:1", "spark.driver.host": "host", "spark.speculation": "true"}
+    chosen = SparkSession(SparkSettings(master=master, conf=conf, driver_memory="3g"))._conf()
+    assert conf.items() <= chosen.items()
+    assert chosen["spark.driver.memory"] == "3g"
+    assert ("spark.driver.bindAddress" in chosen) is ("spark.executorEnv.PYTHONPATH" in chosen) is master.startswith("local")
+
+
+@needs_java
+@pytest.mark.spark
+def test_a_java_that_ends_at_once_is_told_with_what_to_look_at() -> None:
+    """What it says goes to stderr only; that YARN is to be found by the environment is known."""
+    code = """
+from ks_actors import SparkUnavailable
+from ks_actors.batch import SparkSettings
+from ks_actors.batch._session import SparkSession
+for settings in SparkSettings(master="yarn"), SparkSettings(driver_memory="much"):
+    try:
+        SparkSession(settings).open()
+    except SparkUnavailable as error:
+        print(error)
+"""
+    environment = {name: value for name, value in os.environ.items() if name not in {"HADOOP_CONF_DIR", "YARN_CONF_DIR"}}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=200, env=environment)  # noqa: S603 - our own
+    ended = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
+    assert done.stdout.splitlines() == [
+        f"no Spark session could be had at yarn: {ended} YARN is found by HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set",
+        f"no Spark session could be had at local[*]: {ended} Why is among what it has written to stderr",
+    ], done.stderr
 
 
 async def test_progress_is_told(session: SparkSession) -> None:

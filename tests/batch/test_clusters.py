@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 import pytest
 
 from ks_actors.batch import SparkSettings
 
+from . import reconnecting
 from .asking import SAID
-from .cluster import CONF, connect_server, standalone
+from .cluster import CONF, connect_server, kill_connect_server, standalone
 from .conftest import needs_java
 from .driver import Done
 from .killed_history import begin
@@ -20,6 +22,7 @@ from .processes import PATIENCE, drive
 from .test_kills import made, order_of, undisturbed
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.spark, needs_java, pytest.mark.timeout(400)]
@@ -52,9 +55,55 @@ async def test_a_cluster_with_two_workers_gives_what_one_process_gives(tmp_path:
     assert list(map(len, apps)) == [1, 1]
 
 
-async def test_spark_connect_gives_what_one_process_gives(tmp_path: Path) -> None:
-    """A server that other processes are clients of, with no Java in this one."""
-    async with connect_server(tmp_path) as url:
-        got = await filled_back_at(tmp_path, SparkSettings(master=url))
-        await asked(tmp_path, SparkSettings(master=url))
+async def test_spark_connect_gives_what_one_process_gives_and_may_be_started_again(tmp_path: Path) -> None:
+    """A server that other processes are clients of, with no Java in this one; after a kill who is connected begins anew, and who waits is told."""
+    async with AsyncExitStack() as stack:
+        async with connect_server(tmp_path) as url:
+            got = await filled_back_at(tmp_path, SparkSettings(master=url))
+            await asked(tmp_path, SparkSettings(master=url))
+            client = await stack.enter_async_context(connected(SparkSettings(master=url)))
+            said = [await client.says() for _ in range(2)]
+            await kill_connect_server()
+        async with connect_server(tmp_path, url.rpartition(":")[2]):
+            client.go_on()
+            said += [await client.says() for _ in range(4)]
+            await kill_connect_server()
+        client.go_on()
+        said += await client.rest()
+    assert said == reconnecting.SAID
     assert got == await undisturbed(tmp_path / "undisturbed")
+
+
+@final
+class Client:
+    """A process that is connected."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def says(self) -> str:
+        assert self._process.stdout is not None
+        return (await asyncio.wait_for(self._process.stdout.readline(), PATIENCE)).decode().rstrip()
+
+    def go_on(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+
+    async def rest(self) -> list[str]:
+        """Return what it says until it ends, which is to be soon."""
+        said, _ = await asyncio.wait_for(self._process.communicate(), PATIENCE)
+        assert self._process.returncode == 0
+        return said.decode().splitlines()
+
+
+@asynccontextmanager
+async def connected(settings: SparkSettings) -> AsyncIterator[Client]:
+    arguments = ["-m", "tests.batch.reconnecting", msgspec.json.encode(settings).decode()]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=pipe, stdout=pipe)
+    try:
+        yield Client(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

@@ -338,7 +338,7 @@ left = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture
 print([name for name in left if name != "ps"])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=280)  # noqa: S603 - our own
-    again = "Spark has ended in the middle of it. What comes next starts it again"
+    again = "Spark has ended in the middle of it. What comes next gets a new session"
     assert done.stdout.splitlines() == [
         f"job killer {again}",
         "4",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ks_actors import App, Processor, Record, StateFull, StoreSpec, StreamsConfig, Topology, serdes, stores
+from ks_actors import App, Processor, Record, StateFull, StoreSpec, StreamsConfig, Topology, Window, Windowed, serdes, stores
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.state import SharedResources, _engine
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 PARTITIONS = 2
 APPLICATION = "killed"
 SOURCE, SINK = "in", "out"
+SPAN = 50
+"""Offsets in a window."""
+FOREVER_MS = 1 << 40
 _PATIENCE_S = 120
 
 
@@ -45,13 +48,16 @@ class Life(msgspec.Struct, frozen=True):
 
 
 class Counts(Processor[str, int, str, int]):
-    """Count in two stores, and note in a third one what the count was at each offset: all three have to go together."""
+    """Count in a store of each kind, by offsets where there are times: all of them have to go together."""
 
     def init(self, context: ProcessorContext[str, int]) -> None:
         super().init(context)
         self._counts = context.get_state_store("counts")
         self._sums = context.get_state_store("sums")
         self._history = context.get_state_store("history")
+        self._spans = context.get_state_store("spans")
+        self._pieces = context.get_state_store("pieces")
+        self._session = context.get_state_store("session")
 
     def process(self, record: Record[str, int]) -> None:
         key = record.key
@@ -61,7 +67,13 @@ class Counts(Processor[str, int, str, int]):
         self._sums.put(key, [count, before[1] + record.value])
         where = self.context.record_metadata()
         assert where is not None
-        self._history.put(key, count, where.offset)
+        at, start = where.offset, where.offset // SPAN * SPAN
+        self._history.put(key, count, at)
+        self._spans.put(key, count, start)
+        self._pieces.put(key, str(count), start)
+        for session, _ in list(self._session.fetch(key)):
+            self._session.remove(session)
+        self._session.put(Windowed(key, Window(at // 2, at)), count)
         self.context.forward(record.with_value(count))
 
 
@@ -70,6 +82,9 @@ def specs() -> tuple[StoreSpec, ...]:
         stores.key_value("counts", serdes.STRING, serdes.LONG, type="rocksdb"),
         stores.key_value("sums", serdes.STRING, serdes.json(list[int]), type="rocksdb"),
         stores.versioned_key_value("history", serdes.STRING, serdes.LONG, type="rocksdb", history_retention_ms=500),
+        stores.window("spans", serdes.STRING, serdes.LONG, type="rocksdb", retention_ms=FOREVER_MS, window_size_ms=SPAN),
+        stores.window("pieces", serdes.STRING, serdes.STRING, type="rocksdb", retention_ms=FOREVER_MS, window_size_ms=SPAN, retain_duplicates=True),
+        stores.session("session", serdes.STRING, serdes.LONG, type="rocksdb", retention_ms=FOREVER_MS),
     )
 
 

@@ -34,13 +34,14 @@ from ks_actors.state import SharedResources, TaskStores
 from tests.chaos.killed import APPLICATION, PARTITIONS, SINK, SOURCE, Life, specs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[2]
 LIVES = 25
 """Ends in one directory, before the next one begins anew with other sizes."""
-_PATIENCE_S = 180
+_PATIENCE_S = 300
 _read_key, _read_count = STRING.deserializer(""), LONG.deserializer("")
+_write_key, _write_count = STRING.serializer(""), LONG.serializer("")
 _read_sum = msgspec.json.Decoder(list[int]).decode
 Row = tuple[int, bytes, bytes | None, int]
 """Offset, key, value and timestamp."""
@@ -150,14 +151,52 @@ def check_offsets(stores: TaskStores, number: int, left: Left) -> None:
     for name in stores.names:
         rows = left.rows[TopicPartition(changelog(name), number)]
         offset = stores.next_offset(name) or 0
-        committed = {_read_key(key): value for _, key, value, _ in rows}
-        written = {_read_key(key): value for at, key, value, _ in rows if at < offset}
         end = left.end(TopicPartition(changelog(name), number))  # what was aborted may be at the end, too
         check(offset <= end, f"task 0_{number}: store {name} is at {offset}, behind the end of its changelog, {end}")
+        if name in CHECKED_BY_ROWS:
+            CHECKED_BY_ROWS[name](stores.store(name), [row for row in rows if row[0] < offset], rows, f"task 0_{number}: store {name} at {offset}")
+            continue
+        committed = {_read_key(key): value for _, key, value, _ in rows}
+        written = {_read_key(key): value for at, key, value, _ in rows if at < offset}
         for key, value in written.items():
             check(count_in(stores, name, key) >= count_of(name, value), f"task 0_{number}: store {name} is at {offset} and lacks {value!r} of {key}")
         for key, value in committed.items():
             check(count_in(stores, name, key) <= count_of(name, value), f"task 0_{number}: store {name} has a value of {key} that is not committed")
+
+
+def check_spans(store: Any, written: list[Row], committed: list[Row], where: str) -> None:
+    """Counts by window only grow: they are what was written, or have come further, but not further than what is committed."""
+    latest = {at_start(key): _read_count(value or b"") for _, key, value, _ in committed}
+    found = dict(store.all())
+    for _, row, value, _ in written:
+        check(found.get(at_start(row), 0) >= _read_count(value or b""), f"{where} lacks {value!r} of {at_start(row)}")
+    for key, count in found.items():
+        check(count <= latest.get(key, 0), f"{where} has a value of {key} that is not committed")
+
+
+def check_pieces(store: Any, written: list[Row], committed: list[Row], where: str) -> None:
+    """All that was written is there, and what is there was committed, once."""
+    told = Counter((at_start(key), _read_key(value or b"")) for _, key, value, _ in committed)
+    found = Counter(store.all())
+    for _, row, value, _ in written:
+        check(found[at_start(row), _read_key(value or b"")], f"{where} lacks {value!r} of {at_start(row)}")
+    check(found <= told, f"{where} has rows that are not committed: {found - told}")
+
+
+def check_session(store: Any, _: list[Row], committed: list[Row], where: str) -> None:
+    """What is there was committed. A session that has grown is another row: data that is ahead of the offset may be the end of one alone."""
+    told = {(key, value) for _, key, value, _ in committed}
+    for window, count in store.fetch_range(None, None):
+        row = (_write_key(window.key) + window.window.end.to_bytes(8, "big") + window.window.start.to_bytes(8, "big"), _write_count(count))
+        check(row in told, f"{where} has a value of {window} that is not committed")
+
+
+CHECKED_BY_ROWS = {"spans": check_spans, "pieces": check_pieces, "session": check_session}
+
+
+def at_start(row: bytes) -> tuple[str, int]:
+    """Return key and start of a window's row in a changelog."""
+    return _read_key(row[:-12]), int.from_bytes(row[-12:-4], "big")
 
 
 def check_totals(stores: TaskStores, number: int, left: Left, counts: dict[str, int]) -> None:
@@ -168,11 +207,26 @@ def check_totals(stores: TaskStores, number: int, left: Left, counts: dict[str, 
             stores.restore(name, Batch([row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]), rows[-1][0] + 1)
     found = {key: value for key, value in counts.items() if key.startswith(f"{number}-")}
     check(dict(stores.store("counts").all()) == found, f"task 0_{number}: its counts are not those that have come out")
-    sums = dict(stores.store("sums").all())
-    check({key: count for key, (count, _) in sums.items()} == found, f"task 0_{number}: sums are of another commit than counts")
+    for name, latest in told_by(stores, found).items():
+        check(latest == found, f"task 0_{number}: {name} is of another commit than counts")
+
+
+def told_by(stores: TaskStores, keys: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Return what each store says the counts are."""
     history = stores.store("history")
-    latest = {key: version.value for key in found if (version := history.get(key)) is not None}
-    check(latest == found, f"task 0_{number}: history is of another commit than counts")
+    spans: Counter[str] = Counter()
+    for (key, _), count in stores.store("spans").all():
+        spans[key] = max(spans[key], count)
+    pieces: defaultdict[str, list[int]] = defaultdict(list)
+    for (key, _), piece in stores.store("pieces").all():
+        pieces[key].append(int(piece))
+    return {
+        "sums": {key: count for key, (count, _) in stores.store("sums").all()},
+        "history": {key: version.value for key in keys if (version := history.get(key)) is not None},
+        "spans": dict(spans),
+        "pieces": {key: len(found) if found == list(range(1, len(found) + 1)) else -1 for key, found in pieces.items()},
+        "session": {window.key: count for window, count in stores.store("session").fetch_range(None, None)},
+    }
 
 
 def count_in(stores: TaskStores, name: str, key: str) -> int:

@@ -14,6 +14,7 @@ from ks_actors._errors import LogCorrupted, LogError
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import _body, _format
 from ks_actors.log.kafka._records import Chunk, Columns
+from ks_actors.log.kafka._source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -89,6 +90,22 @@ def test_batches_become_columns() -> None:
     assert batch.offsets == range(5, 8)
     assert not more
     assert source.next_offset == 8
+
+
+def test_more_is_asked_for_when_half_is_read() -> None:
+    """One chunk is being read, and one may come behind it: what nobody will read soon takes up room."""
+    source = Source(PARTITION, 0)
+    wanted = [source.wanted]
+    assert source.add(chunk(*(stored(base, b"v" * 100) for base in range(4))))
+    wanted.append(source.wanted)
+    for _ in range(3):
+        source.read(1)
+        wanted.append(source.wanted)
+    assert source.add(chunk(stored(4, b"v")))
+    wanted.append(source.wanted)
+    source.read(9)
+    wanted.append(source.wanted)
+    assert wanted == [True, False, False, True, True, False, True]
 
 
 def test_headers_begin_with_the_first_record_that_has_some() -> None:

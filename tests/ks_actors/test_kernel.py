@@ -6,6 +6,8 @@ import gc
 import os
 import platform
 import random
+import subprocess
+import sys
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
@@ -333,3 +335,33 @@ def test_memory_that_was_freed_is_given_back() -> None:
     assert _kernel.trim_memory()
     assert resident() < full - (30 << 20)
     assert len(last) == 4_000
+
+
+LARGE = """
+import sys
+from ks_actors._kernel import map_large
+
+def resident():
+    with open("/proc/self/smaps_rollup") as found:
+        return sum(int(line.split()[1]) << 10 for line in found if line.startswith("Rss"))
+
+def given_back():
+    bytes(30 << 20)
+    blocks = [bytearray(b"x" * 900_000) for _ in range(40)]
+    rest, full = blocks[1::2], resident()
+    del blocks
+    return (full - resident()) * len(rest) // 20
+
+before = given_back()
+print(map_large(128 << 10), before < 9_000_000, given_back() > 16_000_000)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is malloc of glibc that keeps memory")
+def test_large_blocks_are_given_back() -> None:
+    """Also once larger ones were freed, from which glibc concludes that these are small; a size that it does not take is refused."""
+    for size, error in ((100, ValueError), (1 << 30, ValueError), ("x", TypeError), (1 << 80, OverflowError)):
+        with pytest.raises(error):
+            _kernel.map_large(size)  # type: ignore[arg-type]
+    told = subprocess.run([sys.executable, "-c", LARGE], check=True, capture_output=True, text=True, timeout=60)  # noqa: S603 - it is the one above
+    assert told.stdout.split() == ["True"] * 3

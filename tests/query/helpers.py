@@ -19,7 +19,7 @@ LEVELS = (COMMITTED, UNCOMMITTED)
 STRINGS = Consumed(serdes.STRING, serdes.STRING)
 SECOND = 1000
 HOUR = 3_600_000
-NAMES = ("plain", "timed", "window", "timed window", "lists", "versioned", "session")
+NAMES = ("plain", "timed", "window", "timed window", "lists", "versioned", "session", "duplicates")
 
 
 def store_name(name: str) -> str:
@@ -44,6 +44,7 @@ class Puts(Processor[str, str, str, str]):
         self._stores["lists"].put(record.key, None if value is None else [value])
         self._stores["window"].put(record.key, value, start)
         self._stores["versioned"].put(record.key, None if value is None else [value], time)
+        self._stores["duplicates"].put(record.key, value, start)
         self._stores["timed window"].put(record.key, (value, time), start)
         self._stores["session"].put(Windowed(record.key, Window(start, start + 5)), value)
 
@@ -64,6 +65,7 @@ def everything(engine: StoreType, processor: type[Puts] = Puts) -> Topology:
         stores.key_value("timed", text, text, type=engine, timestamped=True),
         stores.window("window", text, text, type=engine, **times),
         stores.window("timed-window", text, text, type=engine, timestamped=True, **times),
+        stores.window("duplicates", text, text, type=engine, retain_duplicates=True, **times),
         stores.session("session", text, text, type=engine, retention_ms=HOUR),
         stores.key_value("lists", text, serdes.json(), type=engine),
         stores.versioned_key_value("versioned", text, serdes.json(), type=engine, history_retention_ms=HOUR),

@@ -150,6 +150,33 @@ def test_a_window_store_is_scanned(engine: StoreType, isolation: IsolationLevel)
     run(engine, isolation, test)
 
 
+def duplicates(isolation: IsolationLevel) -> list[tuple[tuple[str, int], str]]:
+    """Return what a store that keeps all is to hold, by key, then by time, then as they were put; there are no deletes."""
+    found = [(("a", SECOND), "a1"), (("b", 2 * SECOND), "b1"), (("bb", 3 * SECOND), "bb1"), (("c", 4 * SECOND), "c1")]
+    return found if isolation is COMMITTED else [found[0], (("a", SECOND), "a2"), *found[1:], (("d", 3 * SECOND), "d2")]
+
+
+def test_a_window_store_with_duplicates_is_read(engine: StoreType, isolation: IsolationLevel) -> None:
+    """All that was put of a key and window comes, in the order in which it was put, or against it; of a key, of a span, of all keys."""
+
+    async def test(store: Callable[..., StoreQueries]) -> None:
+        expected = duplicates(isolation)
+        kept = store("duplicates")
+        for key in ("a", "b", "bb", "d", "e"):
+            of_key = [(start, value) for (other, start), value in expected if other == key]
+            assert await kept.fetch(key, 0, 10 * SECOND) == of_key
+            assert await kept.backward_fetch(key, 0, 10 * SECOND) == of_key[::-1]
+            assert await kept.fetch(key, 2 * SECOND, 2 * SECOND) == [row for row in of_key if row[0] == 2 * SECOND]
+        rows = sorted(expected, key=lambda row: (row[0][1], row[0][0])) if engine == "in_memory" else expected
+        assert await kept.all() == rows
+        assert await kept.reverse_all() == rows[::-1]
+        within = [row for row in rows if 2 * SECOND <= row[0][1] <= 3 * SECOND]
+        assert await streamed(kept.fetch_all(2 * SECOND, 3 * SECOND)) == within
+        assert await kept.backward_fetch_all(2 * SECOND, 3 * SECOND) == within[::-1]
+
+    run(engine, isolation, test)
+
+
 def test_a_versioned_store_is_read_as_of_a_time(engine: StoreType, isolation: IsolationLevel) -> None:
     """`get` returns the latest version, or that of `as_of`; `versions` all of a span. What is handed out is the caller's own."""
 
@@ -262,6 +289,8 @@ def test_each_kind_can_be_asked_its_own(engine: StoreType, isolation: IsolationL
             lambda: store("window").range("a", "b"),
             lambda: store("window").prefix_scan("a"),
             lambda: store("timed-window").get("a"),
+            lambda: store("duplicates").get("a"),
+            lambda: store("duplicates").find_sessions("a", 0, 1),
             lambda: store("timed-window").approximate_num_entries(),
             lambda: store("plain").get("a", as_of=1),
             lambda: store("timed").versions("a"),

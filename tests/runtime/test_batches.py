@@ -375,7 +375,7 @@ def test_nothing_is_committed_that_is_not_back(guarantee: str) -> None:
 
 
 def test_a_call_that_does_not_come_back_fails_the_commit() -> None:
-    """Within max_drain_ms, by the name of the node."""
+    """Within max_drain_ms, by the name of the node, and with what to do."""
 
     async def never(records: Texts) -> Texts:
         await asyncio.Event().wait()
@@ -387,7 +387,7 @@ def test_a_call_that_does_not_come_back_fails_the_commit() -> None:
 
     error = run_app(test, through(never), topics={"in": 1, "out": 1}, commit_interval_ms=500, max_drain_ms=1_000)
     assert isinstance(error, TaskTimeout)
-    assert "KSTREAM-BATCH-0000000001" in str(error)
+    assert "KSTREAM-BATCH-0000000001. If calls may take so long, raise max_drain_ms; if not" in str(error)
 
 
 def counted(seed: int) -> Topology:

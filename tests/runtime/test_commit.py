@@ -27,12 +27,14 @@ from ks_actors.log import TopicPartition
 from ks_actors.processors import PunctuationType
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
+    from ks_actors.log import GroupMetadata, OffsetAndMetadata, TransactionalProducer
     from ks_actors.log.embedded._faults import Operation
 
 FOREVER = 1_000_000
@@ -137,6 +139,53 @@ def test_the_overlay_is_committed_before_it_is_full(partitions: int) -> None:
     for most_bytes in (limit, -1):
         options = {"statestore_uncommitted_max_bytes": most_bytes, "commit_interval_ms": FOREVER}
         run_app(test(most_bytes < 0), counting(), topics={"in": partitions, "out": 1}, **options)
+
+
+class SlowCommits(Connection):
+    """A log that takes ten seconds to end a transaction."""
+
+    async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> TransactionalProducer:
+        producer = await super().transactional_producer(transactional_id, client_id=client_id, timeout_ms=timeout_ms)
+        commit = producer.commit
+
+        async def slowly(offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
+            await asyncio.sleep(10)
+            await commit(offsets, group)
+
+        producer.commit = slowly  # type: ignore[method-assign]
+        return producer
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_the_overlay_is_bounded_while_a_commit_is_under_way(partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes while a transaction is being ended is of the next one, which has to wait: processing does, too, before the limit is crossed."""
+    monkeypatch.setattr("ks_actors.testing._harness.Connection", SlowCommits)
+    limit, count = 200_000, 6_000
+
+    async def test(harness: AppHarness) -> None:
+        most = longest = 0
+        for number in range(count // 50):
+            await harness.produce_all("in", [TestRecord(f"{number}-{place}", "1", 0) for place in range(50)])
+            await harness.kit.clock.advance(0.01)
+            figures = harness.app.metrics()
+            most = max(most, int(figures["uncommitted-bytes"]))
+            longest = max(longest, int(figures["process-total"]))
+        assert limit // 2 < most < limit
+        assert longest < count // 2
+        await harness.caught_up()
+        assert harness.app.metrics()["process-total"] == count
+        assert harness.app.metrics()["uncommitted-bytes"] < limit
+        assert harness.app.metrics()["commit-total"] > 5
+
+    run_app(
+        test,
+        counting(),
+        topics={"in": partitions, "out": 1},
+        processing_guarantee=EOS,
+        statestore_uncommitted_max_bytes=limit,
+        commit_interval_ms=FOREVER,
+        transaction_timeout_ms=FOREVER,
+    )
 
 
 def test_the_share_of_a_worker_counts_too() -> None:

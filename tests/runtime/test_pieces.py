@@ -14,6 +14,8 @@ import pytest
 from actors.testing import VirtualLoop
 from ks_actors import LogAndSkipOnInvalidTimestamp, Processor, Record, TopologyError, serdes
 from ks_actors._batch import Batch
+from ks_actors._native import kernel
+from ks_actors._packed_batch import PackedBatch
 from ks_actors.dsl import Consumed, EmitStrategy, Grouped, Joined, Materialized, Produced, Repartitioned, StreamsBuilder, TimeWindows
 from ks_actors.log import IsolationLevel, NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
@@ -75,6 +77,18 @@ def test_small_batches_are_sent_as_one() -> None:
     assert sum(sizes) == 10_001
     assert len(sizes) == 2
     assert len(plain) == 1
+
+
+@pytest.mark.skipif(kernel is None, reason="there is no kernel")
+def test_packed_records_are_sent_as_they_are() -> None:
+    """Many of them are no objects before they are sent; a few join others, in order."""
+    rows = kernel.Rows(0, True, False)
+    rows.add_all([f"k{number}" for number in range(900)], list(range(900)), list(range(900)), [b"v"] * 900)
+    many, few, plain = PackedBatch(rows, 0, 800), PackedBatch(rows, 800, 900), Batch([b"a"], [b"1"], [1])
+    sent = [one.batch for one in merged([Outgoing(P, part) for part in (plain, many, few, plain, many)])]
+    assert [len(batch) for batch in sent] == [1, 800, 101, 800]
+    assert sent[1] is sent[3] is many
+    assert sent[2].keys == [*rows.names(800, 900), b"a"]
 
 
 # --- punctuation ----------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,8 @@ from ks_actors.state._manifest import Manifest, offset_row
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def files_of(directory: Path) -> dict[str, tuple[int, int]]:
@@ -32,3 +36,48 @@ def test_reading_a_copy_writes_nothing(tmp_path: Path) -> None:
         with CheckpointRows("0_0", copy, shared) as rows:
             assert rows.next_offset("counts") == 7
         assert files_of(copy) == before
+
+
+def rows_of(directory: Path, shared: SharedResources) -> dict[bytes, bytes]:
+    with closing(RocksEngine("0_0", directory, shared, read_only=True)) as engine:
+        return dict(engine.scan(b"", b"\xff"))
+
+
+def test_a_copy_is_whole_while_tables_come_and_go(tmp_path: Path) -> None:
+    """RocksDB merges tables whenever it likes: a copy has all rows all the same, those that were never merged and those that were."""
+    with closing(SharedResources()) as shared, closing(RocksEngine("0_0", tmp_path / "rocksdb", shared)) as engine:
+        done = threading.Event()
+
+        def merge() -> None:
+            while not done.is_set():
+                engine._data.compact_range(None, None)
+
+        merging = threading.Thread(target=merge)
+        merging.start()
+        expected: dict[bytes, bytes] = {}
+        try:
+            for number in range(40):
+                rows = {b"%d" % key: b"%d" % number for key in range(number, number + 200)}
+                expected |= rows
+                for part in range(4):
+                    engine.write(sorted(rows.items())[part::4])
+                    engine.flush(wait=True)
+                engine.checkpoint(tmp_path / f"copy {number}")
+                assert rows_of(tmp_path / f"copy {number}", shared) == expected
+        finally:
+            done.set()
+            merging.join(30)
+        assert not merging.is_alive()
+
+
+def test_where_there_are_no_links_rocksdb_makes_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that has none is no reason to have no snapshots."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError("injected: no links here")
+
+    with closing(SharedResources()) as shared, closing(RocksEngine("0_0", tmp_path / "rocksdb", shared)) as engine:
+        engine.write([(b"a", b"1")])
+        monkeypatch.setattr(os, "link", refuse)
+        engine.checkpoint(tmp_path / "copy")
+        assert rows_of(tmp_path / "copy", shared) == {b"a": b"1"}

@@ -12,7 +12,6 @@ from ks_actors import Batch
 from ks_actors._native import kernel as native
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde, json
 from ks_actors.state import _expiry
-from ks_actors.state._codec import put_rows
 
 from .helpers import Task, key_value
 
@@ -122,33 +121,6 @@ def test_parts_of_entries() -> None:
         assert kernel.entry_columns({}, {odd: view.get(odd)}, [odd]) is None
 
 
-restored = st.lists(st.tuples(st.binary(max_size=2), st.none() | st.binary(max_size=9), st.integers(-(2**63), 2**63 - 1)), max_size=50)
-
-
-@needs_kernel
-@given(restored, restored)
-def test_rows_are_restored_by_the_kernel_as_by_python(first: list[Any], more: list[Any]) -> None:
-    """The last of a key counts, None deletes, and the time is before the value."""
-    rows: dict[bytes, bytes | None] = {}
-    expected: dict[bytes, bytes | None] = {}
-    for part in (first, more):
-        columns = [list(column) for column in zip(*part, strict=True)] or [[], [], []]
-        kernel.restore_rows(rows, *columns)
-        put_rows(expected, *columns)
-    assert list(rows.items()) == list(expected.items())
-    assert rows == {key: None if value is None else time.to_bytes(8, "big", signed=True) + value for key, value, time in (*first, *more)}
-
-
-class TouchyBytes(bytes):
-    """Bytes that cannot be compared."""
-
-    __slots__ = ()
-    __hash__ = bytes.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        raise ValueError(other)
-
-
 class Touchy(str):
     """Text that cannot be compared."""
 
@@ -170,11 +142,6 @@ def test_what_comparing_keys_raises_is_raised() -> None:
     with pytest.raises(ValueError, match="k17"):
         kernel.count_up(view, {}, keys, [b""] * 20, [1] * 20, 0, changes, [], False)
     assert len(changes) == 16
-    encoded = [key.encode() for key in keys]
-    rows = {(TouchyBytes(key) if key == b"k17" else key): b"" for key in encoded}
-    with pytest.raises(ValueError, match="k17"):
-        kernel.restore_rows(rows, encoded, encoded, [0] * 20)
-    assert sum(map(bool, rows.values())) == 16
 
 
 @pytest.mark.parametrize(("key", "value"), [(STRING, json(int)), (json(str), LONG)])

@@ -306,16 +306,36 @@ def test_what_cannot_be_read_is_named(on_disk: MakeTask) -> None:
 
 
 def test_a_closed_store_says_so(make: MakeTask) -> None:
-    """Whatever it is asked for, also through functions that were taken from it before; open iterators have come to their end."""
+    """Whatever it is asked for, also through functions that were taken from it before."""
     task = make(key_value(timestamped=True))
     store = task.store
     store.put_entry("a", (1, 1))
-    get, put, rows = store.get_entry, store.put_entry, store.all()
+    get, put = store.get_entry, store.put_entry
     task.stores.close(clean=False)
     for call in (lambda: get("a"), lambda: put("a", (1, 1)), lambda: store.get("b"), store.all, lambda: store.delete("a")):
         with pytest.raises(StoreClosed, match="store s"):
             call()
-    assert list(rows) == []
+
+
+def test_an_iterator_of_a_closed_store_does_not_pass_for_read(make: MakeTask, stage: str) -> None:
+    """Reading on raises StoreClosed, each time, also where nothing was read yet; one that was read to its end, or closed, has just ended."""
+    task = make(key_value())
+    for name in "abc":
+        task.store.put(name, 1)
+    bring(task, stage)
+    store = task.store
+    unread, half, ended, closed = (store.all() for _ in range(4))
+    assert next(half) == ("a", 1)
+    assert len(list(ended)) == 3
+    closed.close()
+    task.stores.close(clean=False)
+    for rows in (unread, half):
+        for _ in range(2):
+            with pytest.raises(StoreClosed, match="store s is closed, as its task is, before it has been read to its end"):
+                next(rows)
+        rows.close()
+        assert list(rows) == []
+    assert list(ended) == list(closed) == []
 
 
 def test_the_number_of_entries(make: MakeTask, place: str, stage: str) -> None:

@@ -124,6 +124,23 @@ def test_what_is_replayed_after_a_crash_is_shared_by_the_tasks(tmp_path: Path) -
     shared.close()
 
 
+def test_what_is_replayed_after_a_crash_may_be_more_while_a_task_restores(tmp_path: Path) -> None:
+    """Four times as much, until it is processed: then it is written at once."""
+    shared = SharedResources(tail_records=100)
+    task = Task([key_value(value=LONG)], tmp_path, shared=shared)
+    task.stores.restoring = True
+    for number in range(399):
+        task.stores.restore("s", Batch([b"%d" % (number % 10)], [bytes(8)], [0]), number + 1)
+    assert not task.stores.wants_flush(idle=False)
+    task.stores.restoring = False
+    assert task.stores.wants_flush(idle=False)
+    task.stores.restoring = True
+    task.stores.restore("s", Batch([b"0"], [bytes(8)], [0]), 400)
+    assert task.stores.wants_flush(idle=False)
+    task.close()
+    shared.close()
+
+
 def test_windows_and_restored_rows_count(tmp_path: Path, shared: SharedResources) -> None:
     """Whatever the kind of store, and wherever its rows come from."""
     task = Task([key_value(), window("w", retention_ms=1 << 40), window("d", retention_ms=1 << 40, retain_duplicates=True)], tmp_path, shared=shared)

@@ -14,6 +14,7 @@ import pytest
 
 from ks_actors import Batch, SerializationError
 from ks_actors._native import kernel
+from ks_actors._packed_batch import PackedBatch
 from ks_actors.serdes import BYTES, LONG, STRING
 from ks_actors.state import SharedResources, _spans
 from ks_actors.state._packed import PackedSegment
@@ -83,6 +84,10 @@ class Both:
         assert [rows.column(which, 0, 1 << 40) for which in range(5)] == columns
         assert rows.column(5, 0, 1 << 40) == [value.encode() if isinstance(value, str) else value for value in columns[3]]
         assert rows.names(3, 9) == kernel.window_keys(*(column[3:9] for column in columns[:3]))
+        first, limit = self.random.randrange(8), self.random.choice((0, 100, 1_000, 1 << 20))
+        if first < len(plain):
+            logged = rows.names(0, 1 << 40), rows.column(5, 0, 1 << 40), columns[4]
+            assert rows.write(first, 1 << 40, limit, 61) == kernel.write_records(*logged, None, first, limit, 61)
         keys = [text(number, of_text=self.kinds[0]) for number in range(14)]
         first = self.random.randrange(990, 1_200)
         last = first + self.random.randrange(100)
@@ -164,6 +169,12 @@ def test_a_packed_row_takes_three_fifths_of_one_of_objects() -> None:
         ("column", (6, 0, 1), ValueError),
         ("column", (-1, 0, 1), ValueError),
         ("names", (0,), TypeError),
+        ("write", (0, 1, 100), TypeError),
+        ("write", (0, 1, "x", 0), TypeError),
+        ("write", (0, 0, 100, 0), ValueError),
+        ("write", (1, 2, 100, 0), ValueError),
+        ("write", (0, 1, 100, -1), ValueError),
+        ("write", (0, 1, 100, 1 << 60), ValueError),
         ("meet", ([], [], 0, 0, None, ()), TypeError),
         ("meet", (["k"], [], 0, 0, None, []), ValueError),
         ("meet", (["k"], [0], 0, 0, [], []), ValueError),
@@ -179,6 +190,19 @@ def test_packed_rows_refuse_what_they_do_not_take(name: str, arguments: tuple[An
         getattr(rows, name)(*arguments)
     assert rows.entries("k", 0, 9) == [(5, (b"v", 5))]
     assert len(rows) == 1
+
+
+def test_packed_records_are_like_others() -> None:
+    """Columns are there when they are looked for; a slice has its part of them; what is written of them needs none."""
+    rows = kernel.Rows(0, True, False)
+    rows.add_all([f"k{number}" for number in range(9)], list(range(9)), list(range(9)), [b"%d" % number * 40 for number in range(9)])
+    packed, plain = (PackedBatch(rows, 2, 8) for _ in range(2))
+    assert packed.write(1, 1 << 20, 61) == kernel.write_records(plain.keys, plain.values, plain.timestamps, None, 1, 1 << 20, 61)
+    assert len(packed) == len(plain.keys) == 6
+    assert (packed.slice(1, 3).keys, packed.slice(4, 99).values, packed.slice(3, 2).timestamps) == (plain.keys[1:3], plain.values[4:], [])
+    assert (packed.headers, packed.offsets, packed.select([0, 1, 0, 0, 0, 0]).keys) == (None, (), plain.keys[1:2])
+    assert plain.keys == rows.names(2, 8)
+    assert not hasattr(packed, "others")
 
 
 def test_what_is_no_key_is_not_there() -> None:
@@ -204,6 +228,7 @@ def test_packed_rows_do_not_leak() -> None:
         rows.meet(keys, list(range(2_000)), 100, 100, None, [])
         rows.entries("k1", 0, 2_000)
         rows.names(0, 2_000)
+        rows.write(0, 2_000, 10_000, 61)
         for which in range(6):
             rows.column(which, 0, 2_000)
         with suppress(TypeError):

@@ -367,8 +367,14 @@ def test_a_closed_store_says_so(make: MakeTask) -> None:
     task = java(make)
     task.store.put(at("a", 0, 5), 1)
     store = task.store
+    rows = store.fetch("a")
     task.close()
-    calls: tuple[Callable[[], Any], ...] = (lambda: store.put(at("a", 0, 5), 1), lambda: store.fetch("a"), lambda: store.fetch_session("a", 0, 5))
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: store.put(at("a", 0, 5), 1),
+        lambda: store.fetch("a"),
+        lambda: store.fetch_session("a", 0, 5),
+        lambda: next(rows),
+    )
     for call in calls:
         with pytest.raises(StoreClosed):
             call()

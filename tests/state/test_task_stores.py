@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ks_actors._batch import Batch
-from ks_actors._errors import IllegalTransition, StateError, StateFull, StateLocked, TaskCorrupted
+from ks_actors._errors import IllegalTransition, StateError, StateFull, StateLocked, StoreClosed, TaskCorrupted
 from ks_actors.serdes import STRING, json, msgpack
 from ks_actors.state import SharedResources, TaskStores, read_checkpoint, write_checkpoint
 from ks_actors.state import _manifest as manifest
@@ -130,7 +130,8 @@ def test_a_directory_has_one_owner(on_disk: MakeTask) -> None:
     second.wipe()
     assert task.directory is not None
     assert not task.directory.exists()
-    assert list(rows) == []
+    with pytest.raises(StoreClosed, match="before it has been read to its end"):
+        next(rows)
 
 
 def test_what_is_broken_is_corrupted(on_disk: MakeTask) -> None:
@@ -200,6 +201,8 @@ def test_the_checkpoint_file(on_disk: MakeTask) -> None:
     task.stores.close(clean=True)
     assert (task.directory / ".checkpoint").read_text() == "0\n1\napp-s-changelog 3 1\n"
     assert read_checkpoint(task.directory) == {("app-s-changelog", 3): 1}
+    write_checkpoint(task.directory, {("app-s-changelog", 3): 1, ("app-t-changelog", 3): -4})
+    assert read_checkpoint(task.directory) == {("app-s-changelog", 3): 1}, "the other one is not known"
     write_checkpoint(task.directory, {})
     assert read_checkpoint(task.directory) == {}
 

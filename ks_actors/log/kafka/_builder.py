@@ -12,6 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: i
 
 from ks_actors._errors import ConfigError, RecordTooLarge
 from ks_actors._native import kernel as _kernel
+from ks_actors._packed_batch import PackedBatch
 from ks_actors.log.kafka._format import ATTRIBUTES_AT, BEHIND_LENGTH, CODECS, HEADER, MAGIC, TRANSACTIONAL, checksum
 
 if TYPE_CHECKING:
@@ -81,13 +82,18 @@ class Encoder:
 
     def _write(self, batch: Batch, start: int, size: int) -> tuple[bytearray, int]:
         """Return an uncompressed record batch of records from `start` on, and how many are in it."""
-        if _kernel is None or type(batch.keys) is not list or type(batch.values) is not list:
+        if isinstance(batch, PackedBatch):
+            buffer, count, first, highest = batch.write(start, size, HEADER.size)
+        elif _kernel is None or type(batch.keys) is not list or type(batch.values) is not list:
             return self._write_one_by_one(batch, start, size)
-        try:
-            buffer, count, first, highest = _kernel.write_records(batch.keys, batch.values, batch.timestamps, batch.headers, start, size, HEADER.size)
-        except TypeError:
-            # aiokafka takes some more, and tells better what it does not take.
-            return self._write_one_by_one(batch, start, size)
+        else:
+            try:
+                buffer, count, first, highest = _kernel.write_records(
+                    batch.keys, batch.values, batch.timestamps, batch.headers, start, size, HEADER.size
+                )
+            except TypeError:
+                # aiokafka takes some more, and tells better what it does not take.
+                return self._write_one_by_one(batch, start, size)
         attributes = TRANSACTIONAL if self._transactional else 0
         HEADER.pack_into(buffer, 0, 0, len(buffer) - BEHIND_LENGTH, -1, MAGIC, 0, attributes, count - 1, first, highest, -1, -1, -1, count)
         return buffer, count

@@ -137,6 +137,11 @@ class Chunk:
         return behind
 
     @property
+    def half_read(self) -> bool:
+        """Whether half of the bytes, or more, have been read, or are being read."""
+        return 2 * self._at >= self.size
+
+    @property
     def position(self) -> int:
         """Where the last `read` has got to."""
         return self._base if self._left else self._end

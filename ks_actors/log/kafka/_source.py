@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ks_actors.log._types import TopicPartition
     from ks_actors.log.kafka._records import Chunk
 
-# What is being processed, and what comes after it: more would only take up room.
+# What is being processed, and what comes after it, once half of the former is done: more, or sooner, would only take up room.
 _CHUNKS = 2
 
 
@@ -66,7 +66,10 @@ class Source:
     @property
     def wanted(self) -> bool:
         """Whether more is to be asked for."""
-        return not self.paused and not self.asked and self.error is None and len(self.chunks) < _CHUNKS
+        if self.paused or self.asked or self.error is not None:
+            return False
+        chunks = self.chunks
+        return not chunks or (len(chunks) < _CHUNKS and chunks[0].half_read)
 
     def move(self, position: int) -> None:
         """Read on from somewhere else; what is there, or under way, is void."""

@@ -1,0 +1,106 @@
+"""The stores of global tables: what is on disk of them, and from where on their topics are to be read."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, final
+
+import msgspec
+
+from ks_actors._errors import TaskCorrupted
+from ks_actors.log._types import TopicPartition
+from ks_actors.runtime._blocking import needs_thread
+from ks_actors.runtime._current import Current
+from ks_actors.runtime._making import GLOBAL, make_stores
+from ks_actors.topology import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from actors import Context
+    from ks_actors.log import IsolationLevel, Log
+    from ks_actors.runtime._setup import Setup
+    from ks_actors.state import SharedResources, TaskStores
+
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class GlobalStores:
+    """The global stores of an instance, as they are opened: those of type rocksdb with what an earlier run has left, the others empty.
+
+    The topic of each is its changelog, so its position tells from where on that is to be read: it is written with the data, never ahead of it. Where
+    a position is not in the topic, as that was made anew or cut off, all is wiped, and filled from the beginning. Where tasks are processed in
+    threads, and where a store is the user's own, all are in memory: threads read them while others write.
+    """
+
+    def __init__(self, setup: Setup, directory: Path, shared: SharedResources) -> None:
+        specs = setup.store_specs(setup.topology.global_stores)
+        self._on_disk = not any(map(needs_thread, setup.topology.nodes.values())) and all(spec.kind is not StoreKind.CUSTOM for spec in specs)
+        self.current: Current = Current()
+        self.begins: Mapping[TopicPartition, int] = {}
+        self.ends: Mapping[TopicPartition, int] = {}
+        self.topics: dict[str, tuple[TopicPartition, ...]] = {
+            keeper.store: tuple(TopicPartition(topic, number) for number in range(setup.partitions(topic) or 0))
+            for topic, keeper in setup.topology.global_topics.items()
+        }
+        stores = make_stores(
+            GLOBAL,
+            [msgspec.structs.replace(spec, logging=True) for spec in specs] if self._on_disk else specs,
+            directory=directory if self._on_disk else None,
+            shared=shared if self._on_disk else None,
+            current=self.current,
+            expired=lambda _: None,  # which nobody counts
+            topics={},
+            assigned=False,
+        )
+        assert stores is not None
+        self.stores: TaskStores = stores
+
+    async def open(self, context: Context[Any], log: Log, isolation: IsolationLevel) -> None:
+        """Open them, and find out from where on to read, and how far the topics go now. Raises what the log does, and the stores do."""
+        partitions = [partition for own in self.topics.values() for partition in own]
+        self.begins = await log.begin_offsets(partitions)
+        self.ends = await log.end_offsets(partitions, isolation)
+        await context.blocking(self._open)
+
+    def _open(self) -> None:
+        stores = self.stores
+        try:
+            stores.open()
+        except TaskCorrupted as error:
+            why = str(error)
+        else:
+            why = self._outside()
+            if why:
+                stores.close(clean=False)
+        if why:
+            _log.warning("global stores are filled from the beginning of their topics: %s", why)
+            stores.wipe()
+            stores.open()
+        self.begins = {**self.begins, **self._reached()}
+
+    def _reached(self) -> dict[TopicPartition, int]:
+        """Return the next offsets of what is on disk."""
+        found: dict[TopicPartition, int] = {}
+        for store, partitions in self.topics.items():
+            at = self.stores.positions.of(store)
+            found |= {partition: at[partition] + 1 for partition in partitions if partition in at}
+        return found
+
+    def _outside(self) -> str:
+        """Say which position is not in its topic; nothing, when all are."""
+        for partition, offset in self._reached().items():
+            begin, end = self.begins[partition], self.ends[partition]
+            if not begin <= offset <= end:
+                return f"what is on disk goes up to offset {offset} of {partition}, which has {begin} to {end}"
+        return ""
+
+    def offsets(self, positions: Mapping[TopicPartition, int]) -> dict[str, int]:
+        """Return how far each store is, in one number."""
+        return {store: sum(positions[partition] for partition in partitions) for store, partitions in self.topics.items()} if self._on_disk else {}
+
+    def close(self, *, clean: bool) -> None:
+        """Close them. Blocks."""
+        self.stores.close(clean=clean)
