@@ -274,7 +274,7 @@ class Collector(Actor[CollectorMessage]):
             self._fail(TransactionAborted(f"the log refused records, which are left out, and all others written again: {error}"))
             return
         rest = [outgoing for refused in going_on for outgoing in refused.rest]
-        self._waiting += sum(len(outgoing.batch) for outgoing in rest)
+        self._waiting += sum(len(outgoing.batch) for outgoing in rest if not isinstance(outgoing.batch, PackedBatch))
         self._ready[:0] = rest
         self._write_letters([letter for refused in going_on for _, letters in refused.dropped for letter in letters])
 
