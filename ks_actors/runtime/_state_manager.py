@@ -302,7 +302,7 @@ class StateManager(Actor[StateManagerMessage]):
     async def _make_standby(self, held: Held) -> None:
         if held.restoring and held.is_open:
             self._progress.suspended(held, self._changelogs(held))
-        held.order, held.lent = None, False
+        held.order, held.lent, held.stores.restoring = None, False, False
         if held.is_open:
             try:
                 held.stores.drop()
