@@ -30,6 +30,7 @@ from .results import Results, read
 
 if TYPE_CHECKING:
     from ks_actors.batch import Choice
+    from ks_actors.log import Log
 
 DECEMBER = int(datetime(2013, 12, 1, tzinfo=UTC).timestamp()) * 1000
 # A sum does not depend on the order of what is added, nor does the worst of all.
@@ -50,24 +51,29 @@ class Outcome(NamedTuple):
 
 
 async def run(options: Options, until: int = DECEMBER, spark: SparkSettings | None = None, tables: Path | None = None) -> Outcome:
-    """Do all of it; write the tables as Parquet, if it is said where."""
-    snapshots = str(options.directory.absolute() / "snapshots")
+    """Do all of it on the log that the options name; write the tables as Parquet, if it is said where."""
     async with opened(options) as log:
-        await load(log, reported_before(until, options.limit), lambda _: None)
-        app = App(topology.build(), configure(options).replace(snapshot_uri=snapshots), log=log)
-        with await app.backfill(until=until, allow=ALLOW, engine="local" if spark is None else "spark", spark=spark) as done:
-            marks = [perf_counter()]
-            await app.publish(done)
+        return await run_on(log, options, until, spark, tables)
+
+
+async def run_on(log: Log, options: Options, until: int = DECEMBER, spark: SparkSettings | None = None, tables: Path | None = None) -> Outcome:
+    """Do all of it on a log that has been started."""
+    snapshots = str(options.directory.absolute() / "snapshots")
+    await load(log, reported_before(until, options.limit), lambda _: None)
+    app = App(topology.build(), configure(options).replace(snapshot_uri=snapshots), log=log)
+    with await app.backfill(until=until, allow=ALLOW, engine="local" if spark is None else "spark", spark=spark) as done:
+        marks = [perf_counter()]
+        await app.publish(done)
+    marks.append(perf_counter())
+    await app.seed(snapshots)
+    marks.append(perf_counter())
+    async with app:
+        await load(log, options.limit, lambda _: None)  # as they are reported, while the app runs
+        await app.wait_until_caught_up(PATIENCE_MS)
         marks.append(perf_counter())
-        await app.seed(snapshots)
-        marks.append(perf_counter())
-        async with app:
-            await load(log, options.limit, lambda _: None)  # as they are reported, while the app runs
-            await app.wait_until_caught_up(PATIENCE_MS)
-            marks.append(perf_counter())
-            if tables is not None:
-                await app.export(tables, tables=TABLES, topics=TOPICS)
-        results = await read(log)
+        if tables is not None:
+            await app.export(tables, tables=TABLES, topics=TOPICS)
+    results = await read(log)
     published, handed_over, live = (after - before for before, after in pairwise(marks))
     return Outcome(results, done.records, done.seconds, published, handed_over, live)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .progress import Progress
 
 LOOK_SECONDS = 0.1
+CENTURY_MS = 100 * 365 * 24 * 3_600_000
 PATIENCE_MS = 3_600_000
 
 
@@ -73,6 +74,7 @@ def configure(options: Options) -> StreamsConfig:
         commit_interval_ms=options.commit_interval_ms,
         deserialization_exception_handler=to_dead_letters,
         errors_dead_letter_queue_topic_name=topology.DEAD_LETTERS,
+        windowstore_changelog_additional_retention_ms=CENTURY_MS,  # a Kafka goes by its own clock, and would delete the hours of 2013
     )
 
 

@@ -128,6 +128,8 @@ class SnapshotSource:
             if _before_changelogs(content, specs) and any(end > begin for begin, end in ranges.values()):
                 _log.info("task %s has its state in its changelogs, snapshot %s was made before there were any", task, snapshot.place)
                 continue
+            if _before_changelogs(content, specs) and not any(stored.rows for stored in content.stores.values()):
+                continue  # handed over or not, it begins with nothing
             try:
                 self._check(snapshot, content, specs, ranges)
                 await self._ingest_if_worth(held, snapshot, specs, local, ranges, blocking)

@@ -143,7 +143,8 @@ def _changelog_configs(setup: Setup, spec: StoreSpec) -> dict[str, str]:
     configs = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
     if spec.kind in _WINDOWED:
         configs["cleanup.policy"] = "delete" if spec.retain_duplicates else "compact,delete"
-        configs["retention.ms"] = str(spec.retention_ms + setup.config.windowstore_changelog_additional_retention_ms)
+        # Unlimited windows are kept for ever: more than a log can be told is that.
+        configs["retention.ms"] = str(min(spec.retention_ms + setup.config.windowstore_changelog_additional_retention_ms, LONGEST_MS))
     if spec.kind is StoreKind.VERSIONED:
         # The older versions of a key are wanted: they are not compacted away as long as they can be asked for.
         configs["min.compaction.lag.ms"] = str(min(spec.history_retention_ms + _DAY_MS, LONGEST_MS))

@@ -135,6 +135,8 @@ def config_of(order: Order) -> StreamsConfig:
             "snapshot_interval_ms": 0,
             "session_timeout_ms": 6_000,
             "transaction_timeout_ms": 10_000,
+            # Records are of 1970: a broker would delete those of windows from changelogs as soon as it looks.
+            "windowstore_changelog_additional_retention_ms": 1 << 62,
         }
     )
 

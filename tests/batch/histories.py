@@ -38,16 +38,21 @@ def topics_of(topology: Topology, outputs: Iterable[str], partitions: int, input
     return wanted | dict.fromkeys(topology.global_topics, 1)
 
 
-async def fill(log: Log, topics: Mapping[str, int], records: Iterable[Input]) -> None:
+def batches_of(topics: Mapping[str, int], records: Iterable[Input], prefix: str = "") -> list[Outgoing]:
+    """Return what is to be sent, by partition; the prefix is before the names of the topics."""
     batches: dict[TopicPartition, Batch] = {}
     for topic, key, value, time in records:
         number = 0 if key is None else partition_of(key, topics[topic])
-        batch = batches.setdefault(TopicPartition(topic, number), Batch([], [], []))
+        batch = batches.setdefault(TopicPartition(prefix + topic, number), Batch([], [], []))
         batch.keys.append(key)
         batch.values.append(value)
         batch.timestamps.append(time)
+    return [Outgoing(where, batch) for where, batch in batches.items()]
+
+
+async def fill(log: Log, topics: Mapping[str, int], records: Iterable[Input]) -> None:
     producer = await log.producer(client_id="test")
-    await producer.send([Outgoing(where, batch) for where, batch in batches.items()])
+    await producer.send(batches_of(topics, records))
     await producer.close()
 
 
@@ -75,6 +80,17 @@ async def read_committed(log: Log, where: TopicPartition) -> list[Batch]:
                 at = one.next_offset
                 found.append(one.batch)
     await fetcher.close()
+    return found
+
+
+async def changelogs_of(log: Log, application_id: str) -> dict[tuple[str, int], dict[bytes, Any]]:
+    """Return what the changelogs of an app's stores say in the end, by store and partition."""
+    found: dict[tuple[str, int], dict[bytes, Any]] = {}
+    for name, topic in (await log.describe_topics()).items():
+        if name.startswith(f"{application_id}-") and name.endswith("-changelog"):
+            store = name.removeprefix(f"{application_id}-").removesuffix("-changelog")
+            for number in range(topic.partitions):
+                found[store, number] = last(await read_committed(log, TopicPartition(name, number)))
     return found
 
 

@@ -14,7 +14,8 @@ from ks_actors.log.embedded import EmbeddedLog
 from tests.differential.test_batches import APART
 from tests.differential.topologies import REBUILT
 
-from .histories import Rows, difference, fill, last, plain, read_committed, rows_of, streamed, topics_of
+from . import others
+from .histories import Rows, batches_of, changelogs_of, difference, plain, read_committed, rows_of, streamed, topics_of
 from .test_backfill import LINE_TOPICS, LINES, SETTINGS, WITH_CLOCK, cases, records_of, settings_of, words
 
 if TYPE_CHECKING:
@@ -29,8 +30,11 @@ if TYPE_CHECKING:
 ALLOW: tuple[Choice, ...] = ("order_after_rekey", "incomplete_snapshot")
 # When a punctuator is called next is scheduled anew in every task that begins, as in Kafka Streams.
 NOT_HANDED_OVER = {"punctuate_stream"}
-# Two tasks write into each other's partitions with times that they make up: by those nobody can tell which came first.
-TIMES_OF_THEIR_OWN = {"papi_router"}
+# Two tasks write into each other's partitions, with times that they make up, or that are not of the records which made them write: the last of a
+# window, not the one that closed it. By those nobody can tell which came first.
+TIMES_OF_THEIR_OWN = {"papi_router", "hopping"}
+OTHERS = "others"
+HANDED_OVER = [*(name for name in REBUILT if name not in WITH_CLOCK | NOT_HANDED_OVER), OTHERS]
 
 
 def in_two_parts(
@@ -62,32 +66,34 @@ async def handed_over(
     directory: Path,
     *,
     one_by_one: bool,
+    prefix: str = "",
 ) -> tuple[dict[TopicPartition, Rows], dict[tuple[str, int], dict[bytes, Any]]]:
-    """Return what is written by a backfill of the history and then by an app that goes on with the tail, and what changelogs say in the end."""
-    await log.create_topics([NewTopic(name, count) for name, count in topics.items()])
-    await fill(log, topics, history)
+    """Return what is written by a backfill of the history and then by an app that goes on with the tail, and what changelogs say in the end.
+
+    In the log, and in the topology, the topics' names have the prefix.
+    """
+    producer = await log.producer(client_id="test")
+    await log.create_topics([NewTopic(prefix + name, count) for name, count in topics.items()])
+    await producer.send(batches_of(topics, history, prefix))
     config = StreamsConfig.of({**settings, "snapshot_uri": str(directory / "snapshots"), "state_dir": directory / "state"})
     with await backfill(topology, config, log=log, snapshot_uri=config.snapshot_uri, allow=ALLOW) as done:
-        written = {where: rows_of(done.read(where)) for where in done.partitions}
+        written = {TopicPartition(where.topic.removeprefix(prefix), where.partition): rows_of(done.read(where)) for where in done.partitions}
         assert done.snapshot is not None
     if not one_by_one:
-        await fill(log, topics, tail)
+        await producer.send(batches_of(topics, tail, prefix))
     app = App(topology, config, log=log)
     await app.seed(str(directory / "snapshots"))
     async with app:
         await app.wait_until_caught_up()
         for record in tail if one_by_one else ():
-            await fill(log, topics, [record])
+            await producer.send(batches_of(topics, [record], prefix))
             await app.wait_until_caught_up()
-    stores = {}
-    for name, topic in (await log.describe_topics()).items():
-        for where in (TopicPartition(name, number) for number in range(topic.partitions)):
-            if name.endswith("-changelog"):
-                store = name.removeprefix(f"{config.application_id}-").removesuffix("-changelog")
-                stores[store, where.partition] = last(await read_committed(log, where))
-            elif name in topics and name not in {one[0] for one in (*history, *tail)} and (rows := rows_of(await read_committed(log, where))):
-                written.setdefault(where, []).extend(rows)
-    return written, plain(topology, stores)
+    await producer.close()
+    for name in topics.keys() - {one[0] for one in (*history, *tail)}:
+        for number in range(topics[name]):
+            if rows := rows_of(await read_committed(log, TopicPartition(prefix + name, number))):
+                written.setdefault(TopicPartition(name, number), []).extend(rows)
+    return written, plain(topology, await changelogs_of(log, config.application_id))
 
 
 @pytest.mark.parametrize("name", [name for name in REBUILT if name not in WITH_CLOCK | APART | NOT_HANDED_OVER])
@@ -107,7 +113,7 @@ def test_backfill_and_live_tail_are_a_stream_over_all_records(name: str, tmp_pat
         assert difference(topology, stores, left, max(record[3] for record in records)) == [], case["id"]
 
 
-@pytest.mark.parametrize("name", [name for name in REBUILT if name not in WITH_CLOCK | NOT_HANDED_OVER])
+@pytest.mark.parametrize("name", HANDED_OVER)
 def test_so_they_are_with_several_partitions_and_behind_repartition_topics(name: str, tmp_path: Path) -> None:
     """Record for record and key for key: the order of times, which history takes, is that of a stream in which records come by their times."""
     whole = Whole(name)
@@ -116,16 +122,23 @@ def test_so_they_are_with_several_partitions_and_behind_repartition_topics(name:
 
 
 class Whole:
-    """A random case with two partitions, in two parts, and what a stream over all of it gives."""
+    """A random case with two partitions, in two parts, the latter of some records that come one by one, and what a stream over all of it gives.
 
-    def __init__(self, name: str, **settings: Any) -> None:
-        case = cases(name)[0]
+    By the name `OTHERS` it is a case that is not random, of what random ones do not have.
+    """
+
+    def __init__(self, name: str, live: int = 15, **settings: Any) -> None:
         self.name = name
-        self.topology: Topology = REBUILT[name].build(case["params"])
-        self.settings = {**settings_of(case), **settings}
-        self.records = at_different_times(records_of(case))
-        self.topics = topics_of(self.topology, REBUILT[name].outputs, 2, self.records)
-        middle = max(len(self.records) // 2, len(self.records) - 15)
+        if name == OTHERS:
+            self.topology, outputs, found = others.build(), others.OUTPUTS, others.SETTINGS
+            self.records = others.RECORDS
+        else:
+            case = cases(name)[0]
+            self.topology, outputs, found = REBUILT[name].build(case["params"]), REBUILT[name].outputs, settings_of(case)
+            self.records = at_different_times(records_of(case))
+        self.settings = {**found, **settings}
+        self.topics = topics_of(self.topology, outputs, 2, self.records)
+        middle = max(len(self.records) // 2, len(self.records) - live)
         tables = [record for record in self.records[middle:] if record[0] in self.topology.global_topics]
         self.history = self.records[:middle] + tables
         self.tail = [record for record in self.records[middle:] if record not in tables]

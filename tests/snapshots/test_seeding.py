@@ -96,6 +96,23 @@ def test_what_was_handed_over_is_not_asked_for_again(store: str, caplog: pytest.
     on_a_log(seeded)
 
 
+def test_a_task_that_was_handed_over_with_nothing_is_not_asked_for_again(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """Its changelogs are as empty as those of an app that was not seeded, and there is nothing to begin with."""
+    uri = in_memory()
+
+    async def test(log: EmbeddedLog) -> None:
+        app = app_of(log, tmp_path, snapshot_uri=uri)
+        await app._create_topics(log)
+        await put(log, HISTORY)
+        counted(uri, [], until=len(HISTORY))
+        await app.seed(uri)
+        async with app:
+            assert await totals_of(app) == {}
+        assert "snapshot" not in caplog.text
+
+    on_a_log(test)
+
+
 def test_what_the_changelog_had_and_the_snapshot_has_not_is_deleted(tmp_path: Path) -> None:
     """After overwriting, the changelog gives exactly the snapshot, also to an instance with older state on its disk."""
     uri = in_memory()
