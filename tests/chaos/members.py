@@ -48,6 +48,7 @@ class Member:
         self._log = work / "logs" / f"m{number}.log"
         words = [word.replace("{member}", str(number)) for word in shlex.split(options.app_cmd)]
         self._command = [*words, *arguments, "--state-dir", str(self._state)]
+        self._apart: bool = options.apart
         self._at = at
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,11 +62,18 @@ class Member:
         self._state.mkdir(parents=True, exist_ok=True)
         self._log.parent.mkdir(parents=True, exist_ok=True)
         self._starts += 1
+        # As on a user's machine, a program is compiled when it first runs, not each time.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        if self._apart:
+            # It is gone with the state: a new machine.
+            temporary = self._state / "tmp"
+            temporary.mkdir(exist_ok=True)
+            environment["TMPDIR"] = str(temporary)
         with self._log.open("ab") as log:
             log.write(f"=== start {self._starts} at {self._at():.1f} s{' (state wiped)' if wipe else ''}\n".encode())
             log.flush()
             self._process = subprocess.Popen(  # noqa: S603 - our own
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=environment,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - the hook takes no lock, and nothing must outlive the tester
             )  # fmt: skip
         self.status = Status.UP

@@ -39,12 +39,12 @@ async def storm(work: Path, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
-async def test_a_short_storm_loses_nothing(guarantee: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("guarantee", "where"), [(EXACTLY_ONCE, []), (EXACTLY_ONCE, ["--apart"]), (AT_LEAST_ONCE, [])])
+async def test_a_short_storm_loses_nothing(guarantee: str, where: list[str], tmp_path: Path) -> None:
     """Killed, frozen, stopped and added members keep the guarantee, and none of them ends by itself."""
     require_kafka()
     report = await storm(
-        tmp_path, "--guarantee", guarantee, "--members", "2", "--partitions", "4", "--keys", "40", "--rate", "400", "--records", "4000",
+        tmp_path, *where, "--guarantee", guarantee, "--members", "2", "--partitions", "4", "--keys", "40", "--rate", "400", "--records", "4000",
         "--kills", "5", "--faults", _FAULTS, "--restart-max", "2", "--session-timeout", "2", "--zombie-max", "2", "--seed", "6",
     )  # fmt: skip
     kinds = {fault["kind"] for fault in report["faults"] if not fault.get("skipped")}

@@ -149,7 +149,7 @@ async def test_the_standby_of_a_killed_member_takes_over(kafka_broker: Broker, t
             killed = perf_counter()
             victim.kill()
             await heard.until(lambda: moved in heard.restored)
-            took = perf_counter() - killed - SESSION_S
+            took = perf_counter() - killed
         for _ in range(2):
             await stage.feed()
             updates = await stage.counted()
@@ -163,7 +163,7 @@ async def test_the_standby_of_a_killed_member_takes_over(kafka_broker: Broker, t
         assert heard.restored[moved] <= len(KEYS) // PARTITIONS
         with capsys.disabled():
             print(  # noqa: T201 - the figure
-                f"\nthe standby was a task {took:.2f} s after the session timeout, {heard.took[moved]:.3f} s after it was told; "
+                f"\nthe standby was a task {took:.2f} s after the kill, {heard.took[moved]:.3f} s after it was told; "
                 f"{heard.restored[moved]} of {length} changelog records were read"
             )
         assert heard.took[moved] < 10

@@ -53,7 +53,7 @@ class KafkaClient:
         self._bootstrap: dict[int, tuple[str, int]] = {
             -1 - index: (host, port) for index, (host, port, _) in enumerate(collect_hosts(bootstrap_servers, randomize=False))
         }
-        self._servers: str = bootstrap_servers
+        self.bootstrap_servers: str = bootstrap_servers
         self._connections: Connections = Connections(options, client_id)
         self._brokers: dict[int, tuple[str, int]] = {}
         self._controller: int | None = None
@@ -67,7 +67,7 @@ class KafkaClient:
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<KafkaClient {self.client_id} of {self._servers}>"
+        return f"<KafkaClient {self.client_id} of {self.bootstrap_servers}>"
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -80,7 +80,7 @@ class KafkaClient:
         """Find the brokers. Raises LogTimeout, NotAuthorized, ConfigError."""
         check_aiokafka()
         await self._connections.start()
-        await self.retry(f"to find Kafka at {self._servers}", lambda: self._ask_metadata([]), timeout_ms=timeout_ms)
+        await self.retry(f"to find Kafka at {self.bootstrap_servers}", lambda: self._ask_metadata([]), timeout_ms=timeout_ms)
         for node in self._bootstrap:
             self._connections.forget(node)
 

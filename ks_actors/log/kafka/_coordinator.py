@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from ks_actors._errors import LogClosed, LogError, LogTimeout
 from ks_actors.log._lease import Lease
 from ks_actors.log._types import GroupMetadata, MemberAssignment
+from ks_actors.log.kafka._burials import Burials
 from ks_actors.log.kafka._client import GROUP
 from ks_actors.log.kafka._codes import (
     FENCED_INSTANCE_ID,
@@ -22,7 +23,6 @@ from ks_actors.log.kafka._codes import (
     error_of,
 )
 from ks_actors.log.kafka._group_requests import decode_assignment, decode_member, encode_member, heartbeat, join_group, leave_group, sync_group
-from ks_actors.log.kafka._requests import DescribeGroupsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -71,7 +71,7 @@ class Coordinator:
         self._rebalance_ms: int = new.rebalance_timeout_ms
         self._instance_id: str | None = new.instance_id
         self._lease: Lease = new.lease or Lease()
-        self._to_bury: bool = new.takes_over
+        self._burials: Burials | None = Burials(client, group_id) if new.takes_over else None
         self._beat_seconds: float = min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0
@@ -135,16 +135,19 @@ class Coordinator:
     async def _finish(self, *, leave: bool) -> None:
         self._lease.end()
         await self._quiet()
-        if leave and self._group.member_id:
-            await self._leave()
+        left = not self._group.member_id or (leave and await self._leave())
+        if self._burials is not None:
+            await self._burials.end(known=left)
         await self._client.close()
 
-    async def _leave(self) -> None:
+    async def _leave(self) -> bool:
         request = leave_group(self._group.group_id, self._group.member_id, self._instance_id)
         try:
             await self._client.send_to_coordinator(GROUP, self._group.group_id, request, _codes, channel=_BEAT, timeout_ms=_LEAVE_MS)
         except LogError as error:
             _log.warning("group %s could not be told that its member leaves, and has to find out: %s", self._group.group_id, error)
+            return False
+        return True
 
     # --- the life of a member ---------------------------------------------------------------------------------------------
 
@@ -221,9 +224,8 @@ class Coordinator:
                 return
 
     async def _join_once(self) -> MemberAssignment | None:
-        if self._to_bury:
-            await self._bury()
-            self._to_bury = False
+        if self._burials is not None and not self._burials.begun:
+            await self._burials.begin()
         returns = self._instance_id is not None and not self._group.member_id
         if self._group.generation >= 0:
             self._begin(self._beat_meanwhile(self._group))
@@ -244,17 +246,6 @@ class Coordinator:
             # The assignor has failed: its error is what the owner hears.
             return None
         return decode_assignment(response.member_assignment)
-
-    async def _bury(self) -> None:
-        """Make members of this client id leave. Their process has died, and no rebalance would be over before their sessions are."""
-        group_id = self._group.group_id
-        found = await self._client.send_to_coordinator(
-            GROUP, group_id, DescribeGroupsRequest([group_id]), lambda answer: [each[0] for each in answer.groups], channel=_JOIN
-        )
-        for member_id, client_id, *_ in found.groups[0][5]:
-            if client_id == self._client.client_id:
-                _log.info("the member %s of group %s is of a process that has died, and is made to leave", member_id, group_id)
-                await self._client.send_to_coordinator(GROUP, group_id, leave_group(group_id, member_id, None), _codes, channel=_JOIN)
 
     @property
     def _join_ms(self) -> int:

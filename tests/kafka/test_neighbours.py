@@ -1,0 +1,215 @@
+"""Who of a group is on this machine, and who of them has died."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import LogError
+from ks_actors.log.kafka._neighbours import Neighbours
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.counting import PATIENCE_S, counting
+from tests.kafka.helpers import module_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from ks_actors import App
+    from tests.kafka.broker import Broker
+    from tests.kafka.counting import Counting
+
+SERVERS, GROUP = "localhost:9092", "group"
+SESSION_S = 2 * PATIENCE_S
+GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
+_MEMBER = """
+import sys
+from ks_actors.log.kafka._neighbours import Neighbours
+member = Neighbours(*sys.argv[1:])
+member.enter()
+print(member.entered, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine of its own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def neighbours(client_id: str, group: str = GROUP, servers: str = SERVERS) -> Neighbours:
+    return Neighbours(servers, group, client_id)
+
+
+def entered(client_id: str, group: str = GROUP, servers: str = SERVERS) -> Neighbours:
+    found = neighbours(client_id, group, servers)
+    found.enter()
+    assert found.entered
+    return found
+
+
+def dead(looker: Neighbours) -> list[str]:
+    found = list(looker.dead())
+    for each in found:
+        each.release()
+    return [each.client_id for each in found]
+
+
+@contextmanager
+def process(client_id: str) -> Iterator[subprocess.Popen[str]]:
+    """Have a member in a process of its own."""
+    command = [sys.executable, "-c", _MEMBER, SERVERS, GROUP, client_id]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:  # noqa: S603 - our own
+        assert running.stdout is not None
+        assert running.stdout.readline() == "True\n"
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def test_a_process_that_is_killed_is_found_until_the_group_knows() -> None:
+    """By whoever looks; while one deals with it, nobody else does."""
+    with process("victim") as victim:
+        one, other = entered("one"), entered("other")
+        assert dead(one) == dead(other) == []
+        victim.kill()
+        victim.wait()
+    assert dead(one) == dead(other) == ["victim"]
+    (found,) = one.dead()
+    assert dead(other) == []
+    found.release()
+    assert dead(other) == ["victim"]
+    (found,) = one.dead()
+    found.forget()
+    found.release()
+    assert dead(one) == dead(other) == []
+    for each in (one, other):
+        each.leave(known=True)
+
+
+def test_a_process_that_is_frozen_keeps_its_place() -> None:
+    """It may go on: only the group's session timeout takes it away."""
+    one = entered("one")
+    with process("victim") as victim:
+        victim.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, victim.pid, os.WSTOPPED)
+        assert dead(one) == []
+        victim.kill()
+        victim.wait()
+    assert dead(one) == ["victim"]
+    one.leave(known=True)
+
+
+def test_who_leaves_is_not_dead_but_for_the_group_that_could_not_be_told() -> None:
+    """Then the others tell it."""
+    one, known, unknown = entered("one"), entered("known"), entered("unknown")
+    known.leave(known=True)
+    unknown.leave(known=False)
+    assert not known.entered
+    assert dead(one) == ["unknown"]
+    one.leave(known=True)
+
+
+def test_a_process_that_comes_again_waits_for_who_buries_its_former_self() -> None:
+    """Else the group would be told that it has died, and throw out who has just come."""
+    one = entered("one")
+    entered("victim").leave(known=False)
+    (found,) = one.dead()
+    again = neighbours("victim")
+    again.enter()
+    seen = [again.entered]
+    found.forget()
+    found.release()
+    again.enter()
+    seen.append(again.entered)
+    assert seen == [False, True]
+    assert dead(one) == []
+    again.leave(known=True)
+    one.leave(known=True)
+
+
+def test_other_groups_and_other_clusters_are_not_looked_at() -> None:
+    """A group of the same name may be on another cluster."""
+    entered("victim").leave(known=False)
+    assert dead(entered("one", group="another")) == []
+    assert dead(entered("one", servers="elsewhere:9092")) == []
+    assert dead(entered("one")) == ["victim"]
+
+
+def test_a_directory_of_others_is_not_used(place: Path) -> None:
+    """What anybody can write there is not to throw out members: nobody is seen, and the session timeout decides."""
+    directory = place / f"ks-actors-{os.getuid()}"
+    directory.mkdir()
+    directory.chmod(0o777)
+    with pytest.raises(LogError, match="not a directory of this user's own"):
+        neighbours("one").enter()
+    directory.rmdir()
+    directory.symlink_to(place)
+    with pytest.raises(LogError, match="not a directory of this user's own"):
+        neighbours("one").enter()
+
+
+def test_what_cannot_be_looked_at_is_told() -> None:
+    """In words of the log's errors, which are tried again."""
+    with pytest.raises(LogError, match="cannot be looked at"):
+        dead(neighbours("one"))
+
+
+async def tasks_of(app: App, count: int) -> None:
+    """Wait until an app has so many tasks."""
+    async with asyncio.timeout(PATIENCE_S):
+        while int(app.metrics()["active-tasks"]) != count:
+            await asyncio.sleep(0)
+
+
+def victim(here: Counting, broker: Broker, directory: Path) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    """Run a member in a process of its own."""
+    told = {
+        "bootstrap": broker.bootstrap, "guarantee": here.guarantee, "input": here.source, "output": here.sink, "app-id": here.name,
+        "session-timeout": str(SESSION_S), "state-dir": str(directory / "victim"),
+    }  # fmt: skip
+    return module_process("tests.chaos.app", *[word for name, value in told.items() for word in (f"--{name}", value)], log=directory / "victim.log")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_tasks_of_a_killed_process_go_to_its_neighbours_at_once(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """Long before its session is over."""
+    async with counting(kafka_broker, guarantee, tmp_path) as here, here.app("stays", session_timeout_ms=SESSION_S * 1000) as stays:
+        async with victim(here, kafka_broker, tmp_path) as process:
+            await tasks_of(stays, 1)
+            await here.feed()
+            await here.counted()
+            process.kill()
+            await tasks_of(stays, 2)
+        await here.feed()
+        await here.counted()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_who_comes_when_all_have_died_has_their_tasks_at_once(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """Also in another place, where nothing tells of a former self."""
+    async with counting(kafka_broker, guarantee, tmp_path) as here:
+        async with victim(here, kafka_broker, tmp_path) as process:
+            await here.feed()
+            await here.counted()
+            process.kill()
+            await process.wait()
+        async with here.app("comes", session_timeout_ms=SESSION_S * 1000) as comes:
+            await tasks_of(comes, 2)
+            await here.feed()
+            await here.counted()
