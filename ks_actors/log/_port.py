@@ -156,7 +156,8 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
 
     `instance_id` makes it a static member: who comes with the same one has its place and its partitions, at once and without a rebalance, and it is
     thrown out. With `takes_over` members of the same client id are of a process that has died, and are thrown out now, not by their session timeouts;
-    so are other processes' members of that kind when they die, as far as the log can tell: Kafka's can for processes of this machine.
+    so are other processes' members of that kind when they die, as far as the log can tell: Kafka's can for processes of this machine. Then what the
+    member's `transactional_id` has left open is aborted, too.
 
     Who does not get on for `rebalance_timeout_ms` loses its place, so that others get what it has: because the loop stands still, or because
     `stuck`, which is asked again and again, tells of so many seconds. A log in this process cannot look at its own loop while that stands still:
@@ -173,6 +174,7 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
     rebalance_timeout_ms: int
     instance_id: str | None = None
     takes_over: bool = False
+    transactional_id: str | None = None
     stuck: Callable[[], float] | None = None
     lease: Lease | None = None
 

@@ -207,6 +207,10 @@ class LookAtLimits(Message, frozen=True, tag="LOOK_AT_LIMITS"):
     """It is time to see how far standbys may be read that follow source topics (internal)."""
 
 
+class LookAtProgress(Message, frozen=True, tag="LOOK_AT_PROGRESS"):
+    """It is time to see whether restoring gets on (internal)."""
+
+
 class LimitsKnown(Message, frozen=True, tag="LIMITS"):
     """How far standbys may be read that follow source topics; without those of which it could not be found out (internal)."""
 
@@ -229,7 +233,18 @@ class FollowAgain(Message, frozen=True, tag="FOLLOW_AGAIN"):
 
 
 RestorerMessage: TypeAlias = (
-    Restore | Follow | StopRestoring | ChangelogEnds | EndsUnknown | TakenIn | FollowAgain | LookAtLimits | LimitsKnown | Arrived | FetchFailed
+    Restore
+    | Follow
+    | StopRestoring
+    | ChangelogEnds
+    | EndsUnknown
+    | TakenIn
+    | FollowAgain
+    | LookAtLimits
+    | LookAtProgress
+    | LimitsKnown
+    | Arrived
+    | FetchFailed
 )
 
 # --- to the Collector -----------------------------------------------------------------------------------------------------------

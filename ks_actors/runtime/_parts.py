@@ -147,8 +147,12 @@ class Parts:
 
     async def _transactional_producer(self, process_id: str) -> TransactionalProducer:
         config = self._config
-        name = f"{config.application_id}-{process_id}-1"
-        return await self._log.transactional_producer(name, client_id=config.client_id, timeout_ms=config.transaction_timeout_ms)
+        return await self._log.transactional_producer(
+            self._transactional_id(process_id), client_id=config.client_id, timeout_ms=config.transaction_timeout_ms
+        )
+
+    def _transactional_id(self, process_id: str) -> str:
+        return f"{self._config.application_id}-{process_id}-1"
 
     async def _bury(self, processes: frozenset[str]) -> None:
         """End the transactions of processes that have left the group: whoever takes over their tasks would wait until those time out.
@@ -246,6 +250,7 @@ class Parts:
                 instance_id=config.group_instance_id,
                 # Its directory is locked, so whoever is in the group by this process id has died. A static member is not to leave by that.
                 takes_over=config.group_instance_id is None,
+                transactional_id=self._transactional_id(process_id) if self._transactional else None,
                 stuck=self._metrics.stuck_seconds,
                 topics=setup.source_topics,
                 user_data=group.user_data((), offsets=self._disk.offsets),

@@ -27,6 +27,8 @@ RESTORER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 # taken in, their commits least of all.
 _AT_ONCE = 10_000
 _AT_ONCE_STANDBY = 1_000
+# Each so often it is looked at whether restoring gets on.
+_PROGRESS_SECONDS = 10.0
 # Messages that are on their way while more is fetched.
 _AHEAD = 1
 _log = logging.getLogger("ks_actors")
@@ -57,13 +59,17 @@ class Restorer(Actor[RestorerMessage]):
         self._given: int = 0
         self._rests = Rests()
         self._epoch: int = 0
+        # Where what is read to its end was when it was last looked at.
+        self._seen: dict[TopicPartition, int] = {}
         self._fetching: bool = False
         self._looking: bool = False
 
     async def signal(self, signal: Signal) -> None:
-        """Close the reader at the end; look from time to time how far standbys may be read that follow source topics."""
-        if isinstance(signal, Started) and self._limits:
-            self.ctx.timers.every("limits", self._limits.seconds, m.LookAtLimits())
+        """Close the reader at the end; look now and then whether restoring gets on, and how far standbys may be read."""
+        if isinstance(signal, Started):
+            self.ctx.timers.every("progress", _PROGRESS_SECONDS, m.LookAtProgress())
+            if self._limits:
+                self.ctx.timers.every("limits", self._limits.seconds, m.LookAtLimits())
         elif isinstance(signal, Stopping):
             await self._fetcher.close()
 
@@ -92,6 +98,8 @@ class Restorer(Actor[RestorerMessage]):
                 self._given -= 1
             case m.LookAtLimits():
                 self._look_at_limits()
+            case m.LookAtProgress():
+                self._look_at_progress()
             case m.LimitsKnown():
                 self._note_limits(message)
             case m.StopRestoring():
@@ -193,6 +201,17 @@ class Restorer(Actor[RestorerMessage]):
         self._looking = False
         self._limits.note({changelog: limit for changelog, limit in found.limits.items() if changelog in self._task_of})
         self._assign()
+
+    def _look_at_progress(self) -> None:
+        """Say what is waited for when nothing comes: the wait has no end of its own, as whoever goes on without the records counts wrongly."""
+        here = {changelog: self._positions[changelog] for changelog in self._ends}
+        for changelog in here.keys() & self._seen.keys():
+            if here[changelog] == self._seen[changelog]:
+                _log.warning(
+                    "task %s waits for %s, which could be read up to offset %d of %d for %g s: the rest is not committed yet, or nobody answers",
+                    self._task_of[changelog], changelog, here[changelog], self._ends[changelog], _PROGRESS_SECONDS,
+                )  # fmt: skip
+        self._seen = here
 
     # --- records --------------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from ks_actors import serdes
@@ -23,6 +24,9 @@ pack_times: Final[Callable[[list[int]], list[bytes]]] = for_column(pack_time)
 unpack_time: Final = struct.Struct(">q").unpack_from
 NO_TIME: Final = pack_time(0)
 TIME_BYTES: Final = len(NO_TIME)
+
+_value: Final = itemgetter(0)
+_timestamp: Final = itemgetter(1)
 
 FIXED: Final = (serdes.SHORT, serdes.INTEGER, serdes.LONG, serdes.FLOAT, serdes.DOUBLE, serdes.BOOLEAN, serdes.UUID, serdes.VOID)
 """Serdes whose objects are all about as large as each other."""
@@ -59,6 +63,16 @@ class Codec:
     def raw(self, entry: Entry) -> bytes:
         """Return the bytes of an entry."""
         return pack_time(entry[1]) + self.value(entry[0])
+
+    def column(self, values: list[Any]) -> list[bytes] | None:
+        """Return what the engine holds of many entries, made at a stroke; None when they have to be looked at one by one."""
+        if self.mutable or not self.by_column or set(map(type, values)) != {tuple}:
+            return None
+        try:
+            data = self.values(list(map(_value, values)))
+            return list(map(add, pack_times(list(map(_timestamp, values))), data)) if self.timestamped else data
+        except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
+            return None
 
     def entry(self, raw: bytes) -> Entry:
         """Return the entry that `raw` holds, a new object each time; raises SerializationError."""

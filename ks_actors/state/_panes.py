@@ -199,13 +199,7 @@ class Panes(Windows[K], Generic[K]):
             return list(map(self._frozen_value, handles))
 
     def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        if not self._frozen and not self._dirty:
-            panes = self._panes
-            try:
-                return [panes[slot][index] for index, slot in handles]
-            except KeyError:
-                pass
-        return list(map(self._committed_value, handles))
+        return self._committed_in(self._panes, handles, by_start=True)
 
     # Memory and disk.
 

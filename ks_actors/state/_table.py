@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from itertools import repeat
-from operator import add, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
 from ks_actors.state._closed import Closed
-from ks_actors.state._codec import TIME_BYTES, Codec, Entry, pack_times
+from ks_actors.state._codec import TIME_BYTES, Codec, Entry
 from ks_actors.state._counting import CountUp, count_up
 from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
@@ -238,15 +239,12 @@ class Table(Transactional[Any], Generic[K]):
 
     def _rows(self, handles: list[Any], values: list[Any]) -> list[Row]:
         codec = self._codec
-        if self._mutable or not codec.by_column or set(map(type, values)) != {tuple}:
-            return super()._rows(handles, values)
-        try:
-            data: Iterable[bytes] = codec.values(list(map(_value, values)))
-            if codec.timestamped:
-                data = map(add, pack_times(list(map(_timestamp, values))), data)
-            return list(zip(map(self.prefix.__add__, codec.keys(handles) if codec.faithful else handles), data, strict=True))
-        except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
-            return super()._rows(handles, values)
+        data = codec.column(values)
+        if data is not None:
+            # What cannot be written comes again, with its name.
+            with suppress(Exception):
+                return list(zip(map(self.prefix.__add__, codec.keys(handles) if codec.faithful else handles), data, strict=True))
+        return super()._rows(handles, values)
 
     def _settled(self, handle: Any) -> None:
         if self.engine is None and self._restored:

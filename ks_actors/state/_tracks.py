@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections import deque
-from itertools import islice
+from itertools import compress, islice, repeat
+from operator import add, is_
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._native import kernel as _kernel
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ks_actors.state._codec import Codec
-    from ks_actors.state._engine import Engine, Row
+    from ks_actors.state._engine import Engine
     from ks_actors.topology._stores import StoreSpec
 
 Track = dict[int, Any]
@@ -293,23 +294,22 @@ class Tracks(Transactional[tuple[Any, int]]):
         handles = self._visible(handles)
         if not handles:
             return
-        convert, bases = self._codec.to_engine, dict[int, bytes]()
-        rows: list[Row] = []
-        gone = []
-        columns = (handles, self._committed_values(handles), self._log_keys(handles), self._segments_of(handles))
-        for handle, value, key, segment in zip(*columns, strict=True):
-            if value is MISSING:  # a newer record was restored meanwhile, or it has expired
-                continue
-            if value is None:
-                gone.append(handle)
-            base = bases.get(segment)
-            if base is None:
-                base = bases[segment] = self.prefix + SEGMENT.pack(segment)
-            rows.append((base + key, None if value is None else convert(self._raw(handle, value))))
+        values, segments = self._committed_values(handles), self._segments_of(handles)
+        bases = {segment: self.prefix + SEGMENT.pack(segment) for segment in set(segments)}
+        names = map(add, map(bases.__getitem__, segments), self._log_keys(handles))
+        data = self._codec.column(values)
+        if data is None:
+            data = [self._data(handle, value) for handle, value in zip(handles, values, strict=True)]
+        # A newer record was restored meanwhile, or it has expired.
+        rows = [row for row in zip(names, data, strict=True) if row[1] is not MISSING]
         rows.sort()
         engine.write(rows)
-        for handle in gone:
-            self._settled(handle)
+        if None in data:
+            for handle in compress(handles, map(is_, values, repeat(None))):
+                self._settled(handle)
+
+    def _data(self, handle: tuple[Any, int], value: Any) -> Any:
+        return value if value is MISSING or value is None else self._codec.to_engine(self._raw(handle, value))
 
     def _visible(self, handles: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
         """Return those that have not expired: nobody will ever ask the disk for the others."""
@@ -317,12 +317,13 @@ class Tracks(Transactional[tuple[Any, int]]):
         return [handle for handle in handles if handle[1] >= alive]
 
     def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        if not self._frozen and not self._dirty:
-            tracks = self._tracks
-            try:
-                return [tracks[index][slot] for index, slot in handles]
-            except KeyError:
-                pass
+        return self._committed_in(self._tracks, handles, by_start=False)
+
+    def _committed_in(self, dicts: dict[Any, dict[Any, Any]], handles: list[tuple[Any, int]], *, by_start: bool) -> list[Any]:
+        if _kernel is not None and (not self._frozen or self._frozen.keys().isdisjoint(handles)):
+            values = _kernel.window_values(dicts, self._dirty, handles, by_start)
+            if values is not None:
+                return values  # type: ignore[no-any-return]
         return list(map(self._committed_value, handles))
 
     def write_slices(self, engine: Engine) -> Iterator[None]:

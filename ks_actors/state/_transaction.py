@@ -334,8 +334,9 @@ class Transactional(ABC, Measured, Generic[Handle]):
             handles = [group.pop() for _ in range(min(ROWS, len(group)))]
             later = list(islice(writing, 1, None))
             try:
-                for other in later:  # they are written with the other group
-                    handles = [handle for handle in handles if handle not in other]
+                for other in later:
+                    if not other.isdisjoint(handles):  # they are written with the other group
+                        handles = [handle for handle in handles if handle not in other]
                 self._write(engine, handles)
             except BaseException:
                 group.update(handles)  # what is in another group is written all the same

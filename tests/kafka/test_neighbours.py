@@ -70,7 +70,7 @@ def dead(looker: Neighbours) -> list[str]:
 @contextmanager
 def process(client_id: str) -> Iterator[subprocess.Popen[str]]:
     """Have a member in a process of its own."""
-    command = [sys.executable, "-c", _MEMBER, SERVERS, GROUP, client_id]
+    command = [sys.executable, "-c", _MEMBER, SERVERS, GROUP, client_id, f"{client_id}-1"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:  # noqa: S603 - our own
         assert running.stdout is not None
         assert running.stdout.readline() == "True\n"
@@ -89,6 +89,7 @@ def test_a_process_that_is_killed_is_found_until_the_group_knows() -> None:
         victim.wait()
     assert dead(one) == dead(other) == ["victim"]
     (found,) = one.dead()
+    assert (found.client_id, found.transactional_id) == ("victim", "victim-1")
     assert dead(other) == []
     found.release()
     assert dead(other) == ["victim"]
@@ -179,7 +180,7 @@ def victim(here: Counting, broker: Broker, directory: Path) -> AbstractAsyncCont
     """Run a member in a process of its own."""
     told = {
         "bootstrap": broker.bootstrap, "guarantee": here.guarantee, "input": here.source, "output": here.sink, "app-id": here.name,
-        "session-timeout": str(SESSION_S), "state-dir": str(directory / "victim"),
+        "session-timeout": str(SESSION_S), "transaction-ms": "600000", "state-dir": str(directory / "victim"),
     }  # fmt: skip
     return module_process("tests.chaos.app", *[word for name, value in told.items() for word in (f"--{name}", value)], log=directory / "victim.log")
 
@@ -187,12 +188,13 @@ def victim(here: Counting, broker: Broker, directory: Path) -> AbstractAsyncCont
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_tasks_of_a_killed_process_go_to_its_neighbours_at_once(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
-    """Long before its session is over."""
+    """Long before its session is over, or the transaction that it may have left open."""
     async with counting(kafka_broker, guarantee, tmp_path) as here, here.app("stays", session_timeout_ms=SESSION_S * 1000) as stays:
         async with victim(here, kafka_broker, tmp_path) as process:
             await tasks_of(stays, 1)
             await here.feed()
             await here.counted()
+            await here.feed(10_000)
             process.kill()
             await tasks_of(stays, 2)
         await here.feed()
@@ -207,6 +209,7 @@ async def test_who_comes_when_all_have_died_has_their_tasks_at_once(kafka_broker
         async with victim(here, kafka_broker, tmp_path) as process:
             await here.feed()
             await here.counted()
+            await here.feed(10_000)
             process.kill()
             await process.wait()
         async with here.app("comes", session_timeout_ms=SESSION_S * 1000) as comes:

@@ -243,8 +243,11 @@ def test_restoring_that_fails_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize(("ends", "counted"), [("commit", 8), ("abort", 2)])
-def test_a_changelog_is_restored_when_all_of_it_is_decided(ends: str, counted: int) -> None:
-    """A transaction that is still open there is waited for: the committed offsets may be from it, though the changelog does not know it yet."""
+def test_a_changelog_is_restored_when_all_of_it_is_decided(ends: str, counted: int, caplog: pytest.LogCaptureFixture) -> None:
+    """A transaction that is still open there is waited for: the committed offsets may be from it, though the changelog does not know it yet.
+
+    Who waits for long says so.
+    """
 
     async def test(harness: AppHarness) -> None:
         await harness.produce_all("in", records("a"))
@@ -254,8 +257,11 @@ def test_a_changelog_is_restored_when_all_of_it_is_decided(ends: str, counted: i
         former = await harness.log.transactional_producer("former", client_id="former", timeout_ms=60_000)
         await former.send([Outgoing(TopicPartition("app-counts-changelog", 0), Batch([b"a"], [(7).to_bytes(8, "big")], [0]))])
         starting = asyncio.ensure_future(harness.restart())
-        await harness.kit.clock.advance(5)
+        await harness.kit.clock.advance(9)
+        assert "waits for" not in caplog.text
+        await harness.kit.clock.advance(21)
         assert not starting.done()
+        assert "task 0_0 waits for app-counts-changelog-0, which could be read up to offset 2 of 3 for 10 s" in caplog.text
         await (former.commit({}, GroupMetadata("nobody", -1, "")) if ends == "commit" else former.abort())
         await starting
         await former.close()

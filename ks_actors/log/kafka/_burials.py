@@ -6,9 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
-from ks_actors._errors import LogError
+from ks_actors._errors import LogError, LogTimeout
 from ks_actors.log.kafka._client import GROUP
+from ks_actors.log.kafka._coordination import Coordination
 from ks_actors.log.kafka._group_requests import leave_group
+from ks_actors.log.kafka._lane import NOBODY
 from ks_actors.log.kafka._neighbours import Neighbours
 from ks_actors.log.kafka._requests import DescribeGroupsRequest
 
@@ -24,21 +26,22 @@ _LOOK_SECONDS: Final = 0.3
 _ANSWER_MS: Final = 3_000
 _PATIENCE_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 0.02
+_ONGOING: Final = "Ongoing"
 _log = logging.getLogger("ks_actors")
 
 
 @final
 class Burials:
-    """Make members leave whose process has died: former selves of this one at the start, and then neighbours, as they die.
+    """Make members leave whose process has died, and abort what they left open: former selves at the start, and then neighbours, as they die.
 
     No rebalance of the group would be over before the sessions of those are. Of a former self the client id tells, since nobody else can have it;
     of neighbours that they have let go of their locks.
     """
 
-    def __init__(self, client: KafkaClient, group_id: str) -> None:
+    def __init__(self, client: KafkaClient, group_id: str, transactional_id: str | None) -> None:
         self._client: KafkaClient = client
         self._group_id: str = group_id
-        self._neighbours: Neighbours = Neighbours(client.bootstrap_servers, group_id, client.client_id)
+        self._neighbours: Neighbours = Neighbours(client.bootstrap_servers, group_id, client.client_id, transactional_id or "")
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -91,6 +94,8 @@ class Burials:
             # Who died before it had said who it is was no member.
             if dead.client_id:
                 await self._bury(dead.client_id, _ANSWER_MS)
+            if dead.transactional_id:
+                await self._abort(dead.transactional_id)
             dead.forget()
         finally:
             dead.release()
@@ -104,3 +109,18 @@ class Burials:
             if its_client_id == client_id:
                 _log.info("the member %s of group %s is of a process that has died, and is made to leave", member_id, self._group_id)
                 await ask(leave_group(self._group_id, member_id, None), lambda answer: (answer.error_code,))
+
+    async def _abort(self, transactional_id: str) -> None:
+        """End the transaction that is open: whoever takes over would wait until it times out. One that has come again has none as yet."""
+        coordination = Coordination(self._client, transactional_id, _ANSWER_MS)
+        try:
+            async with asyncio.timeout(_ANSWER_MS / 1000):
+                if (await coordination.look()).state == _ONGOING:
+                    await coordination.begin(NOBODY)
+        except TimeoutError as late:
+            raise LogTimeout(f"the transaction of {transactional_id} could not be ended within {_ANSWER_MS} ms") from late
+        except LogTimeout:
+            raise
+        except LogError as error:
+            # Somebody else is at it; or a Kafka that cannot be asked, or not by this user.
+            _log.debug("the transaction of %s, whose process has died, is left to Kafka: %s", transactional_id, error)

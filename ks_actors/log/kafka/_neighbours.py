@@ -23,14 +23,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LONGEST: Final = 4096
+_LINES: Final = 3
 
 
 @final
 class Dead:
-    """Who has died, and not left; nobody else of this machine sees it so until `release`."""
+    """Who has died, and not left; nobody else of this machine sees it so until `release`.
 
-    def __init__(self, client_id: str, path: Path, lock: int) -> None:
+    The ids are empty when it died before it had said them, or had none.
+    """
+
+    def __init__(self, client_id: str, transactional_id: str, path: Path, lock: int) -> None:
         self.client_id: str = client_id
+        self.transactional_id: str = transactional_id
         self._path: Path = path
         self._lock: int = lock
 
@@ -50,9 +55,9 @@ class Neighbours:
     `entered` tells whether the others can see this one. A directory that cannot be used, or that others could write to, leaves everybody unseen.
     """
 
-    def __init__(self, servers: str, group_id: str, client_id: str) -> None:
+    def __init__(self, servers: str, group_id: str, client_id: str, transactional_id: str = "") -> None:
         self._directory: Path = Path(tempfile.gettempdir(), f"ks-actors-{os.getuid()}", _hashed(f"{servers} {group_id}"))
-        self._client_id: str = client_id
+        self._ids: bytes = f"{client_id}\n{transactional_id}\n".encode()
         self._name: str = _hashed(client_id)
         self._lock: int | None = None
 
@@ -68,7 +73,7 @@ class Neighbours:
             lock = _locked(self._directory / self._name, os.O_CREAT)
             if lock is not None:
                 os.truncate(lock, 0)
-                os.write(lock, self._client_id.encode())
+                os.write(lock, self._ids)
                 self._lock = lock
         except OSError as error:
             raise LogError(f"{self._directory} cannot be used: {error}") from error
@@ -86,7 +91,7 @@ class Neighbours:
         try:
             for path in self._directory.iterdir():
                 if path.name != self._name and (lock := _locked(path)) is not None:
-                    yield Dead(os.read(lock, _LONGEST).decode(errors="replace"), path, lock)
+                    yield Dead(*_ids(os.read(lock, _LONGEST)), path, lock)
         except OSError as error:
             raise LogError(f"{self._directory} cannot be looked at: {error}") from error
 
@@ -118,6 +123,11 @@ def _locked(path: Path, flags: int = 0) -> int | None:
     # Somebody has it, or had it and took it away.
     os.close(file)
     return None
+
+
+def _ids(told: bytes) -> tuple[str, str]:
+    lines = told.decode(errors="replace").split("\n")
+    return (lines[0], lines[1]) if len(lines) == _LINES else ("", "")
 
 
 def _hashed(name: str) -> str:
