@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from time import perf_counter
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Started
 from ks_actors._errors import (
@@ -22,12 +22,13 @@ from ks_actors._errors import (
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._committing import COMMITTING, Phase, TasksBroken
 from ks_actors.runtime._messages import CommitterMessage
+from ks_actors.runtime._patience import patiently
 from ks_actors.runtime._rests import Rests, TaskRests
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from actors import Ref, Signal
+    from actors import Ask, Ref, Signal
     from ks_actors._task_id import TaskId
     from ks_actors.log._types import OffsetAndMetadata, TopicPartition
     from ks_actors.runtime._metrics import Metrics
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _log = logging.getLogger("ks_actors")
+T = TypeVar("T")
 
 
 class _Uncertain(Exception):
@@ -197,12 +199,12 @@ class Committer(Actor[CommitterMessage]):
 
     async def _end(self, epoch: int, frozen: m.Frozen) -> None:
         """Make the frozen state final: changelogs and output first, then the offsets, then the stores."""
-        await self._state.ask(m.EncodeChangelog, frozen, epoch).within(self._timeout)
-        ends = await self._collector.ask(m.Flush, epoch).within(self._timeout)
+        await self._wait("the stores' changes", self._state.ask(m.EncodeChangelog, frozen, epoch))
+        ends = await self._wait("all that was produced to be written", self._collector.ask(m.Flush, epoch))
         if self._transactional:
             group = await self._poller().ask(m.AskGroup)
             try:
-                await self._collector.ask(m.CommitTransaction, frozen.positions, group).within(self._timeout)
+                await self._wait("the transaction to be committed", self._collector.ask(m.CommitTransaction, frozen.positions, group))
             except (Fenced, IllegalGeneration, TransactionAborted):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it was: the log may have done it all the same
@@ -210,7 +212,7 @@ class Committer(Actor[CommitterMessage]):
         else:
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             try:
-                await self._poller().ask(m.CommitOffsets, frozen.positions).within(self._timeout)
+                await self._wait("the offsets to be committed", self._poller().ask(m.CommitOffsets, frozen.positions))
             except UnknownTopicOrPartition as error:
                 raise _told(error) from error
         # From here on it has happened.
@@ -224,6 +226,9 @@ class Committer(Actor[CommitterMessage]):
         except Exception as error:  # noqa: BLE001 - the log has it, the stores do not: they are opened anew, from the log
             self._void = error
             self._poller().tell(m.Rejoin(error))
+
+    async def _wait(self, what: str, answer: Ask[T]) -> T:
+        return await patiently("a commit", what, answer.within(self._timeout))
 
     def _undrained(self) -> TaskTimeout:
         busy = {str(task.id): ", ".join(task.busy_nodes()) for task in self._metrics.tasks.values() if task.in_flight}
@@ -247,7 +252,7 @@ class Committer(Actor[CommitterMessage]):
     async def _pause(self) -> None:
         for worker in self._workers:
             try:
-                await worker.ask(m.PauseForCommit, self._epoch).within(self._timeout)
+                await self._wait(f"{worker.path} to stand still", worker.ask(m.PauseForCommit, self._epoch))
             except (ActorStopped, NoReply):
                 # It stands still for good; what it had leased is known to be broken.
                 self._workers = tuple(each for each in self._workers if each is not worker)
@@ -346,7 +351,7 @@ class Committer(Actor[CommitterMessage]):
 
     async def _abort_output(self) -> None:
         self._epoch += 1
-        await self._collector.ask(m.Abort, self._epoch).within(self._timeout)
+        await self._wait("the transaction to be aborted", self._collector.ask(m.Abort, self._epoch))
 
     def _answer(self, request: m.Commit, error: Exception | None) -> None:
         if request.reply is None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 from actors import AskTimeout
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._patience import patiently
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors import Ref
+    from actors import Ask, Ref
     from ks_actors._task_id import TaskId
 
 _log = logging.getLogger("ks_actors")
+T = TypeVar("T")
 
 
 @final
@@ -41,7 +43,7 @@ class Handover:
         """Commit what is done: the group is going to give tasks to others."""
         try:
             # The group may wait for others for long: commits go on meanwhile. One that comes when it has moved on is done again.
-            await self._committer.ask(m.Commit, "the group rebalances", rebalancing=True).within(self._seconds)
+            await self._wait("a rebalance", "the commit before it", self._committer.ask(m.Commit, "the group rebalances", rebalancing=True))
         except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
             _log.warning("the commit before a rebalance failed: %s", error)
         await self._look()
@@ -49,22 +51,23 @@ class Handover:
     async def give_up(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId], generation: int) -> None:
         """Commit tasks and give them back; of those that are `standbys` from now on the stores stay open. Older assignments of them are void."""
         # From here on they write nothing more: it would be committed without them.
-        await self._manager.ask(m.SuspendTasks, tasks, generation).within(self._seconds)
+        who = "the handover of " + ", ".join(map(str, sorted(tasks)))
+        await self._wait(who, "workers to be done with them", self._manager.ask(m.SuspendTasks, tasks, generation))
         try:
-            await self._committer.ask(m.Commit, "tasks move to another member", hold=True).within(self._seconds)
+            await self._wait(who, "the commit before it", self._committer.ask(m.Commit, "tasks move to another member", hold=True))
         except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
             _log.warning("the commit of tasks that move to another member failed: %s", error)
         try:
-            await self._manager.ask(m.CloseTasks, tasks).within(self._seconds)
+            await self._wait(who, "workers to be done with them", self._manager.ask(m.CloseTasks, tasks))
             if tasks & standbys:
-                await self._state.ask(m.Recycle, tasks & standbys).within(self._seconds)
+                await self._wait(who, "stores that stay open", self._state.ask(m.Recycle, tasks & standbys))
             await self.close(tasks - standbys)
         finally:
             self._committer.tell(m.HoldCommits(held=False))
 
     async def close(self, tasks: frozenset[TaskId]) -> None:
         """Close the stores of tasks; what is committed is on disk then."""
-        await self._state.ask(m.CloseStores, tasks, clean=True).within(self._seconds)
+        await self._wait("a handover", "stores to be closed", self._state.ask(m.CloseStores, tasks, clean=True))
         await self._look()
 
     async def lose_all(self, cause: Exception, generation: int) -> bool:
@@ -73,11 +76,15 @@ class Handover:
             await self._manager.ask(m.SuspendTasks, None, generation).within(self._seconds)
         except AskTimeout as late:
             raise TaskTimeout(f"a processor does not return, {self._seconds:g} s after its task was lost: {cause}") from late
-        fruitful = await self._committer.ask(m.Rollback, None, cause, give_up=True).within(self._seconds)
-        await self._manager.ask(m.CloseTasks, None).within(self._seconds)
-        await self._state.ask(m.CloseStores, None, clean=False, standbys=False).within(self._seconds)
+        who = "an instance that has lost its tasks"
+        fruitful = await self._wait(who, "what is not committed to be dropped", self._committer.ask(m.Rollback, None, cause, give_up=True))
+        await self._wait(who, "workers to be done with them", self._manager.ask(m.CloseTasks, None))
+        await self._wait(who, "stores to be closed", self._state.ask(m.CloseStores, None, clean=False, standbys=False))
         await self._look()
         return fruitful
 
     async def _look(self) -> None:
         self.offsets = await self._state.ask(m.AskOffsets).within(self._seconds)
+
+    async def _wait(self, who: str, what: str, answer: Ask[T]) -> T:
+        return await patiently(who, what, answer.within(self._seconds))

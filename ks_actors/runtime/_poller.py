@@ -24,6 +24,7 @@ from ks_actors.runtime._beginnings import begin_positions, reset_position
 from ks_actors.runtime._handover import Handover
 from ks_actors.runtime._membership import OffsetCommits
 from ks_actors.runtime._messages import GroupMessage, PollerMessage
+from ks_actors.runtime._patience import patiently
 from ks_actors.runtime._rests import Rests
 
 if TYPE_CHECKING:
@@ -348,7 +349,7 @@ class Poller(Actor[PollerMessage]):
         self, gone: frozenset[TaskId], migrated: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned
     ) -> int:
         """Give up what is gone, begin what is new: tasks first, then standbys."""
-        await self._bury(self._group.take_gone(event.assignment))
+        await patiently("an assignment", "transactions of members that have gone", self._bury(self._group.take_gone(event.assignment)))
         if gone:
             self._forget(gone)
             await self._handover.give_up(gone, self._standbys, event.group.generation - 1)
@@ -358,7 +359,7 @@ class Poller(Actor[PollerMessage]):
             self._membership.rejoin(self._user_data(event.group.generation))
         if new:
             wanted = [partition for partitions in new.values() for partition in partitions]
-            positions = await begin_positions(wanted, self._membership, self._log, self._reset)
+            positions = await patiently("an assignment", "committed offsets", begin_positions(wanted, self._membership, self._log, self._reset))
             for task, partitions in new.items():
                 if task in self._tasks:
                     self._state.tell(m.OpenTask(task, {partition: positions[partition] for partition in partitions}, event.group.generation))
@@ -370,8 +371,7 @@ class Poller(Actor[PollerMessage]):
         """Drop all tasks as they are; somebody else has them, or will get them."""
         _log.warning("all tasks are given up without a commit: %s", cause)
         self._commits.give_up()
-        gone = frozenset(self._tasks)
-        self._forget(gone)
+        self._forget(frozenset(self._tasks))
         self._tasks = {}
         self._pending = set()
         self._instance.tell(m.TasksChanged(0, 1))

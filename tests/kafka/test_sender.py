@@ -7,20 +7,23 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from actors.testing import VirtualLoop
+from ks_actors import LogTimeout, TransactionAborted
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._codes import NONE
 from ks_actors.log.kafka._lane import Identity
-from ks_actors.log.kafka._sender import Sender
+from ks_actors.log.kafka._sender import EpochRefused, Sender
 from tests.log.helpers import batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pytest
+
     from ks_actors.log.kafka._client import KafkaClient
 
-NOT_LEADER = 6
+NOT_LEADER, INVALID_PRODUCER_EPOCH = 6, 47
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -47,6 +50,19 @@ class Slow:
         return SimpleNamespace(topics=[("t", [(number, NOT_LEADER if first else NONE, -1 if first else 7) for number, _ in partitions])])
 
 
+class Refusing(Slow):
+    """A cluster of one broker that gives the same answer to all, at once."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self._code = code
+
+    async def send(self, _node: int, request: Any, **_: object) -> Any:
+        (partitions,) = (numbers for _, numbers in request._topics)
+        self.sent.append([number for number, _ in partitions])
+        return SimpleNamespace(topics=[("t", [(number, self._code, -1) for number, _ in partitions])])
+
+
 def test_a_partition_that_waits_is_not_forgotten_for_another_one() -> None:
     """The timer of one partition comes before the other may be tried again, and finds it not due yet: it is tried when it is."""
 
@@ -62,6 +78,55 @@ def test_a_partition_that_waits_is_not_forgotten_for_another_one() -> None:
             await sender.settle(futures)
         assert [future.result() for future in futures] == [8, 8]
         assert client.sent == [[0], [1], [0]]
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
+
+
+def test_what_comes_behind_a_batch_that_spoilt_the_transaction_fails_at_once() -> None:
+    """Nobody waits for it until its time is over: a commit waits for all of its transaction. With a new identity the partition is good again."""
+
+    async def test() -> None:
+        client = Refusing(INVALID_PRODUCER_EPOCH)
+        encoder = Encoder(client.options, transactional=True)
+        sender = Sender(cast("KafkaClient", client), encoder, transactional_id="id")
+        sender.reset(Identity(1, 0))
+        records = batch(b"a")
+        (first,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
+        sender.go()
+        await sender.settle([first])
+        assert isinstance(first.exception(), EpochRefused)
+        (second,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
+        assert isinstance(second.exception(), TransactionAborted)
+        sender.go()
+        assert len(client.sent) == 1
+        sender.reset(Identity(1, 1))
+        (third,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
+        sender.go()
+        await sender.settle([third])
+        assert len(client.sent) == 2
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
+
+
+def test_what_is_repeated_for_long_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """With the partition and the reason, every ten seconds; in the end it fails by both."""
+
+    async def test() -> None:
+        client = Refusing(NOT_LEADER)
+        encoder = Encoder(client.options, transactional=False)
+        sender = Sender(cast("KafkaClient", client), encoder)
+        sender.reset(Identity(1, 0))
+        records = batch(b"a")
+        (future,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
+        sender.go()
+        await asyncio.sleep(9)
+        assert caplog.text == ""
+        await asyncio.sleep(3)
+        assert "records for t-0 are not written yet after 10 s, and that is tried again: its leader answered NOT_LEADER" in caplog.text
+        await sender.settle([future])
+        assert isinstance(future.exception(), LogTimeout)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(test())

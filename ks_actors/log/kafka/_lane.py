@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
     from ks_actors._batch import Batch
+    from ks_actors._errors import LogError
     from ks_actors.log._types import TopicPartition
     from ks_actors.log.kafka._builder import RecordBatch
 
+SLOW_SECONDS: Final = 10.0
 _SEQUENCES = 2**31
 
 
@@ -45,6 +47,12 @@ class Piece:
         self.number = -1
         self.sequence = -1
 
+    def fail(self, error: LogError) -> None:
+        """End; whether anybody waits for it or not: what is lost is told by the exception of `send`."""
+        if not self.behind.done():
+            self.behind.set_exception(error)
+        self.behind.exception()
+
 
 @final
 class Lane:
@@ -52,12 +60,13 @@ class Lane:
 
     Sequences are given when a piece leaves for the first time, without gaps, and brokers refuse what does not follow the last one: so pieces that
     fail for a while are repeated one at a time, from the first on (`repeating`). Before the first one was acknowledged there is nothing that it could
-    follow, so then too there is one at a time. After one was refused for good no other of that identity can follow (`spoiled`).
+    follow, so then too there is one at a time. After one was refused for good no other of that identity can follow (`spoiled`): in a
+    transaction, which is void as a whole, what comes fails by `refused`, else it waits for a new identity.
     """
 
     __slots__ = (
         "abandoned", "acknowledged", "backoff", "flying", "missing_since", "next_sequence", "not_before", "numbers", "partition", "queue", "reason",
-        "repeating", "spoiled",
+        "refused", "repeating", "since", "spoiled",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -70,6 +79,9 @@ class Lane:
         self.acknowledged = False
         self.repeating = False
         self.spoiled = False
+        self.refused: LogError | None = None
+        # When what is repeated was sent first, until that has been told.
+        self.since: float | None = None
         self.not_before = 0.0
         self.backoff = 0.0
         self.missing_since: float | None = None
@@ -77,6 +89,9 @@ class Lane:
 
     def put(self, piece: Piece) -> None:
         """Take a new piece in, behind all others."""
+        if self.refused is not None:
+            piece.fail(self.refused)
+            return
         piece.number = self.numbers
         self.numbers += 1
         self.queue.append(piece)
@@ -88,6 +103,12 @@ class Lane:
     def is_abandoned(self) -> bool:
         """Return whether the first piece in the queue is not to be sent any more."""
         return bool(self.queue) and self.queue[0].number < self.abandoned
+
+    def spoil(self, refused: LogError | None) -> None:
+        """Let nothing follow any more; what is queued, and what comes, fails by `refused` if it is given."""
+        self.spoiled, self.refused = True, refused
+        while refused is not None and self.queue:
+            self.queue.popleft().fail(refused)
 
     def may_go(self, now: float, *, recycling: bool) -> bool:
         """Return whether the first piece in the queue may leave."""
@@ -110,6 +131,15 @@ class Lane:
     def landed(self, piece: Piece) -> None:
         """Note that an answer for the piece is there."""
         self.flying.remove(piece)
+
+    def is_slow(self, now: float) -> bool:
+        """Return whether something has been repeated for long, once for each time that it is."""
+        if self.backoff == 0.0:
+            self.since = now
+        if self.since is None or now - self.since < SLOW_SECONDS:
+            return False
+        self.since = None
+        return True
 
     def again(self, reason: str, *pieces: Piece) -> None:
         """Put a piece, or what it was split into, back where it was in the order, to be repeated."""
@@ -134,6 +164,7 @@ class Lane:
         """Begin anew, for a new identity."""
         self.next_sequence = 0
         self.acknowledged = self.repeating = self.spoiled = False
+        self.refused = None
 
 
 def join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> None:

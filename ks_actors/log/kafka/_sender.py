@@ -22,7 +22,7 @@ from ks_actors.log.kafka._codes import (
     name_of,
 )
 from ks_actors.log.kafka._connections import PRODUCE, Unavailable
-from ks_actors.log.kafka._lane import NOBODY, Identity, Lane, Piece, join
+from ks_actors.log.kafka._lane import NOBODY, SLOW_SECONDS, Identity, Lane, Piece, join
 from ks_actors.log.kafka._requests import ProduceRequest
 
 if TYPE_CHECKING:
@@ -234,8 +234,10 @@ class Sender:
         lane.again(reason, piece)
         self._waiting[lane] = None
         options = self._client.options
+        if lane.is_slow(now := asyncio.get_running_loop().time()):
+            _log.warning("records for %s are not written yet after %g s, and that is tried again: %s", lane.partition, SLOW_SECONDS, reason)
         lane.backoff = min(max(lane.backoff * 2, options.retry_backoff_ms / 1000), options.retry_backoff_max_ms / 1000)
-        lane.not_before = asyncio.get_running_loop().time() + lane.backoff
+        lane.not_before = now + lane.backoff
         self._wake_in(lane.backoff)
         if stale:
             self._refresh()
@@ -260,21 +262,14 @@ class Sender:
     def _fail(self, lane: Lane, piece: Piece, error: LogError) -> None:
         if piece.sequence >= 0:
             self._spoil(lane)
-        if not piece.behind.done():
-            piece.behind.set_exception(error)
-        # Whether anybody waits for it or not: what is lost is told by the exception of `send`.
-        piece.behind.exception()
+        piece.fail(error)
 
     def _spoil(self, lane: Lane) -> None:
-        lane.spoiled = True
         if self._transactional_id is None:
+            lane.spoil(None)
             self._recycling = True
-            return
-        while lane.queue:
-            piece = lane.queue.popleft()
-            if not piece.behind.done():
-                piece.behind.set_exception(TransactionAborted(f"an earlier batch for {lane.partition} failed"))
-                piece.behind.exception()
+        else:
+            lane.spoil(TransactionAborted(f"an earlier batch for {lane.partition} failed"))
 
     # --- waiting ----------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,33 @@
+"""What is waited for is told when it takes long."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from actors.testing import VirtualLoop
+from ks_actors.runtime._patience import patiently
+
+
+def test_who_waits_for_long_says_for_what(caplog: pytest.LogCaptureFixture) -> None:
+    """After ten seconds, once; what comes sooner, or fails, is nothing to be told of."""
+
+    async def after(seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return "done"
+
+    async def fail() -> None:
+        raise OSError("it does not go")
+
+    async def test() -> None:
+        assert await patiently("a commit", "the disk", after(9)) == "done"
+        with pytest.raises(OSError, match="does not go"):
+            await patiently("a commit", "the disk", fail())
+        await asyncio.sleep(20)
+        assert caplog.text == ""
+        assert await patiently("a commit", "the disk", after(30)) == "done"
+        assert [record.message for record in caplog.records] == ["a commit waits for the disk, for 10 s by now"]
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
