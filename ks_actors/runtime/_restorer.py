@@ -116,6 +116,7 @@ class Restorer(Actor[RestorerMessage]):
     def _take_on(self, order: m.Restore | m.Follow) -> None:
         task = order.task
         self._orders[task] = order
+        self._seen = {}
         self._unknown.pop(task, None)
         for changelog in order.changelogs:
             self._task_of[changelog] = task
@@ -205,12 +206,9 @@ class Restorer(Actor[RestorerMessage]):
     def _look_at_progress(self) -> None:
         """Say what is waited for when nothing comes: the wait has no end of its own, as whoever goes on without the records counts wrongly."""
         here = {changelog: self._positions[changelog] for changelog in self._ends}
-        for changelog in here.keys() & self._seen.keys():
-            if here[changelog] == self._seen[changelog]:
-                _log.warning(
-                    "task %s waits for %s, which could be read up to offset %d of %d for %g s: the rest is not committed yet, or nobody answers",
-                    self._task_of[changelog], changelog, here[changelog], self._ends[changelog], _PROGRESS_SECONDS,
-                )  # fmt: skip
+        if here and here == self._seen and self._given <= _AHEAD:
+            told = "; ".join(f"{changelog} of task {self._task_of[changelog]} at {at} of {self._ends[changelog]}" for changelog, at in here.items())
+            _log.warning("restoring waits for %g s by now: what follows is not committed yet, or nobody answers: %s", _PROGRESS_SECONDS, told)
         self._seen = here
 
     # --- records --------------------------------------------------------------------------------------------------------------

@@ -70,7 +70,10 @@ class Codec:
             return None
         try:
             data = self.values(list(map(_value, values)))
-            return list(map(add, pack_times(list(map(_timestamp, values))), data)) if self.timestamped else data
+            if self.timestamped:
+                return list(map(add, pack_times(list(map(_timestamp, values))), data))
+            # None would be a delete: one whose serde writes it as something else is looked at by itself.
+            return None if None in data else data
         except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
             return None
 

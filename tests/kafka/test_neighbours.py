@@ -36,6 +36,7 @@ import sys
 from ks_actors.log.kafka._neighbours import Neighbours
 member = Neighbours(*sys.argv[1:])
 member.enter()
+member.know(sys.argv[3])
 print(member.entered, flush=True)
 sys.stdin.read()
 """
@@ -55,16 +56,22 @@ def neighbours(client_id: str, group: str = GROUP, servers: str = SERVERS) -> Ne
 
 def entered(client_id: str, group: str = GROUP, servers: str = SERVERS) -> Neighbours:
     found = neighbours(client_id, group, servers)
+    found.know(client_id)
     found.enter()
     assert found.entered
     return found
+
+
+def place_of(member: Neighbours) -> Path:
+    assert member._directory is not None
+    return member._directory
 
 
 def dead(looker: Neighbours) -> list[str]:
     found = list(looker.dead())
     for each in found:
         each.release()
-    return [each.client_id for each in found]
+    return [each.member_id for each in found]
 
 
 @contextmanager
@@ -89,7 +96,7 @@ def test_a_process_that_is_killed_is_found_until_the_group_knows() -> None:
         victim.wait()
     assert dead(one) == dead(other) == ["victim"]
     (found,) = one.dead()
-    assert (found.client_id, found.transactional_id) == ("victim", "victim-1")
+    assert (found.member_id, found.transactional_id) == ("victim", "victim-1")
     assert dead(other) == []
     found.release()
     assert dead(other) == ["victim"]
@@ -124,22 +131,51 @@ def test_who_leaves_is_not_dead_but_for_the_group_that_could_not_be_told() -> No
     one.leave(known=True)
 
 
-def test_a_process_that_comes_again_waits_for_who_buries_its_former_self() -> None:
-    """Else the group would be told that it has died, and throw out who has just come."""
+def test_a_process_that_comes_again_is_not_seen_while_its_former_self_is_buried() -> None:
+    """Then it is; what was buried is what the group knew the former self by."""
     one = entered("one")
     entered("victim").leave(known=False)
     (found,) = one.dead()
     again = neighbours("victim")
+    again.know("victim reborn")
     again.enter()
     seen = [again.entered]
+    assert found.member_id == "victim"
     found.forget()
     found.release()
     again.enter()
     seen.append(again.entered)
     assert seen == [False, True]
     assert dead(one) == []
-    again.leave(known=True)
+    again.leave(known=False)
+    assert dead(one) == ["victim reborn"]
     one.leave(known=True)
+
+
+def test_who_has_died_before_the_group_knew_it_was_no_member() -> None:
+    """Its ids are empty, as they are of a file that was cut off."""
+    one = entered("one")
+    nameless = neighbours("nameless")
+    nameless.enter()
+    nameless.leave(known=False)
+    assert dead(one) == [""]
+    (path,) = (path for path in place_of(one).iterdir() if path.read_bytes().startswith(b"\n"))
+    path.write_bytes(b"half")
+    assert dead(one) == [""]
+
+
+def test_a_file_that_is_taken_away_is_made_anew() -> None:
+    """By whoever tidies up temporary files: who was seen is seen again."""
+    one, other = entered("one"), entered("other")
+    for path in place_of(one).iterdir():
+        path.unlink()
+    seen = [one.entered]
+    one.enter()
+    seen.append(one.entered)
+    assert seen == [False, True]
+    one.leave(known=False)
+    other.enter()
+    assert dead(other) == ["one"]
 
 
 def test_other_groups_and_other_clusters_are_not_looked_at() -> None:
@@ -151,22 +187,47 @@ def test_other_groups_and_other_clusters_are_not_looked_at() -> None:
 
 
 def test_a_directory_of_others_is_not_used(place: Path) -> None:
-    """What anybody can write there is not to throw out members: nobody is seen, and the session timeout decides."""
+    """What anybody can write there is not to throw out members: nobody is seen, nobody looked at, and the session timeout decides."""
+    entered("victim").leave(known=False)
     directory = place / f"ks-actors-{os.getuid()}"
-    directory.mkdir()
     directory.chmod(0o777)
+    one = neighbours("one")
     with pytest.raises(LogError, match="not a directory of this user's own"):
-        neighbours("one").enter()
-    directory.rmdir()
-    directory.symlink_to(place)
+        one.enter()
+    assert dead(one) == []
+    directory.rename(place / "real")
+    directory.symlink_to(place / "real")
     with pytest.raises(LogError, match="not a directory of this user's own"):
-        neighbours("one").enter()
+        one.enter()
+    assert dead(one) == []
 
 
-def test_what_cannot_be_looked_at_is_told() -> None:
-    """In words of the log's errors, which are tried again."""
-    with pytest.raises(LogError, match="cannot be looked at"):
-        dead(neighbours("one"))
+def test_files_of_others_are_nobodys() -> None:
+    """Nor is anything that is no file: a pipe would keep who reads it waiting."""
+    one = entered("one")
+    victim = entered("victim")
+    victim.leave(known=False)
+    (path,) = (path for path in place_of(one).iterdir() if path.read_bytes().startswith(b"victim"))
+    path.chmod(0o666)
+    os.mkfifo(place_of(one) / "pipe")
+    (place_of(one) / "directory").mkdir()
+    assert dead(one) == []
+    path.chmod(0o600)
+    assert dead(one) == ["victim"]
+
+
+def test_without_a_place_for_temporary_files_nobody_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app runs all the same."""
+
+    def nowhere() -> str:
+        raise FileNotFoundError("no usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    one = neighbours("one")
+    with pytest.raises(LogError, match="no usable temporary directory"):
+        one.enter()
+    assert dead(one) == []
+    one.leave(known=True)
 
 
 async def tasks_of(app: App, count: int) -> None:

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
-from ks_actors._errors import LogError, LogTimeout
+from ks_actors._errors import LogError
 from ks_actors.log.kafka._client import GROUP
+from ks_actors.log.kafka._codes import NONE
 from ks_actors.log.kafka._coordination import Coordination
 from ks_actors.log.kafka._group_requests import leave_group
-from ks_actors.log.kafka._lane import NOBODY
 from ks_actors.log.kafka._neighbours import Neighbours
 from ks_actors.log.kafka._requests import DescribeGroupsRequest
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _CHANNEL: Final = "group-burials"
 _LOOK_SECONDS: Final = 0.3
 _ANSWER_MS: Final = 3_000
-_PATIENCE_SECONDS: Final = 1.0
-_RETRY_SECONDS: Final = 0.02
 _ONGOING: Final = "Ongoing"
 _log = logging.getLogger("ks_actors")
 
@@ -35,7 +33,7 @@ class Burials:
     """Make members leave whose process has died, and abort what they left open: former selves at the start, and then neighbours, as they die.
 
     No rebalance of the group would be over before the sessions of those are. Of a former self the client id tells, since nobody else can have it;
-    of neighbours that they have let go of their locks.
+    of neighbours that they have let go of their locks, and they are buried by the member id that they had.
     """
 
     def __init__(self, client: KafkaClient, group_id: str, transactional_id: str | None) -> None:
@@ -51,10 +49,19 @@ class Burials:
 
     async def begin(self) -> None:
         """Bury former selves, be seen by neighbours, and look after them until `end`. Raises LogError; then it may be called again."""
-        # A neighbour that is about to bury the former self would take this one with it.
-        await self._enter()
-        await self._bury(self._client.client_id)
+        found = await self._ask(DescribeGroupsRequest([self._group_id]), lambda answer: [each[0] for each in answer.groups])
+        for member_id, client_id, *_ in found.groups[0][5]:
+            if client_id == self._client.client_id:
+                await self._bury(member_id)
+        self._look_around()
         self._watching = asyncio.create_task(self._watch(), name=f"neighbours in group {self._group_id}")
+
+    def know(self, member_id: str) -> None:
+        """Note what the group knows this member by."""
+        try:
+            self._neighbours.know(member_id)
+        except LogError as error:
+            _log.debug("others find out by the session timeout when this process dies: %s", error)
 
     async def end(self, *, known: bool) -> None:
         """Be seen no more; unless it is `known` to the group that this member leaves, neighbours tell it."""
@@ -64,63 +71,54 @@ class Burials:
             await asyncio.wait([watching])
         self._neighbours.leave(known=known)
 
-    async def _enter(self) -> None:
-        deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
-        while not self._entered() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - locks of files tell nobody
-            await asyncio.sleep(_RETRY_SECONDS)
-
-    def _entered(self) -> bool:
-        """Return whether neighbours see this member, or never will."""
+    def _look_around(self) -> None:
+        """Be seen by neighbours. Where that is not possible the session timeout is what tells of this process's death."""
         try:
             if not self._neighbours.entered:
                 self._neighbours.enter()
         except LogError as error:
             _log.debug("others find out by the session timeout when this process dies: %s", error)
-            return True
-        return self._neighbours.entered
 
     async def _watch(self) -> None:
         while True:
             try:
-                self._entered()
+                self._look_around()
                 for dead in self._neighbours.dead():
                     await self._bury_neighbour(dead)
-            except LogError as error:
-                _log.debug("who of group %s has died on this machine is looked for again: %s", self._group_id, error)
+            except Exception as error:  # noqa: BLE001 - the group finds out by itself, but later
+                _log.warning("members of group %s that have died on this machine are not looked for: %r", self._group_id, error)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _bury_neighbour(self, dead: Dead) -> None:
         try:
-            # Who died before it had said who it is was no member.
-            if dead.client_id:
-                await self._bury(dead.client_id, _ANSWER_MS)
-            if dead.transactional_id:
+            # Who is not in the group has been buried by others, or was no member as yet.
+            if dead.member_id and await self._bury(dead.member_id, _ANSWER_MS) and dead.transactional_id:
                 await self._abort(dead.transactional_id)
             dead.forget()
+        except LogError as error:
+            _log.debug("the member %s of group %s, which has died, is buried later: %s", dead.member_id, self._group_id, error)
         finally:
             dead.release()
 
-    async def _bury(self, client_id: str, timeout_ms: int | None = None) -> None:
-        async def ask(request: Any, codes: Callable[[Any], Iterable[int]]) -> Any:
-            return await self._client.send_to_coordinator(GROUP, self._group_id, request, codes, channel=_CHANNEL, timeout_ms=timeout_ms)
+    async def _bury(self, member_id: str, timeout_ms: int | None = None) -> bool:
+        """Make a member leave; return whether it was there. Raises LogTimeout."""
+        answer = await self._ask(leave_group(self._group_id, member_id, None), lambda answer: (answer.error_code,), timeout_ms)
+        was_there = answer.error_code == NONE and all(code == NONE for *_, code in answer.members)
+        if was_there:
+            _log.info("the member %s of group %s is of a process that has died, and is made to leave", member_id, self._group_id)
+        return was_there
 
-        found = await ask(DescribeGroupsRequest([self._group_id]), lambda answer: [each[0] for each in answer.groups])
-        for member_id, its_client_id, *_ in found.groups[0][5]:
-            if its_client_id == client_id:
-                _log.info("the member %s of group %s is of a process that has died, and is made to leave", member_id, self._group_id)
-                await ask(leave_group(self._group_id, member_id, None), lambda answer: (answer.error_code,))
+    async def _ask(self, request: Any, codes: Callable[[Any], Iterable[int]], timeout_ms: int | None = None) -> Any:
+        return await self._client.send_to_coordinator(GROUP, self._group_id, request, codes, channel=_CHANNEL, timeout_ms=timeout_ms)
 
     async def _abort(self, transactional_id: str) -> None:
-        """End the transaction that is open: whoever takes over would wait until it times out. One that has come again has none as yet."""
+        """End the transaction that is open: whoever takes over would wait until it times out. Not when somebody else has the id by now."""
         coordination = Coordination(self._client, transactional_id, _ANSWER_MS)
         try:
             async with asyncio.timeout(_ANSWER_MS / 1000):
-                if (await coordination.look()).state == _ONGOING:
-                    await coordination.begin(NOBODY)
-        except TimeoutError as late:
-            raise LogTimeout(f"the transaction of {transactional_id} could not be ended within {_ANSWER_MS} ms") from late
-        except LogTimeout:
-            raise
-        except LogError as error:
-            # Somebody else is at it; or a Kafka that cannot be asked, or not by this user.
-            _log.debug("the transaction of %s, whose process has died, is left to Kafka: %s", transactional_id, error)
+                seen = await coordination.look()
+                if seen.state == _ONGOING:
+                    await coordination.begin(seen.identity)
+        except (LogError, TimeoutError) as error:
+            # Somebody else is at it; or a Kafka that does not answer, or not to this user.
+            _log.debug("the transaction of %s, whose process has died, is left to Kafka: %r", transactional_id, error)

@@ -266,6 +266,8 @@ class Coordinator:
                 self._check(response.error_code, "join")
                 return response
             self._group = GroupMetadata(group.group_id, -1, response.member_id)
+            if self._burials is not None:
+                self._burials.know(response.member_id)
 
     def _check(self, code: int, what: str) -> None:
         """Raise what a code means for the membership."""

@@ -164,7 +164,8 @@ class Lane:
         """Begin anew, for a new identity."""
         self.next_sequence = 0
         self.acknowledged = self.repeating = self.spoiled = False
-        self.refused = None
+        self.refused = self.since = None
+        self.backoff = 0.0
 
 
 def join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> None:
