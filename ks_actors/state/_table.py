@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ks_actors._batch import Batch
     from ks_actors.state._engine import Engine, Row
 
-_value, _timestamp = itemgetter(0), itemgetter(1)
 K = TypeVar("K")
 Found = tuple[bytes, Any, Any]
 """A key's bytes, the key or MISSING when it is still to be read, and its entry, or the bytes of that."""

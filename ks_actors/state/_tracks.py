@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections import deque
-from itertools import compress, islice, repeat
-from operator import add, is_
+from itertools import islice
+from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._native import kernel as _kernel
@@ -16,10 +16,10 @@ from ks_actors.state._segment import span_of
 from ks_actors.state._transaction import MISSING, SLICE, Transactional
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ks_actors.state._codec import Codec
-    from ks_actors.state._engine import Engine
+    from ks_actors.state._engine import Engine, Row
     from ks_actors.topology._stores import StoreSpec
 
 Track = dict[int, Any]
@@ -292,24 +292,19 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def _write(self, engine: Engine, handles: list[tuple[Any, int]]) -> None:
         handles = self._visible(handles)
-        if not handles:
-            return
-        values, segments = self._committed_values(handles), self._segments_of(handles)
-        bases = {segment: self.prefix + SEGMENT.pack(segment) for segment in set(segments)}
-        names = map(add, map(bases.__getitem__, segments), self._log_keys(handles))
+        if handles:
+            super()._write(engine, handles)
+
+    def _rows(self, handles: list[tuple[Any, int]], values: list[Any]) -> list[Row]:
         data = self._codec.column(values)
         if data is None:
-            data = [self._data(handle, value) for handle, value in zip(handles, values, strict=True)]
-        # A newer record was restored meanwhile, or it has expired.
-        rows = [row for row in zip(names, data, strict=True) if row[1] is not MISSING]
-        rows.sort()
-        engine.write(rows)
-        if None in data:
-            for handle in compress(handles, map(is_, values, repeat(None))):
-                self._settled(handle)
+            return super()._rows(handles, values)
+        segments = self._segments_of(handles)
+        bases = {segment: self.prefix + SEGMENT.pack(segment) for segment in set(segments)}
+        return list(zip(map(add, map(bases.__getitem__, segments), self._log_keys(handles)), data, strict=True))
 
-    def _data(self, handle: tuple[Any, int], value: Any) -> Any:
-        return value if value is MISSING or value is None else self._codec.to_engine(self._raw(handle, value))
+    def _preserve(self, handles: Iterable[tuple[Any, int]]) -> None:
+        """Note nothing: as long as somebody reads, all that was committed stays in memory."""
 
     def _visible(self, handles: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
         """Return those that have not expired: nobody will ever ask the disk for the others."""

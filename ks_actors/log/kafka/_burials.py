@@ -80,13 +80,15 @@ class Burials:
             _log.debug("others find out by the session timeout when this process dies: %s", error)
 
     async def _watch(self) -> None:
+        told = ""
         while True:
             try:
                 self._look_around()
                 for dead in self._neighbours.dead():
                     await self._bury_neighbour(dead)
             except Exception as error:  # noqa: BLE001 - the group finds out by itself, but later
-                _log.warning("members of group %s that have died on this machine are not looked for: %r", self._group_id, error)
+                if told != (told := repr(error)):  # not three times a second
+                    _log.warning("members of group %s that have died on this machine are not looked for: %s", self._group_id, told)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _bury_neighbour(self, dead: Dead) -> None:
