@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
-from ks_actors._batch import Batch
+from ks_actors._compact_batch import CompactBatch
 
 if TYPE_CHECKING:
+    from ks_actors._batch import Batch
+    from ks_actors._compact_batch import Columns
     from ks_actors._kernel import Rows
 
 _TIME, _CONTENT = 4, 5
 
 
 @final
-class PackedBatch(Batch):
-    """Rows of a window store as the records of its changelog: they become objects when a column is asked for, and not if they are only written.
-
-    They are what they are until a rollback takes the rows out of the store.
-    """
+class PackedBatch(CompactBatch):
+    """Rows of a window store as the records of its changelog. They are what they are until a rollback takes the rows out of the store."""
 
     __slots__ = ("_first", "_last", "_rows")
 
     def __init__(self, rows: Rows, first: int, last: int) -> None:
-        # The columns of a batch are set when they are looked for.
+        super().__init__()
         self._rows: Rows = rows
         self._first: int = first
         self._last: int = last
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in Batch.__slots__:
-            raise AttributeError(name)
+    def _columns(self) -> Columns:
         rows, first, last = self._rows, self._first, self._last
-        Batch.__init__(self, rows.names(first, last), rows.column(_CONTENT, first, last), rows.column(_TIME, first, last))
-        return getattr(self, name)
+        return rows.names(first, last), rows.column(_CONTENT, first, last), rows.column(_TIME, first, last)
 
     def __len__(self) -> int:
         return self._last - self._first
+
+    @property
+    def own_bytes(self) -> int:
+        """Nothing: the rows are in the store."""
+        return 0
 
     def slice(self, start: int, stop: int) -> Batch:
         """Return records `start` to before `stop`, by position, packed as well."""

@@ -71,12 +71,6 @@ static PyObject *decode_text(PyObject *bytes) {
     return PyUnicode_DecodeUTF8(PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes), NULL);
 }
 
-static inline void put_long(char *at, int64_t value) {
-    for (int index = 0; index < 8; index++) {
-        at[index] = (char)((uint64_t)value >> (56 - 8 * index));
-    }
-}
-
 static PyObject *encode_long(PyObject *number) {
     if (!PyLong_Check(number)) {
         return refuse("LONG writes int", number);
@@ -86,7 +80,7 @@ static PyObject *encode_long(PyObject *number) {
         return NULL;
     }
     char bytes[8];
-    put_long(bytes, value);
+    kernel_put_number(bytes, (uint64_t)value, 8);
     return PyBytes_FromStringAndSize(bytes, 8);
 }
 

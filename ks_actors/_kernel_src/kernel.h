@@ -14,6 +14,9 @@ PyObject *kernel_skip_records(PyObject *self, PyObject *const *args, Py_ssize_t 
 /* building.c */
 PyObject *kernel_write_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
+/* changes.c */
+PyObject *kernel_write_changes(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
 /* counting.c */
 PyObject *kernel_count_up(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_entry_columns(PyObject *self, PyObject *const *args, Py_ssize_t count);
@@ -87,6 +90,13 @@ static inline int kernel_is_long(const char *name, PyObject *list, Py_ssize_t le
 
 /* Tell whether a key is of a type that is compared by no code but Python's own. */
 static inline int kernel_is_plain(PyObject *key) { return PyUnicode_CheckExact(key) || PyBytes_CheckExact(key) || PyLong_CheckExact(key); }
+
+/* Write `size` bytes of a number, the highest first. */
+static inline void kernel_put_number(char *to, uint64_t number, int size) {
+    for (int place = size - 1; place >= 0; place--, number >>= 8) {
+        to[place] = (char)(number & 0xff);
+    }
+}
 
 /* Return the length of a key that has one, else 0. */
 static inline Py_ssize_t kernel_key_length(PyObject *key) {

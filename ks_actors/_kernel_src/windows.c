@@ -305,16 +305,9 @@ PyObject *kernel_expire_windows(PyObject *Py_UNUSED(self), PyObject *const *args
     return PyLong_FromSsize_t(removed);
 }
 
-/* Write `size` bytes of a number, the highest first. */
-static inline void put_number(char *to, uint64_t number, int size) {
-    for (int place = size - 1; place >= 0; place--, number >>= 8) {
-        to[place] = (char)(number & 0xff);
-    }
-}
-
 void kernel_put_suffix(char *to, int64_t start, int64_t sequence) {
-    put_number(to, (uint64_t)start, 8);
-    put_number(to + 8, (uint64_t)sequence, 4);
+    kernel_put_number(to, (uint64_t)start, 8);
+    kernel_put_number(to + 8, (uint64_t)sequence, 4);
 }
 
 PyObject *kernel_windowed_key(const char *data, Py_ssize_t size, int64_t start, int64_t sequence) {

@@ -2,7 +2,7 @@
 
 from ks_actors.log._lease import Lease
 from ks_actors.log._open import open_log
-from ks_actors.log._port import Assignor, Fetcher, Log, Membership, MembershipEvent, NewMember, Producer, TransactionalProducer, Writer
+from ks_actors.log._port import Assignor, Fetcher, Log, Membership, MembershipEvent, NewMember, Producer, TransactionalProducer, Writer, WritesBytes
 from ks_actors.log._types import (
     Assigned,
     Fetched,
@@ -43,5 +43,6 @@ __all__ = [
     "TopicPartition",
     "TransactionalProducer",
     "Writer",
+    "WritesBytes",
     "open_log",
 ]

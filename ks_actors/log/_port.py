@@ -6,7 +6,7 @@ never block. Every wait has a deadline and ends in a `LogError` that says what i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -177,6 +177,16 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str | None = None
     stuck: Callable[[], float] | None = None
     lease: Lease | None = None
+
+
+@runtime_checkable
+class WritesBytes(Protocol):
+    """A log that makes bytes of records as record batches have them: what is that already is best left as it is.
+
+    Others get records by columns.
+    """
+
+    writes_bytes: Literal[True]
 
 
 class Log(Protocol):

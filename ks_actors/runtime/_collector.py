@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._batch import Batch
+from ks_actors._compact_batch import CompactBatch
 from ks_actors._errors import Fenced, IllegalGeneration, LogClosed, LogError, ProduceFailed, ProductionFailed, TransactionAborted
-from ks_actors._packed_batch import PackedBatch
 from ks_actors._partitioner import partition as default_partition
 from ks_actors.log._types import Outgoing, TopicPartition
 from ks_actors.runtime import _messages as m
@@ -137,9 +137,9 @@ class Collector(Actor[CollectorMessage]):
             self._metrics.stale += 1
             return
         batches = message.batches
-        if not isinstance(batches[-1].batch, PackedBatch):
+        if not _lies_in_store(batches[-1].batch):
             self._typical += (_bytes_of(batches[-1].batch) - self._typical) // 8
-        self._waiting += sum(len(outgoing.batch) for outgoing in batches if not isinstance(outgoing.batch, PackedBatch))
+        self._waiting += sum(len(outgoing.batch) for outgoing in batches if not _lies_in_store(outgoing.batch))
         if message.epoch > self._epoch:
             self._held.setdefault(message.epoch, []).extend(batches)
             self._press()
@@ -223,7 +223,7 @@ class Collector(Actor[CollectorMessage]):
         for outgoing in self._ready:
             taken += 1
             records += len(outgoing.batch)
-            if isinstance(outgoing.batch, PackedBatch):
+            if _lies_in_store(outgoing.batch):
                 self._waiting += len(outgoing.batch)  # from now on it takes memory: as what is sent
             if records * self._typical >= _MOST:
                 break
@@ -274,7 +274,7 @@ class Collector(Actor[CollectorMessage]):
             self._fail(TransactionAborted(f"the log refused records, which are left out, and all others written again: {error}"))
             return
         rest = [outgoing for refused in going_on for outgoing in refused.rest]
-        self._waiting += sum(len(outgoing.batch) for outgoing in rest if not isinstance(outgoing.batch, PackedBatch))
+        self._waiting += sum(len(outgoing.batch) for outgoing in rest if not _lies_in_store(outgoing.batch))
         self._ready[:0] = rest
         self._write_letters([letter for refused in going_on for _, letters in refused.dropped for letter in letters])
 
@@ -361,8 +361,15 @@ class Collector(Actor[CollectorMessage]):
                 return
 
 
+def _lies_in_store(batch: Batch) -> bool:
+    """Return whether the records take no memory of their own."""
+    return isinstance(batch, CompactBatch) and batch.own_bytes == 0
+
+
 def _bytes_of(batch: Batch) -> int:
     """Return about how much memory a record takes, as the last one does."""
+    if isinstance(batch, CompactBatch):
+        return batch.own_bytes // max(1, len(batch))
     return _RECORD_BYTES + len(batch.keys[-1] or b"") + len(batch.values[-1] or b"") if len(batch) else _RECORD_BYTES
 
 

@@ -13,7 +13,7 @@ from ks_actors._errors import IllegalGeneration, LogError, TaskMigrated
 from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
 from ks_actors.log._lease import Lease
-from ks_actors.log._port import NewMember
+from ks_actors.log._port import NewMember, WritesBytes
 from ks_actors.log._types import IsolationLevel
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._blocking import needs_thread
@@ -190,6 +190,7 @@ class Parts:
             residents=setup.residents,
             work_time=setup.work_time,
             pausing=lambda: self._metrics.pausing,
+            written=isinstance(self._log, WritesBytes),
             source=None if config.snapshot_uri is None else SnapshotSource(**self._snapshot_parts(), log=self._log),
         )
         self._metrics.standbys = lambda: len(state.standby_stores())

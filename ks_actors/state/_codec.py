@@ -35,6 +35,10 @@ TEXT: Final = (serdes.STRING, serdes.BYTES)
 """Serdes whose objects have a length that says how large they are."""
 
 
+WRITTEN: Final = (serdes.BYTES, serdes.STRING, serdes.LONG)
+"""Serdes of what the kernel can write by itself, in the order of its numbers for them."""
+
+
 class Codec:
     """The serdes of one store, bound to its changelog topic.
 
@@ -52,6 +56,8 @@ class Codec:
         self.text: bool = any(spec.value is serde for serde in TEXT)
         self.plain_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)  # what stands for a key in dicts: text or bytes
         self.sized_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)
+        self.key_form: int | None = _form(spec.key) if self.faithful else 0  # without faith what stands for a key is its bytes
+        self.value_form: int | None = _form(spec.value)
         self.key: Callable[[Any], bytes] = spec.key.serializer(topic, is_key=True)
         self.read_key: Callable[[bytes], Any] = spec.key.deserializer(topic, is_key=True)
         self.value: Callable[[Any], bytes] = spec.value.serializer(topic)
@@ -113,3 +119,7 @@ class Codec:
         raise SerializationError(
             f"store {self.name}: what was put under key {index!r} cannot be written by its serde: {error!r}; value: {value!r:.200}"
         ) from error
+
+
+def _form(serde: Any) -> int | None:
+    return next((number for number, known in enumerate(WRITTEN) if serde is known), None)

@@ -7,7 +7,7 @@ from operator import is_, not_
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ks_actors._native import kernel as _kernel
-from ks_actors.state._transaction import MISSING
+from ks_actors.state._changes import MISSING
 
 if TYPE_CHECKING:
     from ks_actors.state._codec import Entry

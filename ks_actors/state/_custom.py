@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast, final
 from ks_actors._batch import Batch
 from ks_actors._errors import StateError, StoreClosed, TaskCorrupted
 from ks_actors._state_store import StateStore, StateStoreContext
+from ks_actors.state._changes import RECORD_BYTES, SLICE
 from ks_actors.state._memory import Measured
-from ks_actors.state._transaction import RECORD_BYTES, SLICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping

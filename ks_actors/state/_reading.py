@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from ks_actors.state._changes import MISSING
 from ks_actors.state._engine import after
 from ks_actors.state._key_value import KeyValueBase
 from ks_actors.state._rows import Row, Rows
-from ks_actors.state._transaction import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

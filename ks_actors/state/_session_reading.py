@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._windowed import Window
 from ks_actors.state import _reading
+from ks_actors.state._changes import MISSING
 from ks_actors.state._reading import NotingReader
 from ks_actors.state._session_store import SessionStore
 from ks_actors.state._sessions import ENDS, LATEST, SHIFT
 from ks_actors.state._timeline import into_chunks, used_up
 from ks_actors.state._tracks import SEGMENT
-from ks_actors.state._transaction import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -6,11 +6,11 @@ import struct
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from ks_actors.state._changes import MISSING
 from ks_actors.state._codec import pack_time
 from ks_actors.state._expiry import take_out
 from ks_actors.state._timed_tracks import TimedTracks
 from ks_actors.state._tracks import SEGMENT
-from ks_actors.state._transaction import MISSING
 from ks_actors.state._weight import TEXTS
 
 if TYPE_CHECKING:

@@ -14,18 +14,18 @@ from ks_actors._batch import Batch
 from ks_actors._errors import IllegalTransition
 from ks_actors._native import kernel as _kernel
 from ks_actors._packed_batch import PackedBatch
+from ks_actors.state._changes import LOGGED_BYTES, SLICE
 from ks_actors.state._closed import Closed
-from ks_actors.state._codec import Codec, pack_time
+from ks_actors.state._codec import Codec, Entry, pack_time
 from ks_actors.state._memory import Measured
 from ks_actors.state._packed import START, AnySegment, PackedSegment
 from ks_actors.state._segment import Raw, Segment, span_of
 from ks_actors.state._tracks import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
-from ks_actors.state._transaction import LOGGED_BYTES, ROWS, SLICE
+from ks_actors.state._transaction import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ks_actors.state._codec import Entry
     from ks_actors.state._engine import Engine, Row
     from ks_actors.state._iterators import StoreIterator
     from ks_actors.state._rows import Rows

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._changes import MISSING, SLICE
 from ks_actors.state._closed import Closed
 from ks_actors.state._codec import TIME_BYTES, Codec, Entry
 from ks_actors.state._counting import CountUp, count_up
@@ -18,7 +19,7 @@ from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._order import Order
 from ks_actors.state._restored import ARRANGED, RESTORED, RestoredRows
-from ks_actors.state._transaction import MISSING, SLICE, Transactional
+from ks_actors.state._transaction import Transactional
 from ks_actors.state._view import View
 from ks_actors.state._weight import TEXTS, average, weigh
 
@@ -215,6 +216,9 @@ class Table(Transactional[Any], Generic[K]):
         elif handle in self._view:
             del self._view[handle]
             self._stale += 1
+
+    def _entries(self) -> tuple[dict[Any, Any] | None, int]:
+        return self._view, 0
 
     def _frozen_values(self, handles: list[Any]) -> list[Any]:
         return [self._dirty[handle] if handle in self._dirty else self._view[handle] for handle in handles]

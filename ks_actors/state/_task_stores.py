@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from weakref import ref
 
 from ks_actors._errors import IllegalTransition, StateError
+from ks_actors.state._changes import SLICE
 from ks_actors.state._checkpoint import CheckpointFile
 from ks_actors.state._codec import Codec
 from ks_actors.state._commit_times import CommitTimes
@@ -19,7 +20,7 @@ from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
 from ks_actors.state._token import Token
 from ks_actors.state._tracks import FACTS
-from ks_actors.state._transaction import SLICE, Transactional
+from ks_actors.state._transaction import Transactional
 from ks_actors.topology._stores import StoreKind
 
 if TYPE_CHECKING:
@@ -223,16 +224,18 @@ class TaskStores(StoreSet):
         if token is not self._frozen:
             raise IllegalTransition(f"task {self.task}: {token} is not being committed, {self._frozen or 'nothing'} is")
 
-    def changelog(self, token: Token) -> Iterator[tuple[str, Batch]]:
+    def changelog(self, token: Token, *, written: bool = False) -> Iterator[tuple[str, Batch]]:
         """Return store name and records of what is frozen, the last value of each key, in slices; stores may be used between the slices.
 
+        What is `written` is made of bytes, where it can be: for a log that writes bytes, and at a stroke.
         Raises SerializationError when something that was put cannot be written.
         """
         self._check(token)
         for name in self.logged:
             if name in self.sources:
                 continue
-            batches = self._stores[name].changelog()
+            store = self._stores[name]
+            batches = store.changelog(written=written) if isinstance(store, Transactional) else store.changelog()
             for batch in self.positions.marked(name, batches, self._changed_at) if name in self._changing else batches:
                 yield name, batch
 

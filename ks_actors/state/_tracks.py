@@ -10,10 +10,11 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._changes import MISSING, SLICE
 from ks_actors.state._closed import Closed
 from ks_actors.state._expiry import expire
 from ks_actors.state._segment import span_of
-from ks_actors.state._transaction import MISSING, SLICE, Transactional
+from ks_actors.state._transaction import Transactional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -1,13 +1,10 @@
-"""What a store has changed since the last commit, and how that becomes committed, and reaches the disk.
+"""How what a store has changed becomes committed, and reaches the disk.
 
-A store keeps one view of what is in memory, the latest, uncommitted puts included: so a read is one look-up. What undoes the puts is noted beside it:
+What is committed under a key is what the older notes (see `_changes`) say: frozen, else dirty, else the view.
 
-    _dirty    by key, the value before the first put of this transaction      put: note it, change the view
-    _frozen   the same of the transaction that is being committed             freeze: dirty becomes frozen, O(1)
-                                                                               keep: frozen is forgotten, O(1)
-                                                                               drop: the view goes back, the newer notes first
+    keep    frozen is forgotten, O(1)
+    drop    the view goes back, the newer notes first
 
-So what is committed under a key is what the older notes say: frozen, else dirty, else the view; what was frozen is what dirty says, else the view.
 A commit moves no data. Keys that are committed and not yet written are collected in slices, into several small sets: one large one would stall when
 it grows. They are written in slices too, with the value that is committed at that moment; offsets follow when all is written, so on disk they are
 never ahead of data, and data that is ahead of them comes again with the changelog.
@@ -15,39 +12,27 @@ never ahead of data, and data that is ahead of them comes again with the changel
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from itertools import compress, islice, repeat
 from operator import is_, itemgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic
 from weakref import WeakSet
 
-from ks_actors._batch import Batch
+from ks_actors.state._changes import MISSING, Changes, Handle
 from ks_actors.state._closed import Closed
-from ks_actors.state._codec import TIME_BYTES, Codec, unpack_time
-from ks_actors.state._memory import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ks_actors._batch import Batch
+    from ks_actors.state._codec import Codec
     from ks_actors.state._engine import Engine, Row
     from ks_actors.state._iterators import StoreIterator
     from ks_actors.state._rows import Rows
 
-MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
-"""Nothing is known in memory: not even that there is nothing."""
-
-SLICE: Final = 1000
-"""Records of the changelog that are made in one go."""
-
 ROWS: Final = 200
 """Rows that are written in one go, about half a millisecond."""
-
-RECORD_BYTES: Final = 300
-"""Heap that an uncommitted record takes besides the bytes of key and value: measured, the value that it replaces included."""
-
-LOGGED_BYTES: Final = 32
-"""What a record in a changelog takes besides key and value."""
 
 WHOLE: Final = 8_000
 """Keys that are taken into a set at once, a few tenths of a millisecond: in pieces they take three times as long."""
@@ -60,33 +45,19 @@ BACKLOG: Final = 50_000
 
 _never: Final = object()
 _first: Final = itemgetter(0)
-_second: Final = itemgetter(1)
-
-Handle = TypeVar("Handle")
-"""What a change is noted under: a key, or a key and a window."""
 
 
-class Transactional(ABC, Measured, Generic[Handle]):
+class Transactional(Changes[Handle], Generic[Handle]):
     """The life of one store's data. What is public here is for TaskStores alone."""
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
-        self.name: str = codec.name
+        super().__init__(codec, record_time)
         self.logged: bool = logged
         self.engine: Engine | None = engine
         self.prefix: bytes = prefix
         self.bare: bool = False  # nothing of it was ever written to the engine, which need not be asked
         self.segment_ms: int = 0  # none
         self.unwritten_bytes: int = 0
-        self._codec: Codec = codec
-        self._time: Callable[[], int] = record_time
-        self._mutable: bool = codec.mutable
-        self._dirty: dict[Handle, Any] = {}
-        self._frozen: dict[Handle, Any] = {}
-        self._deleted: dict[Handle, int] = {}
-        self._frozen_deleted: dict[Handle, int] = {}
-        self._typical: int = 0  # bytes of a key and a value, where they are not counted one by one
-        self._size: int = 0  # of those that are
-        self._frozen_size: int = 0
         self._kept: deque[tuple[dict[Handle, Any], dict[Handle, int], bool]] = deque()
         self._unwritten: list[set[Handle]] = []
         self._writing: deque[set[Handle]] = deque()
@@ -95,25 +66,9 @@ class Transactional(ABC, Measured, Generic[Handle]):
 
     # What the kinds of stores differ in.
 
-    @abstractmethod
-    def _now(self, handle: Handle) -> Any:
-        """Return the view's value: an entry, its bytes, None, or MISSING."""
-
     def _now_all(self, handles: list[Handle]) -> list[Any]:
         """Return the view's values."""
         return list(map(self._now, handles))
-
-    @abstractmethod
-    def _put_back(self, handle: Handle, value: Any) -> None:
-        """Set the view to a value that `_now` returned once."""
-
-    @abstractmethod
-    def _frozen_values(self, handles: list[Handle]) -> list[Any]:
-        """Return the values that were frozen, as `_frozen_value` does for one."""
-
-    @abstractmethod
-    def _log_keys(self, handles: list[Handle]) -> list[bytes]:
-        """Return the keys of the changes' records in the changelog."""
 
     @abstractmethod
     def _engine_key(self, handle: Handle) -> bytes:
@@ -130,16 +85,6 @@ class Transactional(ABC, Measured, Generic[Handle]):
     @abstractmethod
     def restore(self, batch: Batch) -> None:
         """Take in records of the changelog, as committed."""
-
-    def uncommitted_bytes(self) -> int:
-        """Return about how much memory the open transaction takes, in O(1)."""
-        return len(self._dirty) * (RECORD_BYTES + self._typical) + self._size
-
-    def freeze(self) -> None:
-        """Begin a new transaction; the one that was open is being committed."""
-        self._frozen_size, self._size = len(self._dirty) * (LOGGED_BYTES + self._typical) + self._size, 0
-        self._frozen, self._dirty = self._dirty, {}
-        self._frozen_deleted, self._deleted = self._deleted, {}
 
     def keep(self, *, written: bool) -> int:
         """Take what is frozen as committed, `written` when it is in the engine already; return how many records that are."""
@@ -179,65 +124,9 @@ class Transactional(ABC, Measured, Generic[Handle]):
         self._deleted, self._frozen_deleted = {}, {}
         self._size = 0
 
-    def _frozen_value(self, handle: Handle) -> Any:
-        dirty = self._dirty
-        return dirty[handle] if handle in dirty else self._now(handle)
-
     def _committed_value(self, handle: Handle) -> Any:
         frozen = self._frozen
         return frozen[handle] if handle in frozen else self._frozen_value(handle)
-
-    def _raw(self, handle: Handle, value: Any) -> bytes:
-        """Return the bytes of an entry that may be encoded already; raises SerializationError."""
-        if type(value) is bytes:
-            return value
-        try:
-            return self._codec.raw(value)
-        except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
-            self._codec.refuse(handle, value[0], error)
-
-    def _encoded(self, handle: Handle, value: Any) -> bytes:
-        """Return the bytes of a value of what is frozen; a mutable one is bytes from now on."""
-        raw = self._raw(handle, value)
-        if self._mutable and raw is not value:
-            if handle in self._dirty:
-                self._dirty[handle] = raw
-            else:
-                self._put_back(handle, raw)
-        return raw
-
-    # The changelog.
-
-    def changelog(self) -> Iterator[Batch]:
-        """Return what is frozen, the last value of each key, in slices."""
-        handles = list(self._frozen)
-        for start in range(0, len(handles), SLICE):
-            part = handles[start : start + SLICE]
-            keys = self._log_keys(part)
-            columns = None if self._mutable else self._frozen_columns(part)
-            try:
-                contents: list[bytes | None] | None = None if columns is None else [*self._codec.values(columns[0])]
-            except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
-                contents = None
-            yield self._slow_slice(part, keys) if columns is None or contents is None else Batch(keys, contents, columns[1])
-
-    def _frozen_columns(self, handles: list[Handle]) -> tuple[list[Any], list[int]] | None:
-        """Return values and timestamps of what is frozen; None when not all are entries."""
-        values = self._frozen_values(handles)
-        return (list(map(_first, values)), list(map(_second, values))) if set(map(type, values)) == {tuple} else None
-
-    def _slow_slice(self, handles: list[Handle], keys: list[bytes]) -> Batch:
-        contents: list[bytes | None] = []
-        timestamps: list[int] = []
-        for handle, value in zip(handles, self._frozen_values(handles), strict=True):
-            if value is None or value is MISSING:
-                contents.append(None)
-                timestamps.append(self._frozen_deleted[handle])
-            else:
-                raw = self._encoded(handle, value)
-                contents.append(raw[TIME_BYTES:])
-                timestamps.append(unpack_time(raw)[0])
-        return Batch(keys, contents, timestamps)
 
     # The way to the engine.
 

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._versioned import PUT_RETURN_CODE_NOT_PUT, VersionedRecord
+from ks_actors.state._changes import MISSING
 from ks_actors.state._reading import NotingReader
-from ks_actors.state._transaction import MISSING
 from ks_actors.state._version_codec import TOMBSTONE
 from ks_actors.state._versions import Versions
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors._batch import Batch
 from ks_actors._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED
+from ks_actors.state._changes import LOGGED_BYTES, MISSING, SLICE
 from ks_actors.state._codec import TIME_BYTES, pack_time, unpack_time
 from ks_actors.state._engine import after
 from ks_actors.state._table import Table
 from ks_actors.state._tracks import FACTS
-from ks_actors.state._transaction import LOGGED_BYTES, MISSING, SLICE
 from ks_actors.state._version_codec import TOMBSTONE, VersionCodec, is_tombstone
 from ks_actors.state._version_sweep import Sweep
 from ks_actors.state._weight import TEXTS, average, weigh

@@ -6,12 +6,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.state import _reading
+from ks_actors.state._changes import MISSING
 from ks_actors.state._codec import pack_time
 from ks_actors.state._reading import NotingReader, Reader
 from ks_actors.state._segment import Raw
 from ks_actors.state._span_windows import SpanWindows
 from ks_actors.state._timeline import Found, Timeline, into_chunks
-from ks_actors.state._transaction import MISSING
 from ks_actors.state._windows import Windows
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
+from ks_actors.state._changes import MISSING
 from ks_actors.state._codec import pack_time
 from ks_actors.state._timed_tracks import TimedTracks
 from ks_actors.state._tracks import SEGMENT, SUFFIX
-from ks_actors.state._transaction import MISSING
 from ks_actors.state._weight import TEXTS
 
 if TYPE_CHECKING:
@@ -161,6 +161,9 @@ class Windows(TimedTracks, Generic[K]):
                 return _kernel.window_keys(indexes, slots, None)  # type: ignore[no-any-return]
         pack, encode = SUFFIX.pack, self._codec.index_bytes
         return [encode(index) + pack(slot, 0) for index, slot in handles]
+
+    def _entries(self) -> tuple[dict[Any, Any] | None, int]:
+        return self._tracks, 1
 
     def _log_key(self, handle: tuple[Any, int]) -> bytes:
         index, slot = handle

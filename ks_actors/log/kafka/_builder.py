@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 from aiokafka import codec  # type: ignore[import-untyped]
 from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
 
+from ks_actors._compact_batch import CompactBatch
 from ks_actors._errors import ConfigError, RecordTooLarge
 from ks_actors._native import kernel as _kernel
-from ks_actors._packed_batch import PackedBatch
 from ks_actors.log.kafka._format import ATTRIBUTES_AT, BEHIND_LENGTH, CODECS, HEADER, MAGIC, TRANSACTIONAL, checksum
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Encoder:
 
     def _write(self, batch: Batch, start: int, size: int) -> tuple[bytearray, int]:
         """Return an uncompressed record batch of records from `start` on, and how many are in it."""
-        if isinstance(batch, PackedBatch):
+        if isinstance(batch, CompactBatch):
             buffer, count, first, highest = batch.write(start, size, HEADER.size)
         elif _kernel is None or type(batch.keys) is not list or type(batch.values) is not list:
             return self._write_one_by_one(batch, start, size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, TypeVar, final
 
 from ks_actors._errors import LogClosed, LogError
 from ks_actors.log._types import IsolationLevel
@@ -34,6 +34,8 @@ class KafkaLog:
     Leaders and coordinators that move, and brokers that restart, are waited for until the deadline of a call; then it raises LogTimeout. May be used
     by `async with`, or by `start` and `close`, on one event loop. After an error in `start` it may be started again.
     """
+
+    writes_bytes: Literal[True] = True
 
     def __init__(self, bootstrap_servers: str, *, options: KafkaOptions | None = None, client_id: str = "ks-actors") -> None:
         self._servers: str = bootstrap_servers

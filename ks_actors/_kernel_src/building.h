@@ -1,0 +1,62 @@
+/* Records of a record batch (message format v2, KIP-98) as they are written: memory that grows, and numbers of few bytes. */
+
+#ifndef KS_ACTORS_BUILDING_H
+#define KS_ACTORS_BUILDING_H
+
+#include "kernel.h"
+
+typedef struct {
+    uint8_t *bytes;
+    Py_ssize_t used, room;
+} Buffer;
+
+/* What the numbers of a record take at most: its length, attributes, two deltas, two lengths and the number of headers. */
+#define NUMBERS 60
+
+static inline int grow(Buffer *buffer, Py_ssize_t more) {
+    if (more > PY_SSIZE_T_MAX / 2 - buffer->used) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    Py_ssize_t room = buffer->used + more;
+    if (room <= buffer->room) {
+        return 1;
+    }
+    room = room < 2 * buffer->room ? 2 * buffer->room : room;
+    uint8_t *bytes = PyMem_Realloc(buffer->bytes, (size_t)room);
+    if (bytes == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    buffer->bytes = bytes;
+    buffer->room = room;
+    return 1;
+}
+
+static inline Py_ssize_t varint_size(int64_t value) {
+    uint64_t raw = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    Py_ssize_t size = 1;
+    while (raw >= 0x80) {
+        raw >>= 7;
+        size++;
+    }
+    return size;
+}
+
+static inline void put_varint(Buffer *buffer, int64_t value) {
+    uint64_t raw = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    uint8_t *at = buffer->bytes + buffer->used;
+    while (raw >= 0x80) {
+        *at++ = (uint8_t)(raw | 0x80);
+        raw >>= 7;
+    }
+    *at++ = (uint8_t)raw;
+    buffer->used = at - buffer->bytes;
+}
+
+static inline void put_data(Buffer *buffer, const char *data, size_t length) {
+    memcpy(buffer->bytes + buffer->used, data, length);
+    buffer->used += (Py_ssize_t)length;
+}
+
+#endif

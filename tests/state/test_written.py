@@ -1,0 +1,224 @@
+"""Changes that the kernel writes as the records of a changelog are those that would be made of columns."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import SerializationError
+from ks_actors._native import kernel
+from ks_actors._written_batch import WrittenBatch
+from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde
+from ks_actors.state._changes import WORTHWHILE
+from ks_actors.state._transaction import Transactional
+from tests.state.helpers import PLACES, Task, key_value, versioned, window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ks_actors._batch import Batch
+    from ks_actors.topology._stores import StoreSpec
+
+pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
+
+MANY = WORTHWHILE + 60
+UNFAITHFUL = Serde.of(lambda text: text.lower().encode(), bytes.decode)
+VALUES: dict[Any, Callable[[int], Any]] = {
+    LONG: lambda n: n - 5 << n % 50,
+    STRING: lambda n: "é" * (n % 3) + str(n),
+    BYTES: lambda n: b"%d" % n * (n % 9),
+}
+KEYS: dict[Any, Callable[[int], Any]] = {STRING: lambda n: "kö"[: 1 + n % 2] + str(n), BYTES: lambda n: b"k%d" % n, UNFAITHFUL: lambda n: f"K{n}"}
+
+
+class Word(str):
+    """No plain text: it may have a hash, and a serde, of its own."""
+
+    __slots__ = ()
+
+
+def store_of(kind: str, key: Any, value: Any) -> StoreSpec:
+    if kind == "key-value":
+        return key_value(timestamped=True, key=key, value=value)
+    return window(timestamped=True, key=key, value=value, retention_ms=1 << 40, advance_ms=10 if kind == "panes" else 0)
+
+
+def put(store: Any, kind: str, key: Any, number: int, entry: tuple[Any, int] | None) -> None:
+    if kind == "key-value":
+        store.put_entry(key, entry)
+    else:
+        store.put_entry(key, number % 7 * 10, entry)
+
+
+def frozen(task: Task, token: Any, *, written: bool) -> list[Batch]:
+    return [batch for _, batch in task.stores.changelog(token, written=written)]
+
+
+def columns(batches: list[Batch]) -> list[Any]:
+    return [(list(batch.keys), list(batch.values), list(batch.timestamps), batch.headers) for batch in batches]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("kind", ["key-value", "tracks", "panes"])
+def test_what_is_written_is_what_columns_say(kind: str, key: Any, value: Any, place: str, tmp_path: Path) -> None:
+    """For each kind of store and what is in it; while the next transaction changes some of it, too."""
+    random = Random(7)
+    task = Task([store_of(kind, key, value)], tmp_path, place)
+    for number in range(MANY):
+        put(task.store, kind, KEYS[key](number), number, (VALUES[value](number), random.randrange(-5, 1 << 42)))
+    token = task.stores.freeze()
+    for number in range(0, MANY, 3):
+        put(task.store, kind, KEYS[key](number), number, (VALUES[value](number + 1), 8))
+    written, plain = frozen(task, token, written=True), frozen(task, token, written=False)
+    assert [type(batch) for batch in written] == [WrittenBatch]
+    assert columns(written) == columns(plain)
+    task.stores.keep(token, {"s": MANY})
+    task.close()
+
+
+@pytest.mark.parametrize("kind", ["key-value", "tracks", "panes"])
+@pytest.mark.parametrize("what", ["few", "a delete", "a subclass", "another serde", "bytes that were restored"])
+def test_what_the_kernel_does_not_know_is_written_by_columns(what: str, kind: str, tmp_path: Path) -> None:
+    """So is what is too little, as it is put together with what others write."""
+    task = Task([store_of(kind, STRING, INTEGER if what == "another serde" else STRING if what == "a subclass" else LONG)], tmp_path)
+    count = WORTHWHILE - 1 if what == "few" else MANY
+    for number in range(count):
+        put(task.store, kind, f"k{number}", number, (Word(number) if what == "a subclass" else number, number))
+    if what == "a delete":
+        put(task.store, kind, "k5", 5, None)
+    if what == "bytes that were restored":
+        task.commit()
+        task.reopen(clean=False)
+        for number in range(count):
+            put(task.store, kind, f"k{number}", number, (number, number))
+        task.stores.drop()
+        put(task.store, kind, "k5", 5, (1, 1))
+    token = task.stores.freeze()
+    written = frozen(task, token, written=True)
+    assert WrittenBatch not in {type(batch) for batch in written}
+    assert columns(written) == columns(frozen(task, token, written=False))
+    task.close()
+
+
+def test_what_no_serde_takes_is_told_as_ever(tmp_path: Path) -> None:
+    """With the store, the key, and what was put."""
+    task = Task([key_value(value=STRING)], tmp_path)
+    for number in range(MANY):
+        task.store.put(f"k{number}", "x")
+    task.store.put("k7", "\ud800")
+    token = task.stores.freeze()
+    with pytest.raises(SerializationError, match="store s: what was put under key 'k7' cannot be written"):
+        frozen(task, token, written=True)
+    task.close()
+
+
+def test_versions_are_written_by_columns(tmp_path: Path) -> None:
+    """Their records have a form of their own."""
+    task = Task([versioned(history_retention_ms=1 << 40)], tmp_path)
+    for number in range(MANY):
+        task.store.put(f"k{number}", "x", number)
+    token = task.stores.freeze()
+    assert isinstance(task.store, Transactional)
+    assert columns(frozen(task, token, written=True)) == columns(frozen(task, token, written=False))
+    task.close()
+
+
+def written_batch(count: int) -> WrittenBatch:
+    view = {f"k{number}": (number, 1_000 - number) for number in range(count)}
+    found = kernel.write_changes(view, {}, list(view), 0, 1, 2)
+    return WrittenBatch(found[0], count, *found[1:])
+
+
+def test_a_written_batch_is_like_others() -> None:
+    """It is written as its columns would be, whole or in parts; they are there when they are looked for."""
+    batch, plain = written_batch(300), written_batch(300)
+    assert (len(batch), batch.own_bytes) == (300, len(batch._data))
+    for start, limit in ((0, 1 << 20), (0, 61 + batch.own_bytes), (0, 60 + batch.own_bytes), (0, 900), (7, 1 << 20), (299, 1)):
+        assert written_batch(300).write(start, limit, 61) == kernel.write_records(plain.keys, plain.values, plain.timestamps, None, start, limit, 61)
+    first, second = batch.write(0, 1 << 20, 61), batch.write(0, 1 << 20, 61)
+    assert first[0] is not second[0]  # each is stamped for itself
+    assert (batch.headers, batch.offsets, batch.slice(3, 5).keys, batch.select([1] + [0] * 299).timestamps) == (None, (), [b"k3", b"k4"], [1_000])
+    assert not hasattr(batch, "others")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ({}, {}, (), 0, 0, 0),
+        ([], {}, [], 0, 0, 0),
+        ({}, [], [], 0, 0, 0),
+        ({}, {}, [], 3, 0, 0),
+        ({}, {}, [], 0, -1, 0),
+        ({}, {}, [], 0, 0, "a"),
+        ({}, {}, [[]], 0, 0, 0),
+    ],
+)
+def test_the_kernel_refuses_what_it_does_not_take(arguments: tuple[Any, ...]) -> None:
+    """With an error, whatever it is given."""
+    with pytest.raises((TypeError, ValueError)):
+        kernel.write_changes(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("entries", "handle", "shape"),
+    [
+        ({}, "k", 0),
+        ({"k": None}, "k", 0),
+        ({"k": b"raw"}, "k", 0),
+        ({"k": (1, 2, 3)}, "k", 0),
+        ({"k": (1, "time")}, "k", 0),
+        ({"k": (1, 1 << 70)}, "k", 0),
+        ({"k": (1 << 70, 1)}, "k", 0),
+        ({"k": ("text", 1)}, "k", 0),
+        ({b"k": (1, 1)}, b"k", 0),
+        ({"\ud800": (1, 1)}, "\ud800", 0),
+        ({"k": {0: (1, 1)}}, "k", 1),
+        ({"k": {0: (1, 1)}}, ("k",), 1),
+        ({"k": {"start": (1, 1)}}, ("k", "start"), 1),
+        ({"k": 5}, ("k", 0), 1),
+        ({0: {"other": (1, 1)}}, ("k", 0), 2),
+        ({}, ("k", 0), 2),
+    ],
+)
+def test_the_kernel_leaves_to_others_what_is_not_plain(entries: dict[Any, Any], handle: Any, shape: int) -> None:
+    """One such is enough."""
+    assert kernel.write_changes(entries, {}, [handle], shape, 1, 2) is None
+
+
+def test_to_write_changes_does_not_leak() -> None:
+    """Neither memory, nor what was looked at, also where an error ends it."""
+    view = {f"ké{number}": (f"é{number}" * 5, 10_000 + number) for number in range(500)}
+    handles = list(view)
+    odd: dict[Any, Any] = {**view, "odd": None}
+
+    def once() -> None:
+        assert kernel.write_changes(view, {}, handles, 0, 1, 1) is not None
+        assert kernel.write_changes(odd, {}, [*handles, "odd"], 0, 1, 1) is None
+        assert kernel.write_changes({0: view}, {}, [(key, 0) for key in handles], 2, 1, 1) is not None
+        with suppress(TypeError):
+            kernel.write_changes(view, {}, [*handles, []], 0, 1, 1)
+
+    once()
+    counts = sys.getrefcount(handles[7]), sys.getrefcount(view[handles[7]][0])
+    tracemalloc.start()
+    try:
+        once()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            once()
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 10_000
+    assert (sys.getrefcount(handles[7]), sys.getrefcount(view[handles[7]][0])) == counts
