@@ -100,7 +100,7 @@ class SharedResources:
         write_buffer_bytes: int = 64 << 20,
         memtable_bytes: int = 16 << 20,
         resident_bytes: int = 256 << 20,
-        tail_records: int = 400_000,
+        tail_records: int = 600_000,
         tail_bytes: int = 64 << 20,
         statistics: bool = False,
     ) -> None:
