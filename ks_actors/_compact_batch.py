@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._batch import Batch
 
 if TYPE_CHECKING:
     Columns = tuple[list[Any], list[Any], list[int]]
+
+
+WORTHWHILE: Final = 200
+"""Records from which on to leave them as they are is worth a batch of their own."""
 
 
 class CompactBatch(Batch):

@@ -37,15 +37,18 @@ def write_records(
     """
 
 def write_changes(
-    entries: dict[Any, Any], dirty: dict[Any, Any], handles: list[Any], shape: int, keys: int, values: int, /
+    store: tuple[dict[Any, Any], dict[Any, Any], dict[Any, int]], handles: list[Any], forms: tuple[int, int, int], limit: int, /
 ) -> tuple[bytes, int, int] | None:
     """Write what is frozen of a store as the records of its changelog: those of a record batch, without anything before them.
 
-    An entry, a pair of value and timestamp (ms), is what `dirty` has under a handle, else what `entries` have: by key, where handles are keys
-    (`shape` 0); or, handles being pairs of key and start (ms), by key, then start (1), or by start, then key (2), and the record's key has start and
-    sequence number 0 behind it. `keys` and `values` are bytes (0), str, of which UTF-8 is made (1), or int, of which 8 bytes are made (2).
+    `store` is entries, what was noted since, and when (ms) what is frozen was deleted. An entry, a pair of value and timestamp (ms), or None for what
+    is deleted, is what was noted under a handle, else that of the entries. `forms` are numbers. The first says where entries are: by key, where
+    handles are keys (0); or, handles being pairs of key and start (ms), by key, then start (1), or by start, then key (2), and the record's key has
+    start and sequence number 0 behind it. The others say what keys and values are: bytes (0), str, of which UTF-8 is made (1), int, of which 8 bytes
+    are made (2).
 
-    Returns the bytes, the first and the latest timestamp; None when something is not there, or not of these very types.
+    Returns the bytes, the first and the latest timestamp. None when something is not there, or not of these very types, or there are more bytes than
+    `limit`.
     """
 
 def crc32c(data: Buffer, by_hand: bool = ..., /) -> int:

@@ -7,30 +7,31 @@ enum { AS_BYTES, AS_TEXT, AS_LONG };     /* what serdes make bytes of */
 enum { NOT_PLAIN = 0, DONE = 1, FAILED = -1 };
 
 typedef struct {
-    PyObject *entries, *dirty;
+    PyObject *entries, *dirty, *deleted;
     int shape, keys, values;
+    Py_ssize_t limit;
     Buffer buffer;
     int64_t first, latest;
 } Changes;
 
 typedef struct {
     const char *data;
-    Py_ssize_t length;
+    Py_ssize_t length; /* of what is deleted -1 */
     PyObject *owner; /* what was made for it, or NULL */
     char number[8];
 } Content;
 
 /* Return a new reference to what was frozen under a handle, NULL when there is nothing, or with an error. */
 static PyObject *frozen_entry(const Changes *changes, PyObject *handle) {
+    if (changes->shape != TABLE && (!PyTuple_CheckExact(handle) || PyTuple_GET_SIZE(handle) != 2)) {
+        return NULL;
+    }
     PyObject *entry = PyDict_GET_SIZE(changes->dirty) == 0 ? NULL : PyDict_GetItemWithError(changes->dirty, handle);
     if (entry != NULL || PyErr_Occurred()) {
         return Py_XNewRef(entry);
     }
     if (changes->shape == TABLE) {
         return Py_XNewRef(PyDict_GetItemWithError(changes->entries, handle));
-    }
-    if (!PyTuple_CheckExact(handle) || PyTuple_GET_SIZE(handle) != 2) {
-        return NULL;
     }
     int outer = changes->shape == PANES;
     PyObject *found = PyDict_GetItemWithError(changes->entries, PyTuple_GET_ITEM(handle, outer));
@@ -43,13 +44,21 @@ static PyObject *frozen_entry(const Changes *changes, PyObject *handle) {
     return entry;
 }
 
+static int number_of(PyObject *object, int64_t *number) {
+    *number = PyLong_CheckExact(object) ? PyLong_AsLongLong(object) : -1;
+    if (*number == -1 && (!PyLong_CheckExact(object) || PyErr_Occurred())) {
+        PyErr_Clear();
+        return NOT_PLAIN;
+    }
+    return DONE;
+}
+
 /* Look at an object as a serde makes bytes of it; return NOT_PLAIN for what somebody else has to look at. */
 static int content_of(PyObject *object, int form, Content *content) {
     content->owner = NULL;
     if (form == AS_LONG) {
-        int64_t number = PyLong_CheckExact(object) ? PyLong_AsLongLong(object) : -1;
-        if (number == -1 && (!PyLong_CheckExact(object) || PyErr_Occurred())) {
-            PyErr_Clear();
+        int64_t number;
+        if (!number_of(object, &number)) {
             return NOT_PLAIN;
         }
         kernel_put_number(content->number, (uint64_t)number, 8);
@@ -84,8 +93,11 @@ static int put_change(Changes *changes, Py_ssize_t index, const Content *key, in
         changes->latest = time;
     }
     int64_t delta = (int64_t)((uint64_t)time - (uint64_t)changes->first);
-    Py_ssize_t suffix = changes->shape == TABLE ? 0 : KERNEL_SUFFIX, length = key->length + suffix;
-    Py_ssize_t size = 1 + varint_size(delta) + varint_size(index) + varint_size(length) + length + varint_size(value->length) + value->length + 1;
+    Py_ssize_t suffix = changes->shape == TABLE ? 0 : KERNEL_SUFFIX, length = key->length + suffix, content = value->length < 0 ? 0 : value->length;
+    Py_ssize_t size = 1 + varint_size(delta) + varint_size(index) + varint_size(length) + length + varint_size(value->length) + content + 1;
+    if (varint_size(size) + size > changes->limit - buffer->used) {
+        return NOT_PLAIN;
+    }
     if (!grow(buffer, size + NUMBERS)) {
         return FAILED;
     }
@@ -100,18 +112,26 @@ static int put_change(Changes *changes, Py_ssize_t index, const Content *key, in
         buffer->used += KERNEL_SUFFIX;
     }
     put_varint(buffer, value->length);
-    put_data(buffer, value->data, (size_t)value->length);
+    if (content > 0) {
+        put_data(buffer, value->data, (size_t)content);
+    }
     put_varint(buffer, 0);
     return DONE;
 }
 
-static int number_of(PyObject *object, int64_t *number) {
-    *number = PyLong_CheckExact(object) ? PyLong_AsLongLong(object) : -1;
-    if (*number == -1 && (!PyLong_CheckExact(object) || PyErr_Occurred())) {
-        PyErr_Clear();
+/* Look at what was deleted, and when. */
+static int deletion_of(const Changes *changes, PyObject *handle, Content *value, int64_t *time) {
+    PyObject *when = PyDict_GetItemWithError(changes->deleted, handle);
+    *value = (Content){.length = -1};
+    return when != NULL ? number_of(when, time) : PyErr_Occurred() ? FAILED : NOT_PLAIN;
+}
+
+/* Look at a value and its time. */
+static int entry_of(const Changes *changes, PyObject *entry, Content *value, int64_t *time) {
+    if (!PyTuple_CheckExact(entry) || PyTuple_GET_SIZE(entry) != 2 || !number_of(PyTuple_GET_ITEM(entry, 1), time)) {
         return NOT_PLAIN;
     }
-    return DONE;
+    return content_of(PyTuple_GET_ITEM(entry, 0), changes->values, value);
 }
 
 /* Write one change; `handle` and `entry` are held on to. */
@@ -119,11 +139,10 @@ static int write_one(Changes *changes, Py_ssize_t index, PyObject *handle, PyObj
     PyObject *key = changes->shape == TABLE ? handle : PyTuple_GET_ITEM(handle, 0);
     Content name, value;
     int64_t start = 0, time;
-    if (!PyTuple_CheckExact(entry) || PyTuple_GET_SIZE(entry) != 2 || !number_of(PyTuple_GET_ITEM(entry, 1), &time) ||
-        (changes->shape != TABLE && !number_of(PyTuple_GET_ITEM(handle, 1), &start)) || !content_of(key, changes->keys, &name)) {
+    if ((changes->shape != TABLE && !number_of(PyTuple_GET_ITEM(handle, 1), &start)) || !content_of(key, changes->keys, &name)) {
         return NOT_PLAIN;
     }
-    int done = content_of(PyTuple_GET_ITEM(entry, 0), changes->values, &value);
+    int done = entry == Py_None ? deletion_of(changes, handle, &value, &time) : entry_of(changes, entry, &value, &time);
     if (done == DONE) {
         done = put_change(changes, index, &name, start, &value, time);
         Py_XDECREF(value.owner);
@@ -160,25 +179,23 @@ static int write_some(Changes *changes, PyObject *handles, Py_ssize_t from) {
     return done;
 }
 
-/* write_changes(entries, dirty, handles, shape, keys, values): see _kernel.pyi */
+/* write_changes((entries, dirty, deleted), handles, (shape, keys, values), limit): see _kernel.pyi */
 PyObject *kernel_write_changes(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
-    if (!kernel_has("write_changes", nargs, 6) || !kernel_is_list("write_changes", args[2])) {
+    Changes changes = {.shape = 0};
+    if (!kernel_has("write_changes", nargs, 4) ||
+        !PyArg_ParseTuple(args[0], "O!O!O!", &PyDict_Type, &changes.entries, &PyDict_Type, &changes.dirty, &PyDict_Type, &changes.deleted) ||
+        !kernel_is_list("write_changes", args[1]) || !PyArg_ParseTuple(args[2], "iii", &changes.shape, &changes.keys, &changes.values)) {
         return NULL;
     }
-    if (!PyDict_Check(args[0]) || !PyDict_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "write_changes takes two dicts first");
+    if (changes.shape < 0 || changes.shape > PANES || changes.keys < 0 || changes.keys > AS_LONG || changes.values < 0 || changes.values > AS_LONG) {
+        PyErr_SetString(PyExc_ValueError, "write_changes takes numbers of forms that there are");
         return NULL;
     }
-    Py_ssize_t forms[3];
-    for (int which = 0; which < 3; which++) {
-        forms[which] = PyLong_AsSsize_t(args[3 + which]);
-        if (forms[which] < 0 || forms[which] > 2) {
-            PyErr_SetString(PyExc_ValueError, "write_changes takes numbers of forms that there are");
-            return NULL;
-        }
+    changes.limit = PyLong_AsSsize_t(args[3]);
+    if (changes.limit == -1 && PyErr_Occurred()) {
+        return NULL;
     }
-    Changes changes = {.entries = args[0], .dirty = args[1], .shape = (int)forms[0], .keys = (int)forms[1], .values = (int)forms[2]};
-    PyObject *handles = args[2], *written = NULL;
+    PyObject *handles = args[1], *written = NULL;
     int done = grow(&changes.buffer, 64 * PyList_GET_SIZE(handles)) ? DONE : FAILED;
     for (Py_ssize_t index = 0; done == DONE && index < PyList_GET_SIZE(handles); index += KERNEL_AHEAD) {
         done = write_some(&changes, handles, index);

@@ -6,7 +6,7 @@ never block. Every wait has a deadline and ends in a `LogError` that says what i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -181,12 +181,12 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class WritesBytes(Protocol):
-    """A log that makes bytes of records as record batches have them: what is that already is best left as it is.
+    """A log that makes bytes of records as record batches have them: what is that already is best left as it is. Others get records by columns."""
 
-    Others get records by columns.
-    """
-
-    writes_bytes: Literal[True]
+    @property
+    def batch_bytes(self) -> int:
+        """How many bytes of records it writes at most as one."""
+        ...
 
 
 class Log(Protocol):

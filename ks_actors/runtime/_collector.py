@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._batch import Batch
-from ks_actors._compact_batch import CompactBatch
 from ks_actors._errors import Fenced, IllegalGeneration, LogClosed, LogError, ProduceFailed, ProductionFailed, TransactionAborted
 from ks_actors._partitioner import partition as default_partition
 from ks_actors.log._types import Outgoing, TopicPartition
@@ -18,6 +17,7 @@ from ks_actors.runtime._merge import merged, split
 from ks_actors.runtime._messages import CollectorMessage
 from ks_actors.runtime._output import UNKNOWN_PARTITION
 from ks_actors.runtime._production import LeftOut
+from ks_actors.runtime._waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -34,7 +34,6 @@ COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
 # while one is under way.
 _HIGH = 16 << 20
 _LOW = 8 << 20
-_RECORD_BYTES = 120
 # Records that are worth a transaction.
 _ENOUGH = 5_000
 # Bytes that are sent at once: each time that something is sent takes a few turns of all others.
@@ -80,9 +79,7 @@ class Collector(Actor[CollectorMessage]):
         self._metrics = metrics
         self._ready: list[Outgoing] = []
         self._held: dict[int, list[Outgoing]] = {}
-        self._waiting: int = 0
-        # Bytes of a record, as those that came last had.
-        self._typical: int = _RECORD_BYTES
+        self._waiting = Waiting()
         self._sending: bool = False
         # Records that came for this epoch and are not sent yet.
         self._gathered: int = 0
@@ -137,9 +134,7 @@ class Collector(Actor[CollectorMessage]):
             self._metrics.stale += 1
             return
         batches = message.batches
-        if not _lies_in_store(batches[-1].batch):
-            self._typical += (_bytes_of(batches[-1].batch) - self._typical) // 8
-        self._waiting += sum(len(outgoing.batch) for outgoing in batches if not _lies_in_store(outgoing.batch))
+        self._waiting.come(batches)
         if message.epoch > self._epoch:
             self._held.setdefault(message.epoch, []).extend(batches)
             self._press()
@@ -210,7 +205,7 @@ class Collector(Actor[CollectorMessage]):
         while self._ready:
             batches, letters, records = self._left_out.without(self._portion())
             self._gathered = max(0, self._gathered - records - sum(len(outgoing.batch) for outgoing in batches))
-            self._waiting -= records
+            self._waiting.change(-records)
             self._write_letters(letters)
             if batches:
                 self._sending = True
@@ -219,13 +214,12 @@ class Collector(Actor[CollectorMessage]):
 
     def _portion(self) -> list[Outgoing]:
         """Take from what is ready as much as may be sent at once."""
-        records = taken = 0
+        size = taken = 0
         for outgoing in self._ready:
             taken += 1
-            records += len(outgoing.batch)
-            if _lies_in_store(outgoing.batch):
-                self._waiting += len(outgoing.batch)  # from now on it takes memory: as what is sent
-            if records * self._typical >= _MOST:
+            size += self._waiting.bytes_of(outgoing.batch)
+            self._waiting.set_out(outgoing.batch)
+            if size >= _MOST:
                 break
         portion, self._ready = self._ready[:taken], self._ready[taken:]
         return merged(portion)
@@ -246,14 +240,14 @@ class Collector(Actor[CollectorMessage]):
         for outgoing, end in zip(sent.batches, sent.ends, strict=True):
             self._ends[outgoing.partition] = end
             records += len(outgoing.batch)
-        self._waiting -= records
+        self._waiting.gone(sent.batches)
         self._metrics.produced += records
         self._press()
 
     def _look_into(self, failed: m.SendFailed) -> None:
         """Let the handler decide about refused batches; whatever else failed ends the epoch."""
         self._sending = False
-        self._waiting -= sum(len(outgoing.batch) for outgoing in failed.batches)
+        self._waiting.gone(failed.batches)
         error = failed.error
         if not isinstance(error, ProduceFailed) or self._failure is not None:
             self._fail(error)
@@ -274,12 +268,12 @@ class Collector(Actor[CollectorMessage]):
             self._fail(TransactionAborted(f"the log refused records, which are left out, and all others written again: {error}"))
             return
         rest = [outgoing for refused in going_on for outgoing in refused.rest]
-        self._waiting += sum(len(outgoing.batch) for outgoing in rest if not _lies_in_store(outgoing.batch))
+        self._waiting.come_again(rest)
         self._ready[:0] = rest
         self._write_letters([letter for refused in going_on for _, letters in refused.dropped for letter in letters])
 
     def _write_letters(self, letters: Sequence[DeadLetter]) -> None:
-        self._waiting += len(letters)
+        self._waiting.change(len(letters))
         self._queue(
             [
                 Outgoing(
@@ -298,7 +292,7 @@ class Collector(Actor[CollectorMessage]):
                 self._committer().tell(m.Commit(None, f"output failed: {error}"))
 
     def _press(self) -> None:
-        waiting = self._waiting * self._typical
+        waiting = self._waiting.bytes
         if not self._pressed and waiting >= _HIGH:
             self._pressed = True
             self._manager().tell(m.OutputPressure(high=True))
@@ -327,7 +321,7 @@ class Collector(Actor[CollectorMessage]):
         self._gathered = 0
         self._unsized.clear()
         self._held = {}
-        self._waiting = 0
+        self._waiting.clear()
         self._ends = {}
         self._failure = None
         self._left_out.rolled_back()
@@ -359,18 +353,6 @@ class Collector(Actor[CollectorMessage]):
                 await asyncio.sleep(_RETRY)
             else:
                 return
-
-
-def _lies_in_store(batch: Batch) -> bool:
-    """Return whether the records take no memory of their own."""
-    return isinstance(batch, CompactBatch) and batch.own_bytes == 0
-
-
-def _bytes_of(batch: Batch) -> int:
-    """Return about how much memory a record takes, as the last one does."""
-    if isinstance(batch, CompactBatch):
-        return batch.own_bytes // max(1, len(batch))
-    return _RECORD_BYTES + len(batch.keys[-1] or b"") + len(batch.values[-1] or b"") if len(batch) else _RECORD_BYTES
 
 
 def _sent(ends: Sequence[int], batches: Sequence[Outgoing]) -> CollectorMessage:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ks_actors._batch import Batch
-from ks_actors._compact_batch import CompactBatch
+from ks_actors._compact_batch import WORTHWHILE, CompactBatch
 from ks_actors.log._types import Outgoing, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _LARGEST = 1_000
-# Compact records from which on to leave them as they are is worth a batch of their own.
-_WORTHWHILE = 200
 
 
 def merged(batches: Sequence[Outgoing]) -> list[Outgoing]:
@@ -32,7 +30,7 @@ def _joined(parts: list[Batch]) -> list[Batch]:
     joined: list[Batch] = []
     last: Batch | None = None
     for part in parts:
-        if isinstance(part, CompactBatch) and len(part) >= _WORTHWHILE:
+        if isinstance(part, CompactBatch) and len(part) >= WORTHWHILE:
             last = None
             joined.append(part)
         elif last is not None and len(last) + len(part) <= _LARGEST:

@@ -21,7 +21,7 @@ class StateCommit:
     """Write changelogs, persist what has none, keep what is committed. `stores` are those that are open.
 
     `turn` begins a turn, or goes on with one that began at the given time; when that has been long, others have theirs.
-    The log wants records `written` as it writes them, or else as columns.
+    The log writes `batch_bytes` of records at most as one; 0: it takes columns.
     """
 
     def __init__(
@@ -32,14 +32,14 @@ class StateCommit:
         residents: Residents,
         turn: Callable[[float | None], Awaitable[float]],
         *,
-        written: bool,
+        batch_bytes: int,
     ) -> None:
         self._stores = stores
         self._changelog = changelog
         self._collector = collector
         self._residents = residents
         self._turn = turn
-        self._written: bool = written
+        self._batch_bytes: int = batch_bytes
 
     async def take_part(self, message: m.EncodeChangelog | m.PersistUnlogged | m.Keep) -> None:
         """Do a step of a commit, and answer."""
@@ -62,7 +62,7 @@ class StateCommit:
     async def _encode(self, message: m.EncodeChangelog) -> None:
         began = await self._turn(None)
         for task, token in message.frozen.tokens.items():
-            for name, batch in self._stores[task].changelog(token, written=self._written):
+            for name, batch in self._stores[task].changelog(token, batch_bytes=self._batch_bytes):
                 self._collector.tell(m.Output((Outgoing(TopicPartition(self._changelog(name), task.partition), batch),), message.epoch))
                 # Each time others have their turn may be as long as the slices of all workers: a commit of many records is not to wait for as many.
                 began = await self._turn(began)

@@ -61,7 +61,7 @@ class StateManager(Actor[StateManagerMessage]):
         work_time: Callable[[], float],
         pausing: Callable[[], bool],
         source: SnapshotSource | None = None,
-        written: bool = False,
+        batch_bytes: int = 0,
     ) -> None:
         self._make = make
         self._changelog = changelog
@@ -88,7 +88,7 @@ class StateManager(Actor[StateManagerMessage]):
             failed=self._flush_failed,
             taken=lambda: restorer().tell(m.TakenIn()),
         )
-        self._commit = StateCommit(self._stores, changelog, collector, residents, self._turn, written=written)
+        self._commit = StateCommit(self._stores, changelog, collector, residents, self._turn, batch_bytes=batch_bytes)
         self._kept: int = 0
 
     def signal(self, signal: Signal) -> None:

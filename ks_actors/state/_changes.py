@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors._batch import Batch
+from ks_actors._compact_batch import WORTHWHILE
 from ks_actors._native import kernel as _kernel
 from ks_actors._written_batch import WrittenBatch
 from ks_actors.state._codec import TIME_BYTES, Codec, unpack_time
@@ -29,8 +30,8 @@ MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 SLICE: Final = 1000
 """Records of the changelog that are made in one go."""
 
-WORTHWHILE: Final = 200
-"""Records of the changelog that are written at once, rather than put together with those of other commits."""
+WRITTEN_BYTES: Final = 128 << 10
+"""What so many records may take to be written at a stroke: columns share large values with the store."""
 
 RECORD_BYTES: Final = 300
 """Heap that an uncommitted record takes besides the bytes of key and value: measured, the value that it replaces included."""
@@ -112,20 +113,27 @@ class Changes(ABC, Measured, Generic[Handle]):
 
     # The changelog.
 
-    def changelog(self, *, written: bool = False) -> Iterator[Batch]:
-        """Return what is frozen, the last value of each key, in slices: `written` as records where that can be done at a stroke."""
+    def changelog(self, *, batch_bytes: int = 0, marked: bool = False) -> Iterator[Batch]:
+        """Return what is frozen, the last value of each key, in slices.
+
+        A log that writes so many bytes at most as one gets slices that are written, where that can be done at a stroke; others get columns, and so
+        does who is to mark the last record.
+        """
         handles = list(self._frozen)
         for start in range(0, len(handles), SLICE):
             part = handles[start : start + SLICE]
-            yield (self._written_slice(part) if written else None) or self._slice_of_columns(part)
+            last = start + SLICE >= len(handles)
+            yield self._written_slice(part, 0 if last and marked else min(batch_bytes, WRITTEN_BYTES)) or self._slice_of_columns(part)
 
-    def _written_slice(self, handles: list[Handle]) -> Batch | None:
+    def _written_slice(self, handles: list[Handle], limit: int) -> Batch | None:
         """Return what is frozen as it is to be written; None when that has to be made of columns, or is as well."""
         keys, values = self._codec.key_form, self._codec.value_form
-        if _kernel is None or len(handles) < WORTHWHILE or self._mutable or keys is None or values is None:
+        if _kernel is None or limit <= 0 or len(handles) < WORTHWHILE or self._mutable or keys is None or values is None:
             return None
         entries, shape = self._entries()
-        written = None if entries is None else _kernel.write_changes(entries, self._dirty, handles, shape, keys, values)
+        if entries is None:
+            return None
+        written = _kernel.write_changes((entries, self._dirty, self._frozen_deleted), handles, (shape, keys, values), limit)
         return None if written is None else WrittenBatch(written[0], len(handles), *written[1:])
 
     def _entries(self) -> tuple[dict[Any, Any] | None, int]:

@@ -90,7 +90,7 @@ class Positions:
     """
 
     def __init__(self, *, vectors: bool) -> None:
-        self._vectors: bool = vectors
+        self.vectors: bool = vectors
         self._at: dict[str, At] = {}
         self._lost: set[str] = set()
 
@@ -151,9 +151,6 @@ class Positions:
 
     def marked(self, store: str, batches: Iterable[Batch], position: At) -> Iterator[Batch]:
         """Return what is to be written of one commit, with the position in the headers of its last record."""
-        if not self._vectors:
-            yield from batches
-            return
         last: Batch | None = None
         for batch in batches:
             if last is not None:

@@ -224,10 +224,10 @@ class TaskStores(StoreSet):
         if token is not self._frozen:
             raise IllegalTransition(f"task {self.task}: {token} is not being committed, {self._frozen or 'nothing'} is")
 
-    def changelog(self, token: Token, *, written: bool = False) -> Iterator[tuple[str, Batch]]:
+    def changelog(self, token: Token, *, batch_bytes: int = 0) -> Iterator[tuple[str, Batch]]:
         """Return store name and records of what is frozen, the last value of each key, in slices; stores may be used between the slices.
 
-        What is `written` is made of bytes, where it can be: for a log that writes bytes, and at a stroke.
+        A log that writes `batch_bytes` at most as one gets what is written already, where that can be done at a stroke; others get columns.
         Raises SerializationError when something that was put cannot be written.
         """
         self._check(token)
@@ -235,8 +235,9 @@ class TaskStores(StoreSet):
             if name in self.sources:
                 continue
             store = self._stores[name]
-            batches = store.changelog(written=written) if isinstance(store, Transactional) else store.changelog()
-            for batch in self.positions.marked(name, batches, self._changed_at) if name in self._changing else batches:
+            marked = name in self._changing and self.positions.vectors
+            batches = store.changelog(batch_bytes=batch_bytes, marked=marked) if isinstance(store, Transactional) else store.changelog()
+            for batch in self.positions.marked(name, batches, self._changed_at) if marked else batches:
                 yield name, batch
 
     def persist_unlogged(self, token: Token) -> None:

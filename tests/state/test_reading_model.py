@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ks_actors import SerializationError, StoreClosed
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
-from ks_actors.state import DuplicatesReader, KeyValueReader, SharedResources, _order, _reading, _transaction, reader_of
+from ks_actors.state import DuplicatesReader, KeyValueReader, SharedResources, _changes, _order, _reading, _transaction, reader_of
 from tests.state.helpers import PLACES, Record, Task, key_value, window
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_reading, "MANY", 1)
     monkeypatch.setattr(_reading, "STEP", 2)
     monkeypatch.setattr(_transaction, "ROWS", 2)
-    monkeypatch.setattr(_transaction, "SLICE", 3)
+    monkeypatch.setattr(_changes, "SLICE", 3)
 
 
 def test_keys_lie_in_order_however_they_come() -> None:

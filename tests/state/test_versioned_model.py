@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ks_actors._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, VersionedRecord
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
-from ks_actors.state import SharedResources, VersionedReader, _transaction, _version_sweep, _versions, reader_of
+from ks_actors.state import SharedResources, VersionedReader, _changes, _transaction, _version_sweep, _versions, reader_of
 from tests.state.helpers import PLACES, Record, Task, versioned
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def drive(seed: int) -> None:
 
 @pytest.fixture
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_transaction, _version_sweep, _versions):
+    for module in (_changes, _transaction, _version_sweep, _versions):
         for name, value in {"SLICE": 4, "ROWS": 2, "GROUP": 4}.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)

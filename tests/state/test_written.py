@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import SerializationError
+from ks_actors import Batch, SerializationError
+from ks_actors._compact_batch import WORTHWHILE
 from ks_actors._native import kernel
+from ks_actors._packed_batch import PackedBatch
 from ks_actors._written_batch import WrittenBatch
+from ks_actors.log import Outgoing, TopicPartition, WritesBytes
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka._builder import Encoder
+from ks_actors.runtime._merge import merged
+from ks_actors.runtime._waiting import Waiting
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde
-from ks_actors.state._changes import WORTHWHILE
+from ks_actors.state._changes import SLICE
 from ks_actors.state._transaction import Transactional
 from tests.state.helpers import PLACES, Task, key_value, versioned, window
 
@@ -23,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ks_actors._batch import Batch
     from ks_actors.topology._stores import StoreSpec
 
 pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
@@ -58,7 +65,7 @@ def put(store: Any, kind: str, key: Any, number: int, entry: tuple[Any, int] | N
 
 
 def frozen(task: Task, token: Any, *, written: bool) -> list[Batch]:
-    return [batch for _, batch in task.stores.changelog(token, written=written)]
+    return [batch for _, batch in task.stores.changelog(token, batch_bytes=1 << 20 if written else 0)]
 
 
 def columns(batches: list[Batch]) -> list[Any]:
@@ -75,9 +82,12 @@ def test_what_is_written_is_what_columns_say(kind: str, key: Any, value: Any, pl
     task = Task([store_of(kind, key, value)], tmp_path, place)
     for number in range(MANY):
         put(task.store, kind, KEYS[key](number), number, (VALUES[value](number), random.randrange(-5, 1 << 42)))
+    for number in range(0, MANY, 5):
+        task.now = number + 7
+        put(task.store, kind, KEYS[key](number), number, None)
     token = task.stores.freeze()
     for number in range(0, MANY, 3):
-        put(task.store, kind, KEYS[key](number), number, (VALUES[value](number + 1), 8))
+        put(task.store, kind, KEYS[key](number), number, None if number % 4 else (VALUES[value](number + 1), 8))
     written, plain = frozen(task, token, written=True), frozen(task, token, written=False)
     assert [type(batch) for batch in written] == [WrittenBatch]
     assert columns(written) == columns(plain)
@@ -86,15 +96,13 @@ def test_what_is_written_is_what_columns_say(kind: str, key: Any, value: Any, pl
 
 
 @pytest.mark.parametrize("kind", ["key-value", "tracks", "panes"])
-@pytest.mark.parametrize("what", ["few", "a delete", "a subclass", "another serde", "bytes that were restored"])
+@pytest.mark.parametrize("what", ["few", "a subclass", "another serde", "bytes that were restored", "much"])
 def test_what_the_kernel_does_not_know_is_written_by_columns(what: str, kind: str, tmp_path: Path) -> None:
-    """So is what is too little, as it is put together with what others write."""
-    task = Task([store_of(kind, STRING, INTEGER if what == "another serde" else STRING if what == "a subclass" else LONG)], tmp_path)
+    """So is what is too little, as it is put together with what others write, and what is so much that columns had better share it with the store."""
+    task = Task([store_of(kind, STRING, INTEGER if what == "another serde" else STRING if what in ("a subclass", "much") else LONG)], tmp_path)
     count = WORTHWHILE - 1 if what == "few" else MANY
     for number in range(count):
-        put(task.store, kind, f"k{number}", number, (Word(number) if what == "a subclass" else number, number))
-    if what == "a delete":
-        put(task.store, kind, "k5", 5, None)
+        put(task.store, kind, f"k{number}", number, (Word(number) if what == "a subclass" else "much" * 1_000 if what == "much" else number, number))
     if what == "bytes that were restored":
         task.commit()
         task.reopen(clean=False)
@@ -128,13 +136,15 @@ def test_versions_are_written_by_columns(tmp_path: Path) -> None:
         task.store.put(f"k{number}", "x", number)
     token = task.stores.freeze()
     assert isinstance(task.store, Transactional)
-    assert columns(frozen(task, token, written=True)) == columns(frozen(task, token, written=False))
+    written = frozen(task, token, written=True)
+    assert WrittenBatch not in {type(batch) for batch in written}
+    assert columns(written) == columns(frozen(task, token, written=False))
     task.close()
 
 
 def written_batch(count: int) -> WrittenBatch:
     view = {f"k{number}": (number, 1_000 - number) for number in range(count)}
-    found = kernel.write_changes(view, {}, list(view), 0, 1, 2)
+    found = kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), 1 << 20)
     return WrittenBatch(found[0], count, *found[1:])
 
 
@@ -154,13 +164,17 @@ def test_a_written_batch_is_like_others() -> None:
     "arguments",
     [
         (),
-        ({}, {}, (), 0, 0, 0),
-        ([], {}, [], 0, 0, 0),
-        ({}, [], [], 0, 0, 0),
-        ({}, {}, [], 3, 0, 0),
-        ({}, {}, [], 0, -1, 0),
-        ({}, {}, [], 0, 0, "a"),
-        ({}, {}, [[]], 0, 0, 0),
+        (({}, {}, {}), (), (0, 0, 0), 1),
+        (([], {}, {}), [], (0, 0, 0), 1),
+        (({}, [], {}), [], (0, 0, 0), 1),
+        (({}, {}, []), [], (0, 0, 0), 1),
+        (({}, {}), [], (0, 0, 0), 1),
+        (({}, {}, {}), [], (3, 0, 0), 1),
+        (({}, {}, {}), [], (0, -1, 0), 1),
+        (({}, {}, {}), [], (0, 0, 3), 1),
+        (({}, {}, {}), [], (0, 0, "a"), 1),
+        (({}, {}, {}), [], (0, 0, 0), "a"),
+        (({}, {}, {}), [[]], (0, 0, 0), 1),
     ],
 )
 def test_the_kernel_refuses_what_it_does_not_take(arguments: tuple[Any, ...]) -> None:
@@ -188,11 +202,89 @@ def test_the_kernel_refuses_what_it_does_not_take(arguments: tuple[Any, ...]) ->
         ({"k": 5}, ("k", 0), 1),
         ({0: {"other": (1, 1)}}, ("k", 0), 2),
         ({}, ("k", 0), 2),
+        ({}, (), 1),
+        ({}, "k", 2),
     ],
 )
 def test_the_kernel_leaves_to_others_what_is_not_plain(entries: dict[Any, Any], handle: Any, shape: int) -> None:
-    """One such is enough."""
-    assert kernel.write_changes(entries, {}, [handle], shape, 1, 2) is None
+    """One such is enough, wherever it is."""
+    assert kernel.write_changes((entries, {}, {}), [handle], (shape, 1, 2), 1 << 20) is None
+    if shape:
+        assert kernel.write_changes(({}, {handle: (1, "time")}, {}), [handle], (shape, 1, 2), 1 << 20) is None
+
+
+def test_no_more_is_written_than_is_wanted() -> None:
+    """What takes more is left to others."""
+    view = {f"k{number}": (number, 0) for number in range(9)}
+    written = kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), 1 << 20)
+    assert kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), len(written[0])) == written
+    assert kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), len(written[0]) - 1) is None
+
+
+@pytest.mark.parametrize("count", [MANY, SLICE + MANY])
+def test_the_last_slice_has_columns_when_its_last_record_is_marked(count: int, tmp_path: Path) -> None:
+    """Only that one: to be marked it has to be looked at."""
+    task = Task([key_value(timestamped=True)], tmp_path)
+    for number in range(count):
+        task.store.put(f"k{number}", (number, number))
+    token = task.stores.freeze({("in", 3): 7})
+    store = task.store
+    marked = list(store.changelog(batch_bytes=1 << 20, marked=True))
+    assert [type(batch) is WrittenBatch for batch in marked] == [True] * (count // SLICE) + [False]
+    assert columns(marked) == columns(list(store.changelog()))
+    task.stores.keep(token, {"s": count})
+    task.close()
+
+
+def test_a_written_batch_goes_to_brokers_as_others_do() -> None:
+    """In as many record batches as fit, with the same bytes."""
+    batch, plain = written_batch(300), written_batch(300)
+    other = Batch(plain.keys, plain.values, plain.timestamps)
+    for batch_bytes in (1 << 20, 900):
+        encoder = Encoder(KafkaOptions(batch_bytes=batch_bytes, compression="lz4"), transactional=True)
+        made = [[part.stamped(1, 2, 3) for part in encoder.encode(each, 1 << 20)] for each in (batch, other)]
+        assert made[0] == made[1]
+        assert encoder.too_large(batch, 70) == encoder.too_large(other, 70)
+
+
+def test_written_batches_are_not_put_together() -> None:
+    """Others before and behind them are."""
+    partition = TopicPartition("log", 0)
+    small = [Batch([b"a"], [b"1"], [1]), Batch([b"b"], [b"2"], [2])]
+    batches = [Outgoing(partition, each) for each in (*small, written_batch(300), *small)]
+    found = merged(batches)
+    assert [len(outgoing.batch) for outgoing in found] == [2, 300, 2]
+    assert found[1].batch is batches[2].batch
+
+
+def test_what_waits_is_counted_however_it_is_held() -> None:
+    """Bytes are, records are taken for as large as the last ones; what has gone, or was given up, waits no more."""
+    partition, rows, many = TopicPartition("log", 0), kernel.Rows(0, True, False), written_batch(300)
+    rows.add_all(["k"] * 9, list(range(9)), list(range(9)), [b"v"] * 9)
+    plain, written, packed = (Outgoing(partition, batch) for batch in (Batch([b"k"], [b"v" * 799], [1]), many, PackedBatch(rows, 0, 9)))
+    waiting = Waiting()
+    waiting.come([plain])
+    one = waiting.bytes
+    assert one == waiting.bytes_of(plain.batch) == 220
+    waiting.come([plain, written, packed])
+    assert waiting.bytes == 2 * one + waiting.bytes_of(written.batch)
+    waiting.set_out(packed.batch)
+    assert waiting.bytes == 11 * one + waiting.bytes_of(written.batch)
+    waiting.gone([written, packed, plain])
+    assert waiting.bytes == one
+    waiting.come_again([written])
+    waiting.change(-1)
+    assert waiting.bytes == waiting.bytes_of(written.batch) == len(many._data)
+    waiting.clear()
+    assert waiting.bytes == 0
+
+
+def test_kafka_is_the_log_that_writes_bytes() -> None:
+    """The embedded log takes columns."""
+    kafka = KafkaLog("localhost:1", options=KafkaOptions(batch_bytes=5_000))
+    assert isinstance(kafka, WritesBytes)
+    assert kafka.batch_bytes == 5_000 - 61
+    assert not isinstance(EmbeddedLog(), WritesBytes)
 
 
 def test_to_write_changes_does_not_leak() -> None:
@@ -202,11 +294,13 @@ def test_to_write_changes_does_not_leak() -> None:
     odd: dict[Any, Any] = {**view, "odd": None}
 
     def once() -> None:
-        assert kernel.write_changes(view, {}, handles, 0, 1, 1) is not None
-        assert kernel.write_changes(odd, {}, [*handles, "odd"], 0, 1, 1) is None
-        assert kernel.write_changes({0: view}, {}, [(key, 0) for key in handles], 2, 1, 1) is not None
+        assert kernel.write_changes((view, {}, {}), handles, (0, 1, 1), 1 << 20) is not None
+        assert kernel.write_changes((odd, {}, {}), [*handles, "odd"], (0, 1, 1), 1 << 20) is None
+        assert kernel.write_changes((odd, {}, {"odd": 5}), [*handles, "odd"], (0, 1, 1), 1 << 20) is not None
+        assert kernel.write_changes((view, {}, {}), handles, (0, 1, 1), 1_000) is None
+        assert kernel.write_changes(({0: view}, {}, {}), [(key, 0) for key in handles], (2, 1, 1), 1 << 20) is not None
         with suppress(TypeError):
-            kernel.write_changes(view, {}, [*handles, []], 0, 1, 1)
+            kernel.write_changes((view, {}, {}), [*handles, []], (0, 1, 1), 1 << 20)
 
     once()
     counts = sys.getrefcount(handles[7]), sys.getrefcount(view[handles[7]][0])

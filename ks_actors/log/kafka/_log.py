@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
 
 from ks_actors._errors import LogClosed, LogError
 from ks_actors.log._types import IsolationLevel
 from ks_actors.log.kafka._admin import Admin
 from ks_actors.log.kafka._client import KafkaClient
 from ks_actors.log.kafka._fetcher import KafkaFetcher
+from ks_actors.log.kafka._format import HEADER
 from ks_actors.log.kafka._loop_thread import LoopThread
 from ks_actors.log.kafka._membership import KafkaMembership, join_group
 from ks_actors.log.kafka._options import KafkaOptions
@@ -35,8 +36,6 @@ class KafkaLog:
     by `async with`, or by `start` and `close`, on one event loop. After an error in `start` it may be started again.
     """
 
-    writes_bytes: Literal[True] = True
-
     def __init__(self, bootstrap_servers: str, *, options: KafkaOptions | None = None, client_id: str = "ks-actors") -> None:
         self._servers: str = bootstrap_servers
         self._options: KafkaOptions = options or KafkaOptions()
@@ -46,6 +45,11 @@ class KafkaLog:
         self._threads: LoopThread = LoopThread(f"{client_id} heartbeats")
         self._parts: dict[_Part, None] = {}
         self._state = "not started"
+
+    @property
+    def batch_bytes(self) -> int:
+        """How many bytes of records a record batch has at most."""
+        return self._options.batch_bytes - HEADER.size
 
     async def __aenter__(self) -> Self:
         await self.start()
