@@ -32,9 +32,9 @@ class Run(NamedTuple):
     """Of the machine's CPU time, what neither the contender nor the broker used."""
 
 
-def ours() -> list[str]:
-    """Return the command line of this library's contender."""
-    return [sys.executable, str(HERE / "peer.py")]
+def ours(tree: Path = HERE.parent) -> list[str]:
+    """Return the command line of this library's contender, as it is in a checkout of it."""
+    return [sys.executable, str(tree / "benchmarks" / "peer.py")]
 
 
 def kafka_streams() -> list[str]:

@@ -51,8 +51,8 @@ def main() -> None:
     contenders = {OURS: process.ours()}
     if not options.alone:
         contenders[THEIRS] = process.kafka_streams()
-    with _broker(options) as (bootstrap, pid):
-        results = asyncio.run(_measure(options, contenders, bootstrap, pid))
+    with have_broker(options) as (bootstrap, pid):
+        results = asyncio.run(measure(options, contenders, bootstrap, pid))
     command = shlex.join(["python", "benchmarks/kafka.py", *sys.argv[1:]])
     # A pipe has no width, and a table in a file must not be squeezed into 80 columns.
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table(results, command))
@@ -61,28 +61,34 @@ def main() -> None:
     print(json.dumps(summary(results)), flush=True)
 
 
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return what knows the options of whoever measures on Kafka; the first line of a text says what for."""
+    known = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
+    known.add_argument("--apps", nargs="+", choices=list(INPUTS), default=list(INPUTS), help="these only")
+    known.add_argument("--guarantees", nargs="+", choices=list(SHORT), default=list(SHORT), help="these only")
+    known.add_argument("--records", type=int, default=RECORDS, help=f"how many records go in (default {RECORDS:,})")
+    known.add_argument("--keys", type=int, default=KEYS, help=f"over how many keys (default {KEYS:,})")
+    known.add_argument("--reps", type=int, default=REPS, help=f"how often to measure everything (default {REPS})")
+    known.add_argument("--cache", type=int, default=CACHE, help=f"how many bytes of updates each may hold back (default {CACHE:,}; 0: none)")
+    known.add_argument("--threads", type=int, default=1, help="how many threads, or workers, each has (default 1)")
+    known.add_argument("--bootstrap", help="a Kafka that is there, instead of one of its own")
+    known.add_argument("--broker-pid", type=int, default=0, help="its process, for its CPU time")
+    return known
+
+
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--apps", nargs="+", choices=list(INPUTS), default=list(INPUTS), help="these only")
-    parser.add_argument("--guarantees", nargs="+", choices=list(SHORT), default=list(SHORT), help="these only")
-    parser.add_argument("--records", type=int, default=RECORDS, help=f"how many records go in (default {RECORDS:,})")
-    parser.add_argument("--keys", type=int, default=KEYS, help=f"over how many keys (default {KEYS:,})")
-    parser.add_argument("--reps", type=int, default=REPS, help=f"how often to measure everything (default {REPS})")
-    parser.add_argument("--cache", type=int, default=CACHE, help=f"how many bytes of updates each may hold back (default {CACHE:,}; 0: none)")
-    parser.add_argument("--threads", type=int, default=1, help="how many threads, or workers, each has (default 1)")
-    parser.add_argument("--quick", action="store_true", help=f"once, with {QUICK_RECORDS:,} records: to see that it works")
-    parser.add_argument("--alone", action="store_true", help="without Kafka Streams")
-    parser.add_argument("--bootstrap", help="a Kafka that is there, instead of one of its own")
-    parser.add_argument("--broker-pid", type=int, default=0, help="its process, for its CPU time")
-    parser.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the section of this page")
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--quick", action="store_true", help=f"once, with {QUICK_RECORDS:,} records: to see that it works")
+    arguments.add_argument("--alone", action="store_true", help="without Kafka Streams")
+    arguments.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the section of this page")
+    options = arguments.parse_args()
     if options.quick:
         options.records, options.reps = min(options.records, QUICK_RECORDS), 1
     return options
 
 
 @contextmanager
-def _broker(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
+def have_broker(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
     """Have a Kafka: its address, and its process."""
     if options.bootstrap:
         yield options.bootstrap, options.broker_pid
@@ -97,7 +103,8 @@ def _broker(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-async def _measure(options: argparse.Namespace, contenders: dict[str, list[str]], bootstrap: str, pid: int) -> Results:
+async def measure(options: argparse.Namespace, contenders: dict[str, list[str]], bootstrap: str, pid: int) -> Results:
+    """Run all that the options say, `contenders` in turn."""
     results, workload = Results(), Workload(options.records, options.keys)
     cells = [Cell(app, guarantee) for app in options.apps for guarantee in options.guarantees]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
