@@ -38,6 +38,8 @@ class Handover:
         self._seconds = seconds
         # How far the state is of the tasks that are not processed here, as of the last step.
         self.offsets: Mapping[TaskId, int] = {}
+        # Of the last assignment that was followed: the group may have told of a newer one, whose tasks are still to begin.
+        self.generation: int = -1
 
     async def before_rebalance(self) -> None:
         """Commit what is done: the group is going to give tasks to others."""
@@ -70,13 +72,13 @@ class Handover:
         await self._wait("a handover", "stores to be closed", self._state.ask(m.CloseStores, tasks, clean=True))
         await self._look()
 
-    async def lose_all(self, cause: Exception, generation: int) -> bool:
+    async def lose_all(self, cause: Exception) -> bool:
         """Drop all tasks as they are; return whether anything was committed since the last time. Standbys stay: they have nobody's tasks."""
+        who = "an instance that has lost its tasks"
         try:
-            await self._manager.ask(m.SuspendTasks, None, generation).within(self._seconds)
+            await self._wait(who, "workers to be done with them", self._manager.ask(m.SuspendTasks, None, self.generation))
         except AskTimeout as late:
             raise TaskTimeout(f"a processor does not return, {self._seconds:g} s after its task was lost: {cause}") from late
-        who = "an instance that has lost its tasks"
         fruitful = await self._wait(who, "what is not committed to be dropped", self._committer.ask(m.Rollback, None, cause, give_up=True))
         await self._wait(who, "workers to be done with them", self._manager.ask(m.CloseTasks, None))
         await self._wait(who, "stores to be closed", self._state.ask(m.CloseStores, None, clean=False, standbys=False))
@@ -84,7 +86,7 @@ class Handover:
         return fruitful
 
     async def _look(self) -> None:
-        self.offsets = await self._state.ask(m.AskOffsets).within(self._seconds)
+        self.offsets = await self._wait("a handover", "how far the state is", self._state.ask(m.AskOffsets))
 
     async def _wait(self, who: str, what: str, answer: Ask[T]) -> T:
         return await patiently(who, what, answer.within(self._seconds))

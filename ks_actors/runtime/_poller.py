@@ -91,7 +91,6 @@ class Poller(Actor[PollerMessage]):
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
         self._stopped: set[TopicPartition] = set()
-        self._fetching = self._closing = False
         # What is being done for the group.
         self._work: asyncio.Future[Any] | None = None
         # What the group says is dealt with one after the other, and before that what is to be given up.
@@ -101,7 +100,7 @@ class Poller(Actor[PollerMessage]):
         # Set when somebody else has the place in the group: nothing is to be done for it any more.
         self._fenced: FencedInstanceId | None = None
         self._rests = Rests()
-        self._waiting = self._following = self._ask_again = False
+        self._fetching = self._closing = self._waiting = self._following = self._ask_again = False
 
     async def signal(self, signal: Signal) -> None:
         """Wait for the group from the start; leave it at the end."""
@@ -301,6 +300,7 @@ class Poller(Actor[PollerMessage]):
             case Assigned():
                 # Somebody else has made the group assign: that is as good.
                 self.ctx.timers.cancel("rest")
+                self._handover.generation = event.group.generation
                 for late in self._commits.next_generation():
                     self.ctx.self_ref.tell(late)
                 self._committer.tell(m.HoldCommits(held=False))
@@ -375,7 +375,7 @@ class Poller(Actor[PollerMessage]):
         self._tasks = {}
         self._pending = set()
         self._instance.tell(m.TasksChanged(0, 1))
-        return await self._handover.lose_all(cause, self._membership.group.generation)
+        return await self._handover.lose_all(cause)
 
     def _forget(self, tasks: frozenset[TaskId]) -> None:
         for partition in [partition for partition in self._positions if self._group.task_of(partition) in tasks]:

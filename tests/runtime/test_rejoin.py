@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import LogError
-from ks_actors.runtime import UncaughtResponse
+from ks_actors import LogError, StreamsError
+from ks_actors.log import Assigned
+from ks_actors.runtime import UncaughtResponse, _parts
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._poller import Poller
 from ks_actors.runtime._rests import Rests
 from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo
+
+if TYPE_CHECKING:
+    from ks_actors.log import MembershipEvent
 
 TOPICS = {"in": 2, "out": 1}
 
@@ -114,6 +122,55 @@ def test_a_rest_ends_when_the_group_assigns_anyway() -> None:
         processing_guarantee=EOS,
         uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
     )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tasks begin behind that: what is given up is what was assigned before, not what the group has told meanwhile."""
+
+    made: list[Poller] = []
+
+    class Known(Poller):
+        def __init__(self, *args: Any, **named: Any) -> None:
+            super().__init__(*args, **named)
+            made.append(self)
+
+    monkeypatch.setattr(_parts, "Poller", Known)
+
+    async def test(harness: AppHarness) -> None:
+        poller = made[0]
+        load = Load(harness, Random(seed))
+        await load.send(50)
+        await harness.caught_up()
+        connection: Any = harness._connection
+        membership = connection.memberships[-1]
+        instance: Any = harness.app._instance
+        wait = membership.event
+        met: list[MembershipEvent] = []
+
+        async def event() -> MembershipEvent:
+            # An assignment is there, and has not been read yet, when somebody else is found to have the tasks.
+            while not membership._events:
+                membership._waiter = asyncio.get_running_loop().create_future()
+                await membership._waiter
+            membership._waiter = None
+            if isinstance(membership._events[0], Assigned) and not met:
+                met.append(membership._events[0])
+                instance._parts._poller.tell(m.Rejoin(StreamsError("fenced")))
+                while not poller._following:
+                    await asyncio.sleep(0)
+            found: MembershipEvent = await wait()
+            return found
+
+        membership.event = event
+        async with harness.another(client_id="third") as third, harness.another(client_id="other") as other:
+            await load.send(50)
+            await harness.caught_up(timeout_ms=60_000)
+            assert [each.app.state.name for each in (harness, third, other)] == ["RUNNING"] * 3
+        assert met
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(test, counting("in_memory"), topics={"in": 8, "out": 1}, processing_guarantee=EOS, seed=seed)
 
 
 def test_who_rests_may_be_closed() -> None:
