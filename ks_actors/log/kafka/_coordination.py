@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ks_actors._errors import IllegalGeneration, LogError
 from ks_actors.log._types import TopicPartition
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _OURS = WRONG_COORDINATOR | {COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIONS}
 _SETTLING_S = 5
 _PREPARED = "Prepare"
+PROMPT_S: Final = 1.0
+"""What takes longer may have taken the end of a broker."""
 
 
 class TransactionState(NamedTuple):
@@ -122,13 +124,18 @@ class Coordination:
             raise error_of(code, f"transactional id {self.name} cannot be looked at")
         return TransactionState(state, Identity(producer_id, epoch))
 
-    async def until_complete(self) -> None:
-        """Wait until a decided transaction can be seen by readers: its markers are written after the answer. Not for ever: it is decided."""
-        pause = 0.001
+    async def until_complete(self) -> bool:
+        """Wait until a decided transaction can be seen by readers: its markers are written after the answer. Not for ever: it is decided.
+
+        Return whether its coordinator says so, and was there all the time.
+        """
+        pause, lost, clock = 0.001, self._client.lost, asyncio.get_running_loop().time
+        began = clock()
         try:
             async with asyncio.timeout(_SETTLING_S):
                 while (await self.look()).state.startswith(_PREPARED):
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, 0.05)
         except (LogError, TimeoutError):
-            return
+            return False
+        return self._client.lost == lost and clock() - began < PROMPT_S

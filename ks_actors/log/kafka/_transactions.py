@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, final
+import logging
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from ks_actors._errors import Fenced, LogClosed, LogError, LogTimeout, NotAuthorized, TransactionAborted
 from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._codes import NONE, OPERATION_NOT_ATTEMPTED, error_of
 from ks_actors.log.kafka._connections import Unavailable
-from ks_actors.log.kafka._coordination import Coordination
+from ks_actors.log.kafka._coordination import PROMPT_S, Coordination
 from ks_actors.log.kafka._lane import NOBODY, Identity
 from ks_actors.log.kafka._outbox import Outbox
 from ks_actors.log.kafka._sender import EpochRefused, Sender
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, Outgoing, TopicPartition
     from ks_actors.log.kafka._admin import Admin
     from ks_actors.log.kafka._client import KafkaClient
 
+_log = logging.getLogger("ks_actors")
 _CLOSING_S = 5
 _TOO_LATE = "the last transaction of {} cannot be aborted: it was committed, though the answer to that was lost"
 _COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
 _ABORTED = frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
+
+
+class _Ended(NamedTuple):
+    """A transaction whose coordinator was away while it was ended: what was in it, and how it ended."""
+
+    partitions: frozenset[TopicPartition]
+    groups: frozenset[str]
+    commit: bool
 
 
 @final
@@ -63,6 +74,7 @@ class KafkaTransactionalProducer:
         self._lost = 0
         self._lost_at_end: int | None = None
         self._stale = False
+        self._unconfirmed: _Ended | None = None
         self._closed = False
 
     async def start(self) -> None:
@@ -100,7 +112,7 @@ class KafkaTransactionalProducer:
             async with self._order:
                 self._check()
                 self._check_doom()
-                await self._renew_if_stale()
+                await self._begin_well()
                 await outbox.encode(self._encoder)
                 await self._add(outbox)
                 futures = outbox.put(self._sender)
@@ -125,9 +137,12 @@ class KafkaTransactionalProducer:
         if self._doom is not None:
             raise TransactionAborted(f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had")
 
-    async def _renew_if_stale(self) -> None:
-        if self._stale and not self._open:
-            await self._renew(self._sender.identity)
+    async def _begin_well(self) -> None:
+        """See to what the last transaction may have left, before another one begins."""
+        if not self._open:
+            await self._confirm()
+            if self._stale:
+                await self._renew(self._sender.identity)
 
     async def _renew(self, last: Identity) -> None:
         """Get a new epoch; what is open is aborted."""
@@ -141,13 +156,17 @@ class KafkaTransactionalProducer:
         if not new:
             return
         outbox.refuse(await self._missing(new))
-        new -= outbox.errors.keys()
-        while new:
-            codes = await self._coordination.add_partitions(self._sender.identity, sorted(new))
-            self._added |= {partition for partition, code in codes.items() if code == NONE}
-            refused = {partition: code for partition, code in codes.items() if code not in (NONE, OPERATION_NOT_ATTEMPTED)}
+        async for added, refused in self._take_in(new - outbox.errors.keys()):
+            self._added |= added
             outbox.refuse({partition: error_of(code, f"{partition} cannot be written to") for partition, code in refused.items()})
-            new = {partition for partition in new if codes.get(partition, NONE) == OPERATION_NOT_ATTEMPTED} if refused else set()
+
+    async def _take_in(self, partitions: AbstractSet[TopicPartition]) -> AsyncIterator[tuple[set[TopicPartition], dict[TopicPartition, int]]]:
+        """Make partitions part of the transaction; yield which of them are, and the codes of those that cannot be, until that is known of all."""
+        while partitions:
+            codes = await self._coordination.add_partitions(self._sender.identity, sorted(partitions))
+            refused = {partition: code for partition, code in codes.items() if code not in (NONE, OPERATION_NOT_ATTEMPTED)}
+            yield {partition for partition, code in codes.items() if code == NONE}, refused
+            partitions = {partition for partition in partitions if codes.get(partition, NONE) == OPERATION_NOT_ATTEMPTED} if refused else set()
 
     async def _missing(self, partitions: set[TopicPartition]) -> dict[TopicPartition, Exception]:
         """Return what is wrong with partitions that there are not; wait a little for those that may be on their way."""
@@ -225,7 +244,7 @@ class KafkaTransactionalProducer:
         identity = self._sender.identity
         if offsets:
             try:
-                await self._renew_if_stale()
+                await self._begin_well()
                 identity = self._sender.identity
                 await self._commit_offsets(identity, offsets, group)
             except (EpochRefused, LogTimeout, LogClosed):
@@ -239,6 +258,8 @@ class KafkaTransactionalProducer:
         self._in_doubt = True
         if self._lost_at_end is None:
             self._lost_at_end = self._client.lost
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             await self._coordination.end(identity, commit=True)
         except LogError as error:
@@ -246,11 +267,36 @@ class KafkaTransactionalProducer:
             self._in_doubt = isinstance(error, LogTimeout | LogClosed)
             raise
         self._in_doubt = False
-        await self._committed()
+        await self._committed(smoothly=self._client.lost == self._lost_at_end and clock() - began < PROMPT_S)
 
-    async def _committed(self) -> None:
-        await self._coordination.until_complete()
+    async def _committed(self, *, smoothly: bool = False) -> None:
+        await self._ended(commit=True, smoothly=smoothly)
         self._clear()
+
+    async def _ended(self, *, commit: bool, smoothly: bool) -> None:
+        if not (await self._coordination.until_complete() and smoothly) and self._open:
+            self._unconfirmed = _Ended(frozenset(self._added), frozenset(self._groups), commit)
+
+    async def _confirm(self) -> None:
+        """End a transaction once more, the same way, whose coordinator was away while it was ended.
+
+        A broker that comes back may take partitions that have no leader yet for deleted, and say that the transaction is complete without having
+        written its end there (KAFKA-20734, seen with 4.3.1). Records and offsets stay pending then, and are decided by the next end that this
+        producer writes there: another one, maybe, than that which others have seen of the rest.
+        """
+        if self._unconfirmed is None:
+            return
+        partitions, groups, commit = self._unconfirmed
+        async for _ in self._take_in(partitions):
+            pass  # what cannot be written to any more need not be ended there
+        identity = self._sender.identity
+        for group in groups:
+            await self._coordination.add_offsets(identity, group)
+        await self._coordination.end(identity, commit=commit)
+        if not await self._coordination.until_complete():
+            raise LogTimeout(f"the coordinator of {self._name} was away while a transaction ended, and is so again: that is to be written once more")
+        self._unconfirmed = None
+        _log.info("the end of a transaction of %s is written once more, as its coordinator was away meanwhile", self._name)
 
     async def _commit_offsets(self, identity: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
         if group.generation < 0:
@@ -301,6 +347,7 @@ class KafkaTransactionalProducer:
 
     async def _abort(self) -> None:
         self._doom = self._doom or "it is being aborted"
+        undisturbed = self._client.lost == self._lost
         self._sender.drop(TransactionAborted(f"transaction of {self._name} was aborted"))
         await self._sender.settle(self._futures)
         try:
@@ -309,6 +356,7 @@ class KafkaTransactionalProducer:
                     await self._end_by_abort()
             else:
                 await self._renew(self._expired or self._sender.identity)
+            await self._ended(commit=False, smoothly=undisturbed)
         except EpochRefused as error:
             self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id}: {error}"
             raise Fenced(self._fenced) from error
@@ -330,8 +378,6 @@ class KafkaTransactionalProducer:
                 raise
             await self._committed()
             raise LogError(_TOO_LATE.format(self._name)) from None
-        else:
-            await self._coordination.until_complete()
 
     async def close(self) -> None:
         """End; an open transaction is aborted, unless somebody else has the transactional id. Does nothing when that was done before."""
@@ -340,9 +386,11 @@ class KafkaTransactionalProducer:
         self._closed = True
         self._on_close(self)
         try:
-            if self._fenced is None and not self._in_doubt and (self._open or self._expired is not None):
+            if self._fenced is None and not self._in_doubt:
                 async with asyncio.timeout(_CLOSING_S), self._order:
-                    await self._abort()
+                    if self._open or self._expired is not None:
+                        await self._abort()
+                    await self._confirm()
         except (LogError, TimeoutError):
             # It ends when its time is over, or when the id is taken the next time.
             pass
