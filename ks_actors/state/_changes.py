@@ -30,6 +30,9 @@ MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 SLICE: Final = 1000
 """Records of the changelog that are made in one go."""
 
+BY_KEY, BY_KEY_AND_START, BY_START_AND_KEY = range(3)
+"""Shapes of dicts with entries, as `write_changes` numbers them."""
+
 WRITTEN_BYTES: Final = 128 << 10
 """What so many records may take to be written at a stroke: columns share large values with the store."""
 
@@ -130,15 +133,16 @@ class Changes(ABC, Measured, Generic[Handle]):
         keys, values = self._codec.key_form, self._codec.value_form
         if _kernel is None or limit <= 0 or len(handles) < WORTHWHILE or self._mutable or keys is None or values is None:
             return None
-        entries, shape = self._entries()
-        if entries is None:
+        found = self._entries()
+        if found is None:
             return None
+        entries, shape = found
         written = _kernel.write_changes((entries, self._dirty, self._frozen_deleted), handles, (shape, keys, values), limit)
         return None if written is None else WrittenBatch(written[0], len(handles), *written[1:])
 
-    def _entries(self) -> tuple[dict[Any, Any] | None, int]:
-        """Return the dict that entries are in, and which of `write_changes`' shapes it has; None when there is none."""
-        return None, 0
+    def _entries(self) -> tuple[dict[Any, Any], int] | None:
+        """Return the dict that entries are in, and its shape; None when they are written in a form of their own."""
+        return None
 
     def _slice_of_columns(self, handles: list[Handle]) -> Batch:
         keys = self._log_keys(handles)

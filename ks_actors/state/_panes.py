@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
-from ks_actors.state._changes import MISSING, SLICE
+from ks_actors.state._changes import BY_START_AND_KEY, MISSING, SLICE
 from ks_actors.state._closed import Closed
 from ks_actors.state._tracks import VISITS
 from ks_actors.state._weight import TEXTS
@@ -189,8 +189,8 @@ class Panes(Windows[K], Generic[K]):
         if pane is not None and pane.pop(index, MISSING) is not MISSING:
             self._resident -= 1
 
-    def _entries(self) -> tuple[dict[Any, Any] | None, int]:
-        return self._panes, 2
+    def _entries(self) -> tuple[dict[Any, Any], int] | None:
+        return self._panes, BY_START_AND_KEY
 
     def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
         panes, dirty = self._panes, self._dirty

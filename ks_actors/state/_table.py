@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
-from ks_actors.state._changes import MISSING, SLICE
+from ks_actors.state._changes import BY_KEY, MISSING, SLICE
 from ks_actors.state._closed import Closed
 from ks_actors.state._codec import TIME_BYTES, Codec, Entry
 from ks_actors.state._counting import CountUp, count_up
@@ -217,8 +217,8 @@ class Table(Transactional[Any], Generic[K]):
             del self._view[handle]
             self._stale += 1
 
-    def _entries(self) -> tuple[dict[Any, Any] | None, int]:
-        return self._view, 0
+    def _entries(self) -> tuple[dict[Any, Any], int] | None:
+        return self._view, BY_KEY
 
     def _frozen_values(self, handles: list[Any]) -> list[Any]:
         return [self._dirty[handle] if handle in self._dirty else self._view[handle] for handle in handles]

@@ -226,8 +226,8 @@ class Versions(Table[Handle], Generic[K]):
                 if not track and self.engine is None:
                     del self._tracks[index]
 
-    def _entries(self) -> tuple[dict[Any, Any] | None, int]:
-        return None, 0
+    def _entries(self) -> tuple[dict[Any, Any], int] | None:
+        return None
 
     def _log_keys(self, handles: list[Handle]) -> list[bytes]:
         encode = self._versions.log_key

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._native import kernel as _kernel
-from ks_actors.state._changes import MISSING
+from ks_actors.state._changes import BY_KEY_AND_START, MISSING
 from ks_actors.state._codec import pack_time
 from ks_actors.state._timed_tracks import TimedTracks
 from ks_actors.state._tracks import SEGMENT, SUFFIX
@@ -162,8 +162,8 @@ class Windows(TimedTracks, Generic[K]):
         pack, encode = SUFFIX.pack, self._codec.index_bytes
         return [encode(index) + pack(slot, 0) for index, slot in handles]
 
-    def _entries(self) -> tuple[dict[Any, Any] | None, int]:
-        return self._tracks, 1
+    def _entries(self) -> tuple[dict[Any, Any], int] | None:
+        return self._tracks, BY_KEY_AND_START
 
     def _log_key(self, handle: tuple[Any, int]) -> bytes:
         index, slot = handle

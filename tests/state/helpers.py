@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -11,7 +13,7 @@ from ks_actors.state import SharedResources, TaskStores, _changes
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 Record = tuple[bytes, bytes | None, int]
@@ -45,6 +47,20 @@ def session(name: str = "s", *, key: Any = STRING, value: Any = STRING, retentio
 
 def versioned(name: str = "s", *, key: Any = STRING, value: Any = STRING, history_retention_ms: int = 100, **options: Any) -> StoreSpec:
     return StoreSpec(name=name, kind=StoreKind.VERSIONED, key=key, value=value, history_retention_ms=history_retention_ms, **options)
+
+
+def memory_grown(once: Callable[[], None]) -> int:
+    """Return how many bytes Python has more after doing something twenty times over."""
+    tracemalloc.start()
+    try:
+        once()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            once()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
 
 
 class Task:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-import tracemalloc
 from contextlib import nullcontext, suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,7 @@ from ks_actors.state import SharedResources, _spans
 from ks_actors.state._packed import PackedSegment
 from ks_actors.state._segment import Segment
 from ks_actors.state._tracks import SUFFIX
-from tests.state.helpers import PLACES, Task, window
+from tests.state.helpers import PLACES, Task, memory_grown, window
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -237,17 +235,7 @@ def test_packed_rows_do_not_leak() -> None:
 
     once()
     counts = sys.getrefcount(keys[7]), sys.getrefcount(values[7])
-    tracemalloc.start()
-    try:
-        once()
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(20):
-            once()
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert grown < 10_000
+    assert memory_grown(once) < 10_000
     assert (sys.getrefcount(keys[7]), sys.getrefcount(values[7])) == counts
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-import tracemalloc
 from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -25,7 +23,7 @@ from ks_actors.runtime._waiting import Waiting
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde
 from ks_actors.state._changes import SLICE
 from ks_actors.state._transaction import Transactional
-from tests.state.helpers import PLACES, Task, key_value, versioned, window
+from tests.state.helpers import PLACES, Task, key_value, memory_grown, versioned, window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -304,15 +302,5 @@ def test_to_write_changes_does_not_leak() -> None:
 
     once()
     counts = sys.getrefcount(handles[7]), sys.getrefcount(view[handles[7]][0])
-    tracemalloc.start()
-    try:
-        once()
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(20):
-            once()
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert grown < 10_000
+    assert memory_grown(once) < 10_000
     assert (sys.getrefcount(handles[7]), sys.getrefcount(view[handles[7]][0])) == counts

@@ -393,7 +393,8 @@ class KafkaTransactionalProducer:
                     await self._confirm()
         except (LogError, TimeoutError):
             # It ends when its time is over, or when the id is taken the next time.
-            pass
+            if self._unconfirmed is not None:
+                _log.warning("%s is closed before the end of its last transaction was written once more: its offsets may be pending", self._name)
         finally:
             await self._sender.close(LogClosed(f"producer {self.client_id} is closed"))
             await self._client.close()
