@@ -51,6 +51,19 @@ def write_changes(
     `limit`.
     """
 
+def engine_rows(
+    store: tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]], handles: list[Any], forms: tuple[int, int, int, bool, int], prefix: bytes, /
+) -> list[tuple[bytes, bytes]] | None:
+    """Return what is committed of a store as rows of its engine, in the order of their keys.
+
+    `store` is entries, and two dicts of what was noted: what the first one has under a handle counts, else the second's, else the entries'. `forms`
+    are three numbers as `write_changes` takes them, whether a row holds the time, and how long a segment lasts (ms), 0 of a table. A row's key is the
+    prefix, of windows the number of the segment, the key's bytes, and of windows start and sequence number 0; its value is the time, if it has one,
+    and the value's bytes.
+
+    None when something is not there, was deleted, or is not of these very types.
+    """
+
 def crc32c(data: Buffer, by_hand: bool = ..., /) -> int:
     """Return the CRC-32C of bytes; `by_hand` does without the processor's instruction, as is done where there is none."""
 
@@ -77,6 +90,12 @@ def decode_longs(column: list[Any], /) -> list[Any]:
 
 def check_bytes(column: list[Any], /) -> list[Any]:
     """Return the column itself. Raises TypeError when there is anything but bytes and None in it."""
+
+def absent(view: dict[Any, Any], keys: list[Any], start: int, /) -> list[Any]:
+    """Return the plain keys (str, bytes or int) from index `start` on that are not in `view`, each once, as they come.
+
+    Raises what comparing a key raises.
+    """
 
 def entry_columns(view: dict[Any, Any], dirty: dict[Any, Any], keys: list[Any], /) -> tuple[list[Any], list[int]] | None:
     """Return the values and the timestamps of entries: those that `dirty` has, the others from `view`.

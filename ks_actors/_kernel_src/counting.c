@@ -1,6 +1,6 @@
 /* Counting: the one aggregation whose every step is known here, so that no Python runs between one record and the next; and what has changed by it. */
 
-#include "kernel.h"
+#include "store.h"
 
 typedef struct {
     PyObject *view, *dirty, *changes, *times;
@@ -91,9 +91,7 @@ PyObject *kernel_count_up(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
     /* Other keys of the dicts may compare by code of their own, and that may do anything to the lists: they are looked at for each record. */
     for (Py_ssize_t warmed = index; index >= 0 && index < PyList_GET_SIZE(keys); index++) {
         if (index >= warmed) {
-            if (!kernel_warm(counting.view, keys, index)) {
-                return NULL;
-            }
+            kernel_warm(counting.view, counting.dirty, keys, index);
             warmed = index + KERNEL_AHEAD;
         }
         if (index >= PyList_GET_SIZE(values) || index >= PyList_GET_SIZE(timestamps)) {
@@ -119,33 +117,47 @@ PyObject *kernel_count_up(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
     return Py_BuildValue("(nn)", index, counting.key_bytes);
 }
 
-/* Return a new reference to what was noted of a key before its first change, or to what is there; NULL when there is none, or with an error. */
-static PyObject *frozen_entry(PyObject *view, PyObject *dirty, PyObject *key) {
-    PyObject *entry = PyDict_GET_SIZE(dirty) == 0 ? NULL : PyDict_GetItemWithError(dirty, key);
-    return Py_XNewRef(entry != NULL || PyErr_Occurred() ? entry : PyDict_GetItemWithError(view, key));
+/* absent(view, keys, start): see _kernel.pyi */
+PyObject *kernel_absent(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (!kernel_has("absent", nargs, 3) || !kernel_is_list("absent", args[1])) {
+        return NULL;
+    }
+    if (!PyDict_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "absent takes a dict first");
+        return NULL;
+    }
+    Py_ssize_t start = PyLong_AsSsize_t(args[2]);
+    PyObject *keys = args[1], *found = PyErr_Occurred() ? NULL : PyDict_New();
+    int done = found != NULL;
+    for (Py_ssize_t index = start, warmed = start; done && index >= 0 && index < PyList_GET_SIZE(keys); index++) {
+        if (index >= warmed) {
+            kernel_warm(args[0], NULL, keys, index);
+            warmed = index + KERNEL_AHEAD;
+        }
+        PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index));
+        if (kernel_is_plain(key)) {
+            int there = PyDict_Contains(args[0], key);
+            done = there > 0 || (there == 0 && PyDict_SetItem(found, key, Py_None) == 0);
+        }
+        Py_DECREF(key);
+    }
+    PyObject *list = done ? PyDict_Keys(found) : NULL;
+    Py_XDECREF(found);
+    return list;
 }
 
-/* Append the parts of the entries of the next keys, as many as are looked for at once; return 1, or 0 when one is no pair, or -1 with an error. */
-static int append_entries(PyObject *const *args, Py_ssize_t from, PyObject *values, PyObject *times) {
-    PyObject *view = args[0], *dirty = args[1], *keys = args[2], *entries[KERNEL_AHEAD];
-    int count = 0, plain = 1, failed = 0;
-    for (; count < KERNEL_AHEAD && from + count < PyList_GET_SIZE(keys); count++) {
-        PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, from + count));
-        entries[count] = frozen_entry(view, dirty, key);
-        Py_DECREF(key);
-        if (entries[count] == NULL) {
-            plain = 0;
-            failed = PyErr_Occurred() != NULL;
-            break;
+/* Append the parts of an entry to the columns. */
+static int append_parts(void *context, Py_ssize_t Py_UNUSED(index), PyObject *Py_UNUSED(key), PyObject *entry) {
+    PyObject **columns = context;
+    if (!PyTuple_CheckExact(entry) || PyTuple_GET_SIZE(entry) != 2) {
+        return NOT_PLAIN;
+    }
+    for (int part = 0; part < 2; part++) {
+        if (PyList_Append(columns[part], PyTuple_GET_ITEM(entry, part)) < 0) {
+            return FAILED;
         }
     }
-    for (int each = 0; each < count; each++) {
-        PyObject *entry = entries[each];
-        plain = plain && PyTuple_CheckExact(entry) && PyTuple_GET_SIZE(entry) == 2;
-        failed = failed || (plain && (PyList_Append(values, PyTuple_GET_ITEM(entry, 0)) < 0 || PyList_Append(times, PyTuple_GET_ITEM(entry, 1)) < 0));
-        Py_DECREF(entry);
-    }
-    return failed ? -1 : plain;
+    return DONE;
 }
 
 /* entry_columns(view, dirty, keys): see _kernel.pyi */
@@ -157,15 +169,13 @@ PyObject *kernel_entry_columns(PyObject *Py_UNUSED(self), PyObject *const *args,
         PyErr_SetString(PyExc_TypeError, "entry_columns takes two dicts first");
         return NULL;
     }
-    PyObject *values = PyList_New(0), *times = PyList_New(0), *columns = NULL;
-    int plain = values == NULL || times == NULL ? -1 : 1;
-    for (Py_ssize_t index = 0; plain > 0 && index < PyList_GET_SIZE(args[2]); index += KERNEL_AHEAD) {
-        plain = append_entries(args, index, values, times);
+    KernelStore store = {.entries = args[0], .noted = {args[1]}, .shape = KERNEL_TABLE};
+    PyObject *columns[2] = {PyList_New(0), PyList_New(0)}, *found = NULL;
+    int done = columns[0] == NULL || columns[1] == NULL ? FAILED : kernel_visit_entries(&store, args[2], append_parts, columns);
+    if (done != FAILED) {
+        found = done == DONE ? PyTuple_Pack(2, columns[0], columns[1]) : Py_NewRef(Py_None);
     }
-    if (plain >= 0) {
-        columns = plain > 0 ? PyTuple_Pack(2, values, times) : Py_NewRef(Py_None);
-    }
-    Py_XDECREF(values);
-    Py_XDECREF(times);
-    return columns;
+    Py_XDECREF(columns[0]);
+    Py_XDECREF(columns[1]);
+    return found;
 }

@@ -17,8 +17,12 @@ PyObject *kernel_write_records(PyObject *self, PyObject *const *args, Py_ssize_t
 /* changes.c */
 PyObject *kernel_write_changes(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
+/* engine_rows.c */
+PyObject *kernel_engine_rows(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
 /* counting.c */
 PyObject *kernel_count_up(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_absent(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_entry_columns(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
 /* windows.c */
@@ -57,6 +61,16 @@ PyObject *kernel_decode_texts(PyObject *self, PyObject *column);
 PyObject *kernel_encode_longs(PyObject *self, PyObject *column);
 PyObject *kernel_decode_longs(PyObject *self, PyObject *column);
 PyObject *kernel_check_bytes(PyObject *self, PyObject *column);
+
+/* ahead.c */
+typedef struct {
+    PyObject *dict;
+    Py_hash_t hash;
+} KernelSought; /* what is looked for, and where */
+#define KERNEL_AHEAD 32 /* how many keys are looked for at once */
+#define KERNEL_SOUGHT (3 * KERNEL_AHEAD)
+void kernel_look_ahead(const KernelSought *sought, int count);
+void kernel_warm(PyObject *dict, PyObject *other, PyObject *keys, Py_ssize_t index);
 
 /* restored.c */
 int kernel_add_restored_type(PyObject *module);
@@ -130,37 +144,18 @@ static inline int kernel_append(PyObject *list, PyObject *object) {
     return !failed;
 }
 
-/* How many keys are looked for at once. */
-#define KERNEL_AHEAD 16
-
 #if defined(__GNUC__) || defined(__clang__)
 #define KERNEL_PREFETCH(address) __builtin_prefetch(address)
 #else
 #define KERNEL_PREFETCH(address) ((void)(address))
 #endif
 
-/* Have the entries of the next keys in the processor's cache: each is several places in memory apart, and looked for one after the other they would be
-   waited for one after the other. Changes nothing; return 0 with an error. */
-static inline int kernel_warm(PyObject *view, PyObject *keys, Py_ssize_t index) {
-    PyObject *entries[KERNEL_AHEAD];
-    int count = 0;
-    for (Py_ssize_t end = index + KERNEL_AHEAD; index < end && index < PyList_GET_SIZE(keys); index++) {
-        PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index)), *entry = kernel_is_plain(key) ? PyDict_GetItemWithError(view, key) : NULL;
-        Py_DECREF(key);
-        if (entry != NULL) {
-            entries[count++] = Py_NewRef(entry);
-        } else if (PyErr_Occurred()) {
-            break;
-        }
+/* Ask for what a pair refers to. */
+static inline void kernel_ask_for_items(PyObject *object) {
+    if (object != NULL && PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 2) {
+        KERNEL_PREFETCH(PyTuple_GET_ITEM(object, 0));
+        KERNEL_PREFETCH(PyTuple_GET_ITEM(object, 1));
     }
-    for (int each = 0; each < count; each++) {
-        if (PyTuple_CheckExact(entries[each]) && PyTuple_GET_SIZE(entries[each]) == 2) {
-            KERNEL_PREFETCH(PyTuple_GET_ITEM(entries[each], 0));
-            KERNEL_PREFETCH(PyTuple_GET_ITEM(entries[each], 1));
-        }
-        Py_DECREF(entries[each]);
-    }
-    return PyErr_Occurred() == NULL;
 }
 
 #endif

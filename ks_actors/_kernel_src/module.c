@@ -6,9 +6,9 @@
 #define ONE(name) {#name, kernel_##name, METH_O, NULL}
 
 static PyMethodDef methods[] = {
-    FAST(read_records), FAST(skip_records), FAST(write_records), FAST(write_changes), FAST(partitions), FAST(scatter),
-    FAST(convert), ONE(encode_texts), ONE(decode_texts), ONE(encode_longs), ONE(decode_longs), ONE(check_bytes), FAST(crc32c),
-    FAST(count_up), FAST(entry_columns), FAST(count_windows), FAST(window_keys), FAST(windowed), FAST(window_values),
+    FAST(read_records), FAST(skip_records), FAST(write_records), FAST(write_changes), FAST(engine_rows), FAST(partitions),
+    FAST(scatter), FAST(convert), ONE(encode_texts), ONE(decode_texts), ONE(encode_longs), ONE(decode_longs), ONE(check_bytes), FAST(crc32c),
+    FAST(count_up), FAST(absent), FAST(entry_columns), FAST(count_windows), FAST(window_keys), FAST(windowed), FAST(window_values),
     FAST(expire_windows), FAST(add_places), FAST(meet), {"trim_memory", kernel_trim_memory, METH_NOARGS, NULL}, ONE(map_large),
     {NULL, NULL, 0, NULL},
 };

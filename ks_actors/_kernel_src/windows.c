@@ -1,6 +1,6 @@
 /* Counting in windows of time, and the keys that windows have in a changelog. */
 
-#include "kernel.h"
+#include "store.h"
 
 typedef struct {
     PyObject *panes, *dirty, *windows, *missing;          /* what the store has */
@@ -10,6 +10,7 @@ typedef struct {
     Py_ssize_t added, key_bytes;
     int64_t start; /* the window that the last record was in, with its number, its object and its pane: the next one is likely to be in it, too */
     PyObject *number, *window, *pane;
+    PyObject *handles[KERNEL_AHEAD]; /* of the next records, if they are in the same window */
 } Counting;
 
 /* Return an int as int64, INT64_MIN when it is none or too large. */
@@ -42,9 +43,34 @@ static int enter_window(Counting *counting, int64_t start) {
     return 1;
 }
 
+/* Look ahead for the next records; most are likely to be in the window of the last one. */
+static int look_ahead(Counting *counting, PyObject *keys, Py_ssize_t index) {
+    KernelSought sought[KERNEL_SOUGHT];
+    int count = 0;
+    for (Py_ssize_t end = index + KERNEL_AHEAD; index < end && index < PyList_GET_SIZE(keys); index++) {
+        PyObject *key = PyList_GET_ITEM(keys, index), **handle = &counting->handles[index % KERNEL_AHEAD];
+        Py_XSETREF(*handle, kernel_is_plain(key) ? kernel_plain_pair(key, counting->number) : NULL);
+        if (*handle != NULL) {
+            sought[count++] = (KernelSought){counting->pane, PyObject_Hash(key)};
+            sought[count++] = (KernelSought){counting->dirty, PyObject_Hash(*handle)};
+        } else if (PyErr_Occurred()) {
+            return 0;
+        }
+    }
+    kernel_look_ahead(sought, count);
+    return 1;
+}
+
+/* Return a new reference to the handle of a record. */
+static PyObject *handle_of(const Counting *counting, PyObject *key, Py_ssize_t index) {
+    PyObject *made = counting->handles[index % KERNEL_AHEAD];
+    int fits = made != NULL && PyTuple_GET_ITEM(made, 0) == key && PyTuple_GET_ITEM(made, 1) == counting->number;
+    return fits ? Py_NewRef(made) : kernel_plain_pair(key, counting->number);
+}
+
 /* Note what a window was before the first change of the transaction. */
-static int note(Counting *counting, PyObject *key, PyObject *entry) {
-    PyObject *handle = kernel_plain_pair(key, counting->number);
+static int note(Counting *counting, PyObject *key, Py_ssize_t index, PyObject *entry) {
+    PyObject *handle = handle_of(counting, key, index);
     Py_ssize_t before = PyDict_GET_SIZE(counting->dirty);
     int done = handle != NULL && PyDict_SetDefault(counting->dirty, handle, entry == NULL ? counting->missing : entry) != NULL;
     Py_XDECREF(handle);
@@ -56,10 +82,10 @@ static int note(Counting *counting, PyObject *key, PyObject *entry) {
 }
 
 /* Put the next count of a key's window into the place of `entry`, which is NULL when there is none; return 1, or -1 with an error. */
-static int replace(Counting *counting, PyObject *key, PyObject *entry, int64_t number, PyObject *latest) {
+static int replace(Counting *counting, PyObject *key, Py_ssize_t index, PyObject *entry, int64_t number, PyObject *latest) {
     PyObject *count = PyLong_FromLongLong(number + 1), *old = counting->with_old ? PyLong_FromLongLong(number) : Py_NewRef(Py_None);
     PyObject *changed = count == NULL || old == NULL ? NULL : kernel_plain_pair(count, latest);
-    int done = changed != NULL && note(counting, key, entry) && PyDict_SetItem(counting->pane, key, changed) == 0 &&
+    int done = changed != NULL && note(counting, key, index, entry) && PyDict_SetItem(counting->pane, key, changed) == 0 &&
                kernel_append(counting->changes, kernel_plain_pair(count, old)) && PyList_Append(counting->times, latest) == 0 &&
                PyList_Append(counting->found, counting->window) == 0;
     Py_XDECREF(changed);
@@ -69,7 +95,7 @@ static int replace(Counting *counting, PyObject *key, PyObject *entry, int64_t n
 }
 
 /* Count one record in its window; return 1, or 0 when it is not as plain as that, or -1 with an error. */
-static int count_one(Counting *counting, PyObject *key, PyObject *time) {
+static int count_one(Counting *counting, PyObject *key, Py_ssize_t index, PyObject *time) {
     int64_t timestamp = number_of(time);
     if (!kernel_is_plain(key) || timestamp < 0 || timestamp > INT64_MAX - counting->size) {
         return 0;
@@ -102,7 +128,7 @@ static int count_one(Counting *counting, PyObject *key, PyObject *time) {
     counting->now = now;
     counting->observed = observed;
     Py_XINCREF(entry);
-    int done = replace(counting, key, entry, number, entry != NULL && seen >= timestamp ? PyTuple_GET_ITEM(entry, 1) : time);
+    int done = replace(counting, key, index, entry, number, entry != NULL && seen >= timestamp ? PyTuple_GET_ITEM(entry, 1) : time);
     Py_XDECREF(entry);
     return done;
 }
@@ -111,7 +137,7 @@ static int count_one(Counting *counting, PyObject *key, PyObject *time) {
 static Py_ssize_t count_all(Counting *counting, PyObject *keys, PyObject *timestamps, Py_ssize_t index) {
     for (Py_ssize_t warmed = index; index >= 0 && index < PyList_GET_SIZE(keys); index++) {
         if (index >= warmed && counting->pane != NULL) {
-            if (!kernel_warm(counting->pane, keys, index)) { /* most are likely to be in the window of the last one */
+            if (!look_ahead(counting, keys, index)) {
                 return -1;
             }
             warmed = index + KERNEL_AHEAD;
@@ -121,7 +147,7 @@ static Py_ssize_t count_all(Counting *counting, PyObject *keys, PyObject *timest
             return -1;
         }
         PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index)), *time = Py_NewRef(PyList_GET_ITEM(timestamps, index));
-        int counted = count_one(counting, key, time);
+        int counted = count_one(counting, key, index, time);
         Py_DECREF(key);
         Py_DECREF(time);
         if (counted < 0) {
@@ -160,6 +186,9 @@ PyObject *kernel_count_windows(PyObject *Py_UNUSED(self), PyObject *const *args,
     Py_XDECREF(counting.number);
     Py_XDECREF(counting.window);
     Py_XDECREF(counting.pane);
+    for (int each = 0; each < KERNEL_AHEAD; each++) {
+        Py_XDECREF(counting.handles[each]);
+    }
     return index < 0 ? NULL : Py_BuildValue("(nLLnn)", index, counting.now, counting.observed, counting.added, counting.key_bytes);
 }
 
@@ -209,18 +238,9 @@ PyObject *kernel_windowed(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
     return made;
 }
 
-/* Return the value of a window, borrowed: what was noted of it before its first change, or what is there; NULL when there is none. */
-static PyObject *value_of(PyObject *dicts, PyObject *dirty, PyObject *handle, int outer) {
-    if (!PyTuple_CheckExact(handle) || PyTuple_GET_SIZE(handle) != 2) {
-        PyErr_SetString(PyExc_TypeError, "window_values takes pairs of key and start");
-        return NULL;
-    }
-    PyObject *noted = PyDict_GET_SIZE(dirty) == 0 ? NULL : PyDict_GetItemWithError(dirty, handle);
-    if (noted != NULL || PyErr_Occurred()) {
-        return noted;
-    }
-    PyObject *dict = PyDict_GetItemWithError(dicts, PyTuple_GET_ITEM(handle, outer));
-    return dict == NULL || !PyDict_Check(dict) ? NULL : PyDict_GetItemWithError(dict, PyTuple_GET_ITEM(handle, 1 - outer));
+/* Append the value of a window. */
+static int append_value(void *context, Py_ssize_t Py_UNUSED(index), PyObject *Py_UNUSED(handle), PyObject *value) {
+    return PyList_Append(context, value) < 0 ? FAILED : DONE;
 }
 
 /* window_values(dicts, dirty, handles, by_start): see _kernel.pyi */
@@ -232,23 +252,14 @@ PyObject *kernel_window_values(PyObject *Py_UNUSED(self), PyObject *const *args,
         PyErr_SetString(PyExc_TypeError, "window_values takes two dicts first");
         return NULL;
     }
-    int outer = PyObject_IsTrue(args[3]);
-    if (outer < 0) {
-        return NULL;
+    int by_start = PyObject_IsTrue(args[3]);
+    KernelStore store = {.entries = args[0], .noted = {args[1]}, .shape = by_start ? KERNEL_PANES : KERNEL_TRACKS};
+    PyObject *values = by_start < 0 ? NULL : PyList_New(0);
+    int done = values == NULL ? FAILED : kernel_visit_entries(&store, args[2], append_value, values);
+    if (done != DONE) {
+        Py_CLEAR(values);
     }
-    PyObject *handles = args[2], *values = PyList_New(0);
-    for (Py_ssize_t index = 0; values != NULL && index < PyList_GET_SIZE(handles); index++) {
-        PyObject *handle = Py_NewRef(PyList_GET_ITEM(handles, index)), *value = value_of(args[0], args[1], handle, outer);
-        Py_DECREF(handle);
-        if (value == NULL && !PyErr_Occurred()) {
-            Py_DECREF(values);
-            Py_RETURN_NONE;
-        }
-        if (value == NULL || PyList_Append(values, value) < 0) {
-            Py_CLEAR(values);
-        }
-    }
-    return values;
+    return done == NOT_PLAIN ? Py_NewRef(Py_None) : values;
 }
 
 /* Take out of a dict what is at `limit` or before; return how much, or -1 with an error. */

@@ -46,9 +46,7 @@ def count_up(
     stop: int
     stop, size = _kernel.count_up(view, dirty, keys, values, timestamps, start, changes, times, with_old)
     if stop < len(keys) and type(keys[stop]) in PLAIN and keys[stop] not in view and values[stop] is not None:
-        rest = keys[stop:]
-        plain = rest if PLAIN.issuperset(map(type, rest)) else [key for key in rest if type(key) in PLAIN]
-        begun = _fetch(table, [key for key in dict.fromkeys(plain) if key not in view])
+        begun = _fetch(table, _kernel.absent(view, keys, stop))
         view.update(zip(begun, repeat(NOTHING), strict=False))
         try:
             stop, more = _kernel.count_up(view, dirty, keys, values, timestamps, stop, changes, times, with_old)

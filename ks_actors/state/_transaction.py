@@ -19,6 +19,7 @@ from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic
 from weakref import WeakSet
 
+from ks_actors._native import kernel as _kernel
 from ks_actors.state._changes import MISSING, Changes, Handle
 from ks_actors.state._closed import Closed
 
@@ -235,6 +236,26 @@ class Transactional(Changes[Handle], Generic[Handle]):
             yield
 
     def _write(self, engine: Engine, handles: list[Handle]) -> None:
+        rows = self._rows_at_a_stroke(handles)
+        if rows is None:
+            self._write_one_by_one(engine, handles)
+            return
+        if self.readers:
+            self._preserve(handles)
+        engine.write(rows)
+
+    def _rows_at_a_stroke(self, handles: list[Handle]) -> list[Row] | None:
+        """Return the engine's rows of these, in its order; None when some were deleted, or have to be looked at."""
+        codec, found = self._codec, self._entries()
+        keys, values = codec.key_form, codec.value_form
+        if _kernel is None or found is None or keys is None or values is None or self._mutable or not codec.by_column:
+            return None
+        entries, shape = found
+        forms = (shape, keys, values, codec.timestamped, self.segment_ms)
+        rows: list[Row] | None = _kernel.engine_rows((entries, self._frozen, self._dirty), handles, forms, self.prefix)
+        return rows
+
+    def _write_one_by_one(self, engine: Engine, handles: list[Handle]) -> None:
         values = self._committed_values(handles)
         if MISSING in values:  # a newer record was restored meanwhile, or it has expired
             here = [value is not MISSING for value in values]

@@ -218,6 +218,7 @@ def test_values_of_windows() -> None:
         assert kernel.window_values(dicts, {("a", 10): "noted"}, [("a", 0), ("a", 10), ("b", 0)], bool(by_start)) == [(1, 0), "noted", None]
         assert kernel.window_values(dicts, {}, [("a", 0), ("c", 0)], bool(by_start)) is None
         assert kernel.window_values(dicts, {}, [("a", 5)], bool(by_start)) is None
+        assert kernel.window_values(dicts, {}, ["a"], bool(by_start)) is None
 
 
 class Tagged(tuple[Any, ...]):  # noqa: SLOT001 - that is the point
@@ -260,7 +261,6 @@ def test_keys_that_are_not_plain_are_logged_all_the_same(tmp_path: Path) -> None
         ("windowed", (Windowed, ["a"], [])),
         ("windowed", (str, ["a"], ["w"])),
         ("windowed", (Tagged, ["a"], ["w"])),
-        ("window_values", ({}, {}, ["a"], False)),
         ("window_values", ({}, [], [], True)),
         ("expire_windows", ([], [], 0)),
         ("expire_windows", ({}, [], "a")),

@@ -1,0 +1,223 @@
+"""Rows of the engine that the kernel makes at a stroke are those that are made one by one, and what it looks for ahead it finds as ever."""
+
+from __future__ import annotations
+
+import sys
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors._native import kernel
+from ks_actors.serdes import BYTES, INTEGER, LONG, STRING
+from ks_actors.state import _transaction
+from tests.state.helpers import Task, key_value, memory_grown, versioned, window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ks_actors.topology._stores import StoreSpec
+
+pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
+
+MANY = 700
+VALUES: dict[Any, Callable[[int], Any]] = {
+    LONG: lambda n: n - 5 << n % 50,
+    STRING: lambda n: "é" * (n % 3) + str(n),
+    BYTES: lambda n: b"%d" % n * (n % 9),
+}
+KEYS: dict[Any, Callable[[int], Any]] = {STRING: lambda n: "kö"[: 1 + n % 2] + str(n), BYTES: lambda n: b"k%d" % n, LONG: lambda n: n - 300}
+
+
+def spec(kind: str, key: Any, value: Any, *, timestamped: bool) -> StoreSpec:
+    if kind == "key-value":
+        return key_value(timestamped=timestamped, key=key, value=value)
+    return window(timestamped=timestamped, key=key, value=value, retention_ms=1 << 40, advance_ms=10 if kind == "panes" else 0)
+
+
+def put(store: Any, kind: str, key: Any, number: int, entry: tuple[Any, int] | None) -> None:
+    if kind == "key-value":
+        store.put_entry(key, entry)
+    else:
+        store.put_entry(key, number % 7 * 10, entry)
+
+
+def fill(task: Task, kind: str, key: Any, value: Any) -> None:
+    """Put rows, of which the transaction that follows puts and deletes some, and the one after it some as well."""
+    random = Random(11)
+    for number in range(MANY):
+        put(task.store, kind, KEYS[key](number), number, (VALUES[value](number), random.randrange(-5, 1 << 42)))
+    task.commit()
+    for step in (3, 5):
+        for number in range(0, MANY, step):
+            put(task.store, kind, KEYS[key](number), number, None if number % 4 == 0 else (VALUES[value](number + step), number))
+        if step == 3:
+            task.stores.freeze()
+
+
+@pytest.mark.parametrize("timestamped", [True, False])
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("kind", ["key-value", "tracks", "panes"])
+def test_rows_at_a_stroke_are_those_made_one_by_one(kind: str, key: Any, value: Any, timestamped: bool, tmp_path: Path) -> None:
+    """For each kind of store, also while a commit is under way and the next transaction has begun."""
+    task = Task([spec(kind, key, value, timestamped=timestamped)], tmp_path)
+    fill(task, kind, key, value)
+    store: Any = task.store
+    numbers = [number for number in range(MANY) if kind != "key-value" or number % 2]
+    handles = [KEYS[key](number) if kind == "key-value" else (KEYS[key](number), number % 7 * 10) for number in numbers]
+    Random(3).shuffle(handles)
+    rows = store._rows_at_a_stroke(handles)
+    assert rows == sorted(map(store._row, handles, map(store._committed_value, handles)))
+    assert len(rows) == len(numbers)
+    task.close()
+
+
+@pytest.mark.parametrize("kind", ["key-value", "tracks", "panes"])
+def test_the_engine_has_the_same_with_and_without_a_kernel(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over commits, deletes and rollbacks, when the task comes back."""
+    found = []
+    for native in (kernel, None):
+        monkeypatch.setattr(_transaction, "_kernel", native)
+        task = Task([spec(kind, STRING, LONG, timestamped=True)], tmp_path / str(native is None))
+        fill(task, kind, STRING, LONG)
+        task.stores.drop()
+        for number in range(0, MANY, 2):
+            put(task.store, kind, KEYS[STRING](number), number, None if number % 3 == 0 else (number, number))
+        task.commit()
+        task.reopen()
+        store: Any = task.store
+        handles = [(KEYS[STRING](number),) if kind == "key-value" else (KEYS[STRING](number), number % 7 * 10) for number in range(MANY)]
+        found.append([store.get_entry(*handle) for handle in handles])
+        task.close()
+    assert found[0] == found[1]
+    assert sum(entry is not None for entry in found[0]) == MANY - len(range(0, MANY, 6))
+
+
+def test_versions_and_other_serdes_have_rows_made_one_by_one(tmp_path: Path) -> None:
+    """The kernel knows nothing of them."""
+    task = Task([versioned(history_retention_ms=1 << 40)], tmp_path / "versions")
+    task.store.put("k", "x", 5)
+    versions: Any = task.store
+    assert versions._rows_at_a_stroke(["k"]) is None
+    task.close()
+    task = Task([key_value(timestamped=True, value=INTEGER)], tmp_path / "integers")
+    task.store.put_entry("k", (1, 1))
+    integers: Any = task.store
+    assert integers._rows_at_a_stroke(["k"]) is None
+    task.close()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        (({}, {}), [], (0, 0, 0, True, 0), b""),
+        (({}, {}, []), [], (0, 0, 0, True, 0), b""),
+        (({}, {}, {}), (), (0, 0, 0, True, 0), b""),
+        (({}, {}, {}), [], (0, 0, 0, True), b""),
+        (({}, {}, {}), [], (3, 0, 0, True, 1), b""),
+        (({}, {}, {}), [], (0, 0, 0, True, 1), b""),
+        (({}, {}, {}), [], (1, 0, 0, True, 0), b""),
+        (({}, {}, {}), [], (2, 0, 0, True, -1), b""),
+        (({}, {}, {}), [], (0, 0, 0, True, 0), "p"),
+        (({}, {}, {}), [[]], (0, 0, 0, True, 0), b""),
+    ],
+)
+def test_the_kernel_refuses_what_it_does_not_take(arguments: tuple[Any, ...]) -> None:
+    """With an error, whatever it is given."""
+    with pytest.raises((TypeError, ValueError)):
+        kernel.engine_rows(*arguments)
+
+
+@pytest.mark.parametrize("entry", [None, b"raw", (1,), (1, "time"), (1 << 70, 1), ("text", 1)])
+def test_the_kernel_leaves_to_others_what_is_not_plain(entry: Any) -> None:
+    """One such is enough, wherever it was noted."""
+    forms = (0, 1, 2, True, 0)
+    good = {"a": (1, 1), "k": (2, 2)}
+    assert kernel.engine_rows((good, {}, {}), ["k", "a"], forms, b"p") == [
+        (b"pa", b"\0" * 7 + b"\1" + b"\0" * 7 + b"\1"),
+        (b"pk", b"\0" * 7 + b"\2" + b"\0" * 7 + b"\2"),
+    ]
+    for place in range(3):
+        store: list[dict[str, Any]] = [good, {}, {}]
+        store[place] = {**store[place], "k": entry}
+        assert kernel.engine_rows(tuple(store), ["a", "k"], forms, b"p") is None
+    assert kernel.engine_rows((good, {}, {}), ["a", "b"], forms, b"p") is None
+    assert kernel.engine_rows(({-7: {"k": (1, 1)}}, {}, {}), [("k", -7)], (2, 1, 2, True, 5), b"p") is None
+    assert kernel.engine_rows((good, {}, {}), [], forms, b"p") == []
+
+
+def test_to_make_rows_does_not_leak() -> None:
+    """Neither memory, nor what was looked at, also where an error ends it."""
+    view = {f"ké{number}": (f"é{number}" * 5, 10_000 + number) for number in range(500)}
+    handles = list(view)
+    odd: dict[Any, Any] = {**view, "odd": None}
+
+    def once() -> None:
+        assert kernel.engine_rows((view, {}, {}), handles, (0, 1, 1, True, 0), b"p") is not None
+        assert kernel.engine_rows((odd, {}, {}), [*handles, "odd"], (0, 1, 1, True, 0), b"p") is None
+        assert kernel.engine_rows(({0: view}, {}, {}), [(key, 0) for key in handles], (2, 1, 1, True, 60), b"p") is not None
+        with pytest.raises(TypeError):
+            kernel.engine_rows((view, {}, {}), [*handles, []], (0, 1, 1, True, 0), b"p")
+
+    once()
+    counts = sys.getrefcount(handles[7]), sys.getrefcount(view[handles[7]][0])
+    assert memory_grown(once) < 10_000
+    assert (sys.getrefcount(handles[7]), sys.getrefcount(view[handles[7]][0])) == counts
+
+
+class Odd(int):
+    """A number that is not plain."""
+
+    __slots__ = ()
+
+
+def shaped(shape: str, size: int) -> tuple[dict[Any, Any], list[Any]]:
+    """Return a dict of entries, and keys that are in it, were in it, or never."""
+    makers: dict[str, Callable[[int], Any]] = {
+        "text": str,
+        "bytes": lambda n: b"%d" % n,
+        "numbers": lambda n: n,
+        "numbers of one place": lambda n: n << 40,
+        "mixed": lambda n: (str(n), b"%d" % n, n, Odd(n << 50))[n % 4],
+        "deleted": str,
+    }
+    make = makers[shape]
+    keys = [make(number) for number in range(2 * size)]
+    view = {key: (number, number) for number, key in enumerate(keys[:size])}
+    if shape == "deleted":
+        for key in keys[: size // 2]:
+            del view[key]
+    return view, keys
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 6, 40, 300, 3_000, 70_000])
+@pytest.mark.parametrize("shape", ["text", "bytes", "numbers", "numbers of one place", "mixed", "deleted"])
+def test_what_is_looked_for_ahead_is_found_as_ever(shape: str, size: int) -> None:
+    """Whatever a dict is like inside: of text or not, full, with holes, with keys that come to lie in one place, small or large."""
+    if shape == "numbers of one place":
+        size = min(size, 300)  # each is looked for among all others
+    view, keys = shaped(shape, size)
+    order = Random(5).sample(keys, len(keys))
+    plain = [key for key in order if type(key) in (str, bytes, int)]
+    assert kernel.absent(view, order, 0) == [key for key in plain if key not in view]
+    assert kernel.absent(view, [*order, *order], len(order)) == kernel.absent(view, order, 0)
+    there = [key for key in plain if key in view] * 2
+    expected = {key: (entry[0] + 2, entry[1]) if type(key) in (str, bytes, int) else entry for key, entry in view.items()}
+    dirty: dict[Any, Any] = {}
+    before = dict(view)
+    assert kernel.count_up(view, dirty, there, there, [0] * len(there), 0, [], [], False)[0] == len(there)
+    assert view == expected
+    assert dirty == {key: before[key] for key in there}
+
+
+def test_absent_takes_a_dict_and_a_list() -> None:
+    """Else there is an error, whatever it is given; from beyond the end on there is nothing."""
+    assert kernel.absent({}, ["a", None, "a", 1.5, b"a"], 1) == ["a", b"a"]
+    assert kernel.absent({}, ["a"], 1) == []
+    refused: list[tuple[Any, ...]] = [(), ([], [], 0), ({}, (), 0), ({}, [], "a")]
+    for arguments in refused:
+        with pytest.raises(TypeError):
+            kernel.absent(*arguments)
