@@ -44,6 +44,10 @@ class GroupView:
         stayed = before & self._processes
         return before - self._processes if stayed and self._process_id == min(stayed) else frozenset()
 
+    def forget(self) -> None:
+        """Know of no process: this one was out of the group, as others may be that come back later. They have not gone for that."""
+        self._processes = frozenset()
+
     def task_of(self, partition: TopicPartition) -> TaskId | None:
         """Return the task that reads a partition, as of the last assignment that had it."""
         return self._task_of.get(partition)

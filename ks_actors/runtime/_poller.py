@@ -371,9 +371,9 @@ class Poller(Actor[PollerMessage]):
         """Drop all tasks as they are; somebody else has them, or will get them."""
         _log.warning("all tasks are given up without a commit: %s", cause)
         self._commits.give_up()
+        self._group.forget()
         self._forget(frozenset(self._tasks))
-        self._tasks = {}
-        self._pending = set()
+        self._tasks, self._pending = {}, set()
         self._instance.tell(m.TasksChanged(0, 1))
         return await self._handover.lose_all(cause)
 

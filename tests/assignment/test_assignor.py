@@ -129,6 +129,16 @@ def test_one_of_those_who_stay_hears_who_has_gone() -> None:
     }  # fmt: skip
 
 
+def test_who_was_out_of_the_group_calls_nobody_gone() -> None:
+    """After an outage all come back, one after the other: the first one is not to take the others' transactions."""
+    view = GroupView("a", 1000)
+    view.take_gone(encode_tasks({}, "abc"))
+    view.forget()
+    assert view.take_gone(encode_tasks({}, "a")) == frozenset()
+    assert view.take_gone(encode_tasks({}, "ab")) == frozenset()
+    assert view.take_gone(encode_tasks({}, "a")) == {"b"}
+
+
 # --- what is assigned -----------------------------------------------------------------------------------------------------
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors._errors import IllegalGeneration, LogError, NotAuthorized
-from ks_actors.log import NewMember, OffsetAndMetadata, TopicPartition
+from ks_actors.log import GroupMetadata, MemberAssignment, NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka._client import GROUP, TRANSACTION
+from ks_actors.log.kafka._group_requests import encode_member, heartbeat, join_group, leave_group, sync_group
 from ks_actors.log.kafka._requests import AddOffsetsToTxnRequest, EndTxnRequest, init_producer_id, txn_offset_commit
 from tests.kafka.broker import STRANGER, STRANGERS_PASSWORD
 from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, revoked, settle, soon
@@ -19,7 +20,7 @@ from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, r
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from ks_actors.log import Assignor, MemberAssignment, MemberInfo, Membership
+    from ks_actors.log import Assignor, MemberInfo, Membership
     from tests.kafka.broker import Broker
 
 SESSION_MS = 1_000
@@ -191,6 +192,53 @@ async def test_an_assignor_that_fails_is_heard_by_its_leader(log: KafkaLog) -> N
     broken = False
     member.rejoin(b"")
     assert (await settle(member))[0].assignment.partitions == (partition,)
+
+
+class Leader:
+    """A member that leads a group, and deals out when it is told to."""
+
+    def __init__(self, log: KafkaLog, group: str, topic: str) -> None:
+        self._log = log
+        self._metadata = encode_member([topic], 0, b"")
+        self.group = GroupMetadata(group, -1, "")
+
+    async def ask(self, request: Any) -> Any:
+        return await self._log._client.send_to_coordinator(GROUP, self.group.group_id, request, lambda _: (), channel="leader")
+
+    async def join(self) -> list[str]:
+        """Join, and return the ids of all members."""
+        while True:
+            request = join_group(
+                self.group.group_id, self.group.member_id, None, self._metadata, session_timeout_ms=60_000, rebalance_timeout_ms=60_000
+            )  # fmt: skip
+            response = await self.ask(request)
+            self.group = GroupMetadata(self.group.group_id, response.generation_id, response.member_id)
+            if response.error_code == 0:
+                assert response.leader_id == response.member_id
+                return [member_id for member_id, *_ in response.members]
+
+    async def join_with_another(self) -> list[str]:
+        while len(members := await self.join()) < 2:
+            pass
+        return members
+
+
+async def test_who_is_removed_before_it_is_dealt_anything_hears_of_it(kafka_broker: Broker, log: KafkaLog) -> None:
+    """Brokers never answer it, as it is no member any more; its heartbeats tell, and it comes again at once."""
+    (partition,) = await new_topic(log)
+    leader = Leader(log, group_name(), partition.topic)
+    await leader.join()
+    async with KafkaLog(kafka_broker.bootstrap) as elsewhere:
+        member = await enter(elsewhere, leader.group.group_id, partition.topic, session_timeout_ms=60_000)
+        members = await soon(leader.join_with_another())
+        for _ in range(10):  # meanwhile the other one asks for what it is dealt
+            assert (await leader.ask(heartbeat(leader.group, None))).error_code == 0
+        (other,) = set(members) - {leader.group.member_id}
+        assert (await leader.ask(leave_group(leader.group.group_id, other, None))).error_code == 0
+        members = await soon(leader.join_with_another())
+        assignments = {member_id: MemberAssignment((partition,) if member_id != leader.group.member_id else ()) for member_id in members}
+        await leader.ask(sync_group(leader.group, None, assignments))
+        assert (await assigned(member)).assignment.partitions == (partition,)
 
 
 async def test_settings_that_the_group_does_not_take_are_told(log: KafkaLog) -> None:

@@ -13,16 +13,9 @@ from ks_actors.log._lease import Lease
 from ks_actors.log._types import GroupMetadata, MemberAssignment
 from ks_actors.log.kafka._burials import Burials
 from ks_actors.log.kafka._client import GROUP
-from ks_actors.log.kafka._codes import (
-    FENCED_INSTANCE_ID,
-    ILLEGAL_GENERATION,
-    MEMBER_ID_REQUIRED,
-    NONE,
-    REBALANCE_IN_PROGRESS,
-    UNKNOWN_MEMBER_ID,
-    error_of,
-)
+from ks_actors.log.kafka._codes import MEMBER_ID_REQUIRED, NONE, REBALANCE_IN_PROGRESS
 from ks_actors.log.kafka._group_requests import decode_assignment, decode_member, encode_member, heartbeat, join_group, leave_group, sync_group
+from ks_actors.log.kafka._standing import ThrownOut, check_standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -40,15 +33,6 @@ _LEAVE_MS: Final = 3_000
 _WATCH_SECONDS: Final = 5.0
 _WATCH_MISSING_SECONDS: Final = 0.5
 _log = logging.getLogger("ks_actors")
-
-
-class _ThrownOut(Exception):
-    """The member is none any more; with `forget` the group does not even know its id, with `fenced` another one has its place."""
-
-    def __init__(self, why: str, *, forget: bool, fenced: bool = False) -> None:
-        super().__init__(why)
-        self.forget: bool = forget
-        self.fenced: bool = fenced
 
 
 @final
@@ -169,7 +153,7 @@ class Coordinator:
                 self._let_go = False
                 self._post(self._owner.on_revoke, self._turn)
                 await self._until(lambda: self._let_go)
-            except _ThrownOut as thrown:
+            except ThrownOut as thrown:
                 _log.warning("the member %s of group %s is out: %s", self._group.member_id, self._group.group_id, thrown)
                 await self._out(thrown)
                 self._post(partial(self._owner.on_lost, fenced=thrown.fenced))
@@ -189,7 +173,7 @@ class Coordinator:
         failed.__cause__ = error
         return failed
 
-    async def _out(self, thrown: _ThrownOut | None) -> None:
+    async def _out(self, thrown: ThrownOut | None) -> None:
         self._lease.end()
         await self._quiet()
         self._back = False
@@ -210,7 +194,7 @@ class Coordinator:
             await self._quiet()
             try:
                 assignment = await self._join_once()
-            except _ThrownOut as thrown:
+            except ThrownOut as thrown:
                 if thrown.forget:
                     # The owner may count on what it let go of for the rebalance being its own until others are given it: by now they may be.
                     raise
@@ -240,12 +224,26 @@ class Coordinator:
             # It may be the leader that comes again, and then it is not told so: nobody else would look after the topics.
             self._begin(self._watch(self._topics, await self._count(self._topics)))
         request = sync_group(self._group, self._instance_id, assignments)
-        response = await self._client.send_to_coordinator(GROUP, self._group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms)
-        self._check(response.error_code, "get an assignment of")
+        response = await self._while_member(
+            self._client.send_to_coordinator(GROUP, self._group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms)
+        )
+        check_standing(response.error_code, self._group.group_id, "get an assignment of")
         if leads and not assignments:
             # The assignor has failed: its error is what the owner hears.
             return None
         return decode_assignment(response.member_assignment)
+
+    async def _while_member(self, request: Coroutine[Any, Any, Any]) -> Any:
+        """Return the answer. Raises what has thrown the member out meanwhile, as heartbeats have heard: brokers do not answer whom they remove."""
+        asked = asyncio.create_task(request)
+        asked.add_done_callback(lambda _: self._changed.set())
+        try:
+            await self._until(asked.done)
+            return await asked
+        finally:
+            if not asked.done():
+                asked.cancel()
+                self._client.disconnect(_JOIN)  # the answer to a later request would be behind the one that never comes
 
     @property
     def _join_ms(self) -> int:
@@ -263,21 +261,11 @@ class Coordinator:
             )  # fmt: skip
             response = await self._client.send_to_coordinator(GROUP, group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms)
             if response.error_code != MEMBER_ID_REQUIRED:
-                self._check(response.error_code, "join")
+                check_standing(response.error_code, group.group_id, "join")
                 return response
             self._group = GroupMetadata(group.group_id, -1, response.member_id)
             if self._burials is not None:
                 self._burials.know(response.member_id)
-
-    def _check(self, code: int, what: str) -> None:
-        """Raise what a code means for the membership."""
-        if code in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
-            fenced = code == FENCED_INSTANCE_ID
-            raise _ThrownOut("another member has its instance id" if fenced else "the group does not know it any more", forget=True, fenced=fenced)
-        if code in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS):
-            raise _ThrownOut("the group has moved on", forget=False)
-        if code:
-            raise error_of(code, f"it was not possible to {what} group {self._group.group_id!r}")
 
     # --- leading ----------------------------------------------------------------------------------------------------------
 
@@ -349,7 +337,7 @@ class Coordinator:
 
     async def _beat_meanwhile(self, group: GroupMetadata) -> None:
         """Go on as the member of the last generation until there is a next one: it has its partitions, and its lease, as long."""
-        with suppress(_ThrownOut):
+        with suppress(ThrownOut):
             while True:
                 await self._beat_once(group)
                 await asyncio.sleep(self._beat_seconds)
@@ -366,7 +354,7 @@ class Coordinator:
             self._client.disconnect(_BEAT)
             return NONE
         if response.error_code != REBALANCE_IN_PROGRESS:
-            self._check(response.error_code, "be a member of")
+            check_standing(response.error_code, self._group.group_id, "be a member of")
         self._lease.extend(sent + self._session_ms / 1000)
         return int(response.error_code)
 
@@ -379,7 +367,7 @@ class Coordinator:
         if stuck_ms > self._rebalance_ms:
             if self._instance_id is None:
                 await self._leave()
-            raise _ThrownOut(
+            raise ThrownOut(
                 f"its loop, or a function that is marked as blocking, has not returned for {stuck_ms} ms, and {self._rebalance_ms} is the limit "
                 "(max_poll_interval_ms)",
                 forget=True,
