@@ -9,7 +9,7 @@ typedef struct {
     int timed;       /* whether a row holds the time */
     int64_t segment; /* how long a segment lasts (ms); 0 of a table, which has none */
     PyObject **rows;
-    Py_ssize_t count;
+    Py_ssize_t count, made;
 } Writing;
 
 enum { NUMBER = 8 };
@@ -56,6 +56,7 @@ static int make_row(void *context, Py_ssize_t index, PyObject *handle, PyObject 
     if (done == DONE) {
         PyObject *key = made_key(writing, &name, start), *data = made_value(writing, &value, time);
         writing->rows[index] = key == NULL || data == NULL ? NULL : PyTuple_Pack(2, key, data);
+        writing->made += writing->rows[index] != NULL;
         done = writing->rows[index] == NULL ? FAILED : DONE;
         Py_XDECREF(key);
         Py_XDECREF(data);
@@ -106,7 +107,7 @@ PyObject *kernel_engine_rows(PyObject *Py_UNUSED(self), PyObject *const *args, P
         return PyErr_NoMemory();
     }
     int done = kernel_visit_entries(store, args[1], make_row, &writing);
-    if (done == DONE && PyList_GET_SIZE(args[1]) < writing.count) { /* comparing keys may do anything */
+    if (done == DONE && writing.made != writing.count) { /* comparing keys may do anything, also to the list */
         done = NOT_PLAIN;
     }
     PyObject *list = done == DONE ? sorted_list(&writing) : NULL;

@@ -24,33 +24,36 @@ static inline PyObject *dict_of(const KernelStore *store, PyObject *handle, PyOb
         return NULL;
     }
     *key = PyTuple_GET_ITEM(handle, 0);
-    return store->shape == KERNEL_TRACKS ? store->entries : PyDict_GetItem(store->entries, PyTuple_GET_ITEM(handle, 1)); /* there are few windows */
+    /* There are few windows: to find one takes no time. */
+    return store->shape == KERNEL_TRACKS ? store->entries : PyDict_GetItemWithError(store->entries, PyTuple_GET_ITEM(handle, 1));
 }
 
-/* Look ahead for the next handles of a list in all dicts, and for those that come behind them. */
-void kernel_warm_handles(const KernelStore *store, PyObject *handles, Py_ssize_t index) {
+/* Look ahead for handles in all dicts; the caller holds on to them. Looking for a window may run anything, so what is found is held on to as well. */
+static int warm_handles(const KernelStore *store, PyObject *const *handles, int size) {
     KernelSought sought[KERNEL_SOUGHT];
-    Py_ssize_t size = PyList_GET_SIZE(handles);
-    int count = 0;
-    for (Py_ssize_t end = index + KERNEL_AHEAD; index < end && index < size; index++) {
-        if (index + 2 * KERNEL_AHEAD < size) {
-            KERNEL_PREFETCH(PyList_GET_ITEM(handles, index + 2 * KERNEL_AHEAD));
-        }
-        if (index + KERNEL_AHEAD < size) {
-            kernel_ask_for_items(PyList_GET_ITEM(handles, index + KERNEL_AHEAD));
-        }
-        PyObject *handle = PyList_GET_ITEM(handles, index), *key, *dict = dict_of(store, handle, &key);
+    PyObject *dicts[KERNEL_AHEAD];
+    int count = 0, found = 0;
+    for (int index = 0; index < size && !PyErr_Occurred(); index++) {
+        PyObject *key, *dict = dict_of(store, handles[index], &key);
         if (dict == NULL || !PyDict_Check(dict)) {
             continue;
         }
+        dicts[found++] = Py_NewRef(dict);
         sought[count++] = (KernelSought){dict, PyObject_Hash(key)};
         for (int each = 0; each < 2; each++) {
             if (store->noted[each] != NULL && PyDict_GET_SIZE(store->noted[each]) > 0) {
-                sought[count++] = (KernelSought){store->noted[each], PyObject_Hash(handle)};
+                sought[count++] = (KernelSought){store->noted[each], PyObject_Hash(handles[index])};
             }
         }
     }
-    kernel_look_ahead(sought, count);
+    int done = !PyErr_Occurred();
+    if (done) {
+        kernel_look_ahead(sought, count);
+    }
+    while (found > 0) {
+        Py_DECREF(dicts[--found]);
+    }
+    return done;
 }
 
 /* Return a new reference to what was noted under a handle, else to what is there; NULL when there is nothing, or with an error. */
@@ -79,33 +82,52 @@ PyObject *kernel_entry_of(const KernelStore *store, PyObject *handle) {
     return entry;
 }
 
+/* Hold on to the next few handles; return how many that are. Ask for those that come behind them. */
+static int hold(PyObject *handles, Py_ssize_t from, PyObject **held) {
+    Py_ssize_t size = PyList_GET_SIZE(handles);
+    int count = 0;
+    for (Py_ssize_t index = from; count < KERNEL_AHEAD && index < size; index++) {
+        if (index + 2 * KERNEL_AHEAD < size) {
+            KERNEL_PREFETCH(PyList_GET_ITEM(handles, index + 2 * KERNEL_AHEAD));
+        }
+        if (index + KERNEL_AHEAD < size) {
+            kernel_ask_for_items(PyList_GET_ITEM(handles, index + KERNEL_AHEAD));
+        }
+        held[count++] = Py_NewRef(PyList_GET_ITEM(handles, index));
+    }
+    return count;
+}
+
 /* Visit the entries of the next few handles, which are looked for at once. */
 static int visit_some(const KernelStore *store, PyObject *handles, Py_ssize_t from, KernelVisit visit, void *context) {
     PyObject *held[KERNEL_AHEAD], *entries[KERNEL_AHEAD];
-    int count = 0, done = DONE;
-    kernel_warm_handles(store, handles, from);
-    for (; count < KERNEL_AHEAD && from + count < PyList_GET_SIZE(handles); count++) {
-        held[count] = Py_NewRef(PyList_GET_ITEM(handles, from + count));
+    int size = hold(handles, from, held), count = 0;
+    int done = warm_handles(store, held, size) ? DONE : FAILED;
+    for (; done == DONE && count < size; count++) {
         entries[count] = kernel_entry_of(store, held[count]);
         if (entries[count] == NULL) {
-            Py_DECREF(held[count]);
             done = PyErr_Occurred() ? FAILED : NOT_PLAIN;
             break;
         }
     }
-    for (int each = 0; each < count; each++) {
-        done = done == DONE ? visit(context, from + each, held[each], entries[each]) : done;
-        Py_DECREF(entries[each]);
+    for (int each = 0; each < size; each++) {
+        if (each < count) {
+            done = done == DONE ? visit(context, from + each, held[each], entries[each]) : done;
+            Py_DECREF(entries[each]);
+        }
         Py_DECREF(held[each]);
     }
     return done;
 }
 
-/* Visit the entry of each handle, as long as all is DONE; handle and entry are held on to meanwhile. NOT_PLAIN when there is none. */
+/* Visit the entry of each handle, as long as all is DONE; handle and entry are held on to meanwhile. NOT_PLAIN when there is none, or when comparing
+   keys has changed the list. */
 int kernel_visit_entries(const KernelStore *store, PyObject *handles, KernelVisit visit, void *context) {
+    Py_ssize_t size = PyList_GET_SIZE(handles);
     int done = DONE;
-    for (Py_ssize_t index = 0; done == DONE && index < PyList_GET_SIZE(handles); index += KERNEL_AHEAD) {
+    for (Py_ssize_t index = 0; done == DONE && index < size; index += KERNEL_AHEAD) {
         done = visit_some(store, handles, index, visit, context);
+        done = done == DONE && PyList_GET_SIZE(handles) != size ? NOT_PLAIN : done;
     }
     return done;
 }

@@ -24,7 +24,6 @@ typedef struct {
 typedef int (*KernelVisit)(void *context, Py_ssize_t index, PyObject *handle, PyObject *entry);
 
 int kernel_has_forms(const char *name, const KernelStore *store);
-void kernel_warm_handles(const KernelStore *store, PyObject *handles, Py_ssize_t index);
 PyObject *kernel_entry_of(const KernelStore *store, PyObject *handle);
 int kernel_visit_entries(const KernelStore *store, PyObject *handles, KernelVisit visit, void *context);
 int kernel_number_of(PyObject *object, int64_t *number);

@@ -48,12 +48,14 @@ static int look_ahead(Counting *counting, PyObject *keys, Py_ssize_t index) {
     KernelSought sought[KERNEL_SOUGHT];
     int count = 0;
     for (Py_ssize_t end = index + KERNEL_AHEAD; index < end && index < PyList_GET_SIZE(keys); index++) {
-        PyObject *key = PyList_GET_ITEM(keys, index), **handle = &counting->handles[index % KERNEL_AHEAD];
+        PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index)), **handle = &counting->handles[index % KERNEL_AHEAD];
         Py_XSETREF(*handle, kernel_is_plain(key) ? kernel_plain_pair(key, counting->number) : NULL);
         if (*handle != NULL) {
             sought[count++] = (KernelSought){counting->pane, PyObject_Hash(key)};
             sought[count++] = (KernelSought){counting->dirty, PyObject_Hash(*handle)};
-        } else if (PyErr_Occurred()) {
+        }
+        Py_DECREF(key);
+        if (PyErr_Occurred()) {
             return 0;
         }
     }
@@ -142,7 +144,7 @@ static Py_ssize_t count_all(Counting *counting, PyObject *keys, PyObject *timest
             }
             warmed = index + KERNEL_AHEAD;
         }
-        if (index >= PyList_GET_SIZE(timestamps)) {
+        if (index >= PyList_GET_SIZE(keys) || index >= PyList_GET_SIZE(timestamps)) {
             PyErr_SetString(PyExc_ValueError, "count_windows takes columns of one length");
             return -1;
         }

@@ -52,7 +52,7 @@ class Tracks(Transactional[tuple[Any, int]]):
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
-        self.segment_ms = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
+        self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
         self._retention: int = spec.retention_ms
         self._segmented: bool = spec.type != "in_memory"
         self._tracks: dict[Any, Track] = {}

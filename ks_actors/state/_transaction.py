@@ -248,7 +248,7 @@ class Transactional(Changes[Handle], Generic[Handle]):
         """Return the engine's rows of these, in its order; None when some were deleted, or have to be looked at."""
         codec, found = self._codec, self._entries()
         keys, values = codec.key_form, codec.value_form
-        if _kernel is None or found is None or keys is None or values is None or self._mutable or not codec.by_column:
+        if _kernel is None or found is None or keys is None or values is None or self._mutable or not codec.by_column or self.segment_ms >> 63:
             return None
         entries, shape = found
         forms = (shape, keys, values, codec.timestamped, self.segment_ms)

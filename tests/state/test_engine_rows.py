@@ -221,3 +221,59 @@ def test_absent_takes_a_dict_and_a_list() -> None:
     for arguments in refused:
         with pytest.raises(TypeError):
             kernel.absent(*arguments)
+
+
+class Acting(int):
+    """The start of a window that does something when it is compared, once."""
+
+    act: Callable[[], object] | None = None
+
+    __hash__ = int.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        act, Acting.act = Acting.act, None
+        if act is not None:
+            act()
+        return int(self) == other
+
+
+CALLS: dict[str, Callable[[dict[Any, Any], list[Any]], object]] = {
+    "engine_rows": lambda panes, handles: kernel.engine_rows((panes, {}, {}), handles, (2, 1, 2, True, 60_000), b"p"),
+    "window_values": lambda panes, handles: kernel.window_values(panes, {}, handles, True),
+    "write_changes": lambda panes, handles: kernel.write_changes((panes, {}, {}), handles, (2, 1, 2), 1 << 20),
+}
+
+
+@pytest.mark.parametrize("act", ["handles go", "windows go", "an error"])
+@pytest.mark.parametrize("call", CALLS)
+def test_whatever_comparing_starts_does_there_is_an_answer_or_its_error(call: str, act: str) -> None:
+    """Though what is looked at may be gone after it."""
+    starts = [10, 11, 12]
+    panes: dict[Any, Any] = {start: {f"key{number}": (number, number) for number in range(40)} for start in (Acting(0), *starts)}
+    handles = [(f"key{number}", 0 if place else starts[number % 3]) for number in range(40) for place in range(2)]
+
+    def take_windows() -> None:
+        for start in starts:
+            panes.pop(start, None)
+
+    def fail() -> None:
+        raise KeyboardInterrupt
+
+    Acting.act = {"handles go": handles.clear, "windows go": take_windows, "an error": fail}[act]
+    if act == "an error":
+        with pytest.raises(KeyboardInterrupt):
+            CALLS[call](panes, handles)
+    else:
+        CALLS[call](panes, handles)
+    assert Acting.act is None
+
+
+def test_windows_may_be_kept_for_good(tmp_path: Path) -> None:
+    """For longer than a number of the kernel can say."""
+    task = Task([window(retention_ms=1 << 65)], tmp_path)
+    task.store.put("a", "x", 5)
+    task.commit()
+    task.flush()
+    task.reopen()
+    assert task.store.fetch("a", 5) == "x"
+    task.close()
