@@ -57,7 +57,7 @@ static int warm_handles(const KernelStore *store, PyObject *const *handles, int 
 }
 
 /* Return a new reference to what was noted under a handle, else to what is there; NULL when there is nothing, or with an error. */
-PyObject *kernel_entry_of(const KernelStore *store, PyObject *handle) {
+static PyObject *entry_of(const KernelStore *store, PyObject *handle) {
     if (store->shape != KERNEL_TABLE && !is_pair(handle)) {
         return NULL;
     }
@@ -104,7 +104,7 @@ static int visit_some(const KernelStore *store, PyObject *handles, Py_ssize_t fr
     int size = hold(handles, from, held), count = 0;
     int done = warm_handles(store, held, size) ? DONE : FAILED;
     for (; done == DONE && count < size; count++) {
-        entries[count] = kernel_entry_of(store, held[count]);
+        entries[count] = entry_of(store, held[count]);
         if (entries[count] == NULL) {
             done = PyErr_Occurred() ? FAILED : NOT_PLAIN;
             break;

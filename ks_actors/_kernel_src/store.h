@@ -24,7 +24,6 @@ typedef struct {
 typedef int (*KernelVisit)(void *context, Py_ssize_t index, PyObject *handle, PyObject *entry);
 
 int kernel_has_forms(const char *name, const KernelStore *store);
-PyObject *kernel_entry_of(const KernelStore *store, PyObject *handle);
 int kernel_visit_entries(const KernelStore *store, PyObject *handles, KernelVisit visit, void *context);
 int kernel_number_of(PyObject *object, int64_t *number);
 int kernel_name_of(const KernelStore *store, PyObject *handle, KernelContent *name, int64_t *start);

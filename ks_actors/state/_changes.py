@@ -130,15 +130,20 @@ class Changes(ABC, Measured, Generic[Handle]):
 
     def _written_slice(self, handles: list[Handle], limit: int) -> Batch | None:
         """Return what is frozen as it is to be written; None when that has to be made of columns, or is as well."""
-        keys, values = self._codec.key_form, self._codec.value_form
-        if _kernel is None or limit <= 0 or len(handles) < WORTHWHILE or self._mutable or keys is None or values is None:
+        known = None if limit <= 0 or len(handles) < WORTHWHILE else self._known_forms()
+        if known is None:
             return None
-        found = self._entries()
-        if found is None:
+        entries, forms = known
+        written = _kernel.write_changes((entries, self._dirty, self._frozen_deleted), handles, forms, limit)
+        return None if written is None else WrittenBatch(written[0], len(handles), *written[1:])
+
+    def _known_forms(self) -> tuple[dict[Any, Any], tuple[int, int, int]] | None:
+        """Return the dict that entries are in, with the forms of it, keys and values as the kernel knows them; None when it does not."""
+        found, keys, values = self._entries(), self._codec.key_form, self._codec.value_form
+        if _kernel is None or self._mutable or found is None or keys is None or values is None:
             return None
         entries, shape = found
-        written = _kernel.write_changes((entries, self._dirty, self._frozen_deleted), handles, (shape, keys, values), limit)
-        return None if written is None else WrittenBatch(written[0], len(handles), *written[1:])
+        return entries, (shape, keys, values)
 
     def _entries(self) -> tuple[dict[Any, Any], int] | None:
         """Return the dict that entries are in, and its shape; None when they are written in a form of their own."""

@@ -246,13 +246,12 @@ class Transactional(Changes[Handle], Generic[Handle]):
 
     def _rows_at_a_stroke(self, handles: list[Handle]) -> list[Row] | None:
         """Return the engine's rows of these, in its order; None when some were deleted, or have to be looked at."""
-        codec, found = self._codec, self._entries()
-        keys, values = codec.key_form, codec.value_form
-        if _kernel is None or found is None or keys is None or values is None or self._mutable or not codec.by_column or self.segment_ms >> 63:
+        known = None if self.segment_ms >> 63 else self._known_forms()  # a number of the kernel has no more bits
+        if known is None:
             return None
-        entries, shape = found
-        forms = (shape, keys, values, codec.timestamped, self.segment_ms)
-        rows: list[Row] | None = _kernel.engine_rows((entries, self._frozen, self._dirty), handles, forms, self.prefix)
+        entries, forms = known
+        timed = self._codec.timestamped
+        rows: list[Row] | None = _kernel.engine_rows((entries, self._frozen, self._dirty), handles, (*forms, timed, self.segment_ms), self.prefix)
         return rows
 
     def _write_one_by_one(self, engine: Engine, handles: list[Handle]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from ks_actors._batch import Batch
-from ks_actors.serdes import LONG, STRING
+from ks_actors.serdes import BYTES, LONG, STRING
 from ks_actors.state import SharedResources, TaskStores, _changes
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
@@ -47,6 +47,28 @@ def session(name: str = "s", *, key: Any = STRING, value: Any = STRING, retentio
 
 def versioned(name: str = "s", *, key: Any = STRING, value: Any = STRING, history_retention_ms: int = 100, **options: Any) -> StoreSpec:
     return StoreSpec(name=name, kind=StoreKind.VERSIONED, key=key, value=value, history_retention_ms=history_retention_ms, **options)
+
+
+VALUES: dict[Any, Callable[[int], Any]] = {
+    LONG: lambda n: n - 5 << n % 50,
+    STRING: lambda n: "é" * (n % 3) + str(n),
+    BYTES: lambda n: b"%d" % n * (n % 9),
+}
+"""Values of the serdes that the kernel knows, of all sizes."""
+
+
+def store_of(kind: str, key: Any, value: Any, *, timestamped: bool = True) -> StoreSpec:
+    if kind == "key-value":
+        return key_value(timestamped=timestamped, key=key, value=value)
+    return window(timestamped=timestamped, key=key, value=value, retention_ms=1 << 40, advance_ms=10 if kind == "panes" else 0)
+
+
+def put(store: Any, kind: str, key: Any, number: int, entry: tuple[Any, int] | None) -> None:
+    """Put an entry, of windows into one of seven."""
+    if kind == "key-value":
+        store.put_entry(key, entry)
+    else:
+        store.put_entry(key, number % 7 * 10, entry)
 
 
 def memory_grown(once: Callable[[], None]) -> int:

@@ -10,37 +10,17 @@ import pytest
 
 from ks_actors._native import kernel
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING
-from ks_actors.state import _transaction
-from tests.state.helpers import Task, key_value, memory_grown, versioned, window
+from ks_actors.state import _changes
+from tests.state.helpers import VALUES, Task, key_value, memory_grown, put, store_of, versioned, window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ks_actors.topology._stores import StoreSpec
-
 pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
 
 MANY = 700
-VALUES: dict[Any, Callable[[int], Any]] = {
-    LONG: lambda n: n - 5 << n % 50,
-    STRING: lambda n: "é" * (n % 3) + str(n),
-    BYTES: lambda n: b"%d" % n * (n % 9),
-}
 KEYS: dict[Any, Callable[[int], Any]] = {STRING: lambda n: "kö"[: 1 + n % 2] + str(n), BYTES: lambda n: b"k%d" % n, LONG: lambda n: n - 300}
-
-
-def spec(kind: str, key: Any, value: Any, *, timestamped: bool) -> StoreSpec:
-    if kind == "key-value":
-        return key_value(timestamped=timestamped, key=key, value=value)
-    return window(timestamped=timestamped, key=key, value=value, retention_ms=1 << 40, advance_ms=10 if kind == "panes" else 0)
-
-
-def put(store: Any, kind: str, key: Any, number: int, entry: tuple[Any, int] | None) -> None:
-    if kind == "key-value":
-        store.put_entry(key, entry)
-    else:
-        store.put_entry(key, number % 7 * 10, entry)
 
 
 def fill(task: Task, kind: str, key: Any, value: Any) -> None:
@@ -62,7 +42,7 @@ def fill(task: Task, kind: str, key: Any, value: Any) -> None:
 @pytest.mark.parametrize("kind", ["key-value", "tracks", "panes"])
 def test_rows_at_a_stroke_are_those_made_one_by_one(kind: str, key: Any, value: Any, timestamped: bool, tmp_path: Path) -> None:
     """For each kind of store, also while a commit is under way and the next transaction has begun."""
-    task = Task([spec(kind, key, value, timestamped=timestamped)], tmp_path)
+    task = Task([store_of(kind, key, value, timestamped=timestamped)], tmp_path)
     fill(task, kind, key, value)
     store: Any = task.store
     numbers = [number for number in range(MANY) if kind != "key-value" or number % 2]
@@ -79,8 +59,8 @@ def test_the_engine_has_the_same_with_and_without_a_kernel(kind: str, tmp_path: 
     """Over commits, deletes and rollbacks, when the task comes back."""
     found = []
     for native in (kernel, None):
-        monkeypatch.setattr(_transaction, "_kernel", native)
-        task = Task([spec(kind, STRING, LONG, timestamped=True)], tmp_path / str(native is None))
+        monkeypatch.setattr(_changes, "_kernel", native)  # who decides whether the kernel knows a store
+        task = Task([store_of(kind, STRING, LONG, timestamped=True)], tmp_path / str(native is None))
         fill(task, kind, STRING, LONG)
         task.stores.drop()
         for number in range(0, MANY, 2):

@@ -23,23 +23,16 @@ from ks_actors.runtime._waiting import Waiting
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde
 from ks_actors.state._changes import SLICE
 from ks_actors.state._transaction import Transactional
-from tests.state.helpers import PLACES, Task, key_value, memory_grown, versioned, window
+from tests.state.helpers import PLACES, VALUES, Task, key_value, memory_grown, put, store_of, versioned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ks_actors.topology._stores import StoreSpec
-
 pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
 
 MANY = WORTHWHILE + 60
 UNFAITHFUL = Serde.of(lambda text: text.lower().encode(), bytes.decode)
-VALUES: dict[Any, Callable[[int], Any]] = {
-    LONG: lambda n: n - 5 << n % 50,
-    STRING: lambda n: "é" * (n % 3) + str(n),
-    BYTES: lambda n: b"%d" % n * (n % 9),
-}
 KEYS: dict[Any, Callable[[int], Any]] = {STRING: lambda n: "kö"[: 1 + n % 2] + str(n), BYTES: lambda n: b"k%d" % n, UNFAITHFUL: lambda n: f"K{n}"}
 
 
@@ -47,19 +40,6 @@ class Word(str):
     """No plain text: it may have a hash, and a serde, of its own."""
 
     __slots__ = ()
-
-
-def store_of(kind: str, key: Any, value: Any) -> StoreSpec:
-    if kind == "key-value":
-        return key_value(timestamped=True, key=key, value=value)
-    return window(timestamped=True, key=key, value=value, retention_ms=1 << 40, advance_ms=10 if kind == "panes" else 0)
-
-
-def put(store: Any, kind: str, key: Any, number: int, entry: tuple[Any, int] | None) -> None:
-    if kind == "key-value":
-        store.put_entry(key, entry)
-    else:
-        store.put_entry(key, number % 7 * 10, entry)
 
 
 def frozen(task: Task, token: Any, *, written: bool) -> list[Batch]:
