@@ -14,7 +14,7 @@ import msgspec
 from ks_actors._batch import Batch
 from ks_actors._config_kafka import opened
 from ks_actors._errors import LogTimeout, PublishRefused, TopicExists, UnknownTopicOrPartition
-from ks_actors.log._types import GroupMetadata, IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.log._types import GroupMetadata, IsolationLevel, NewTopic, Outgoing, TopicPartition, TransactionScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -91,7 +91,10 @@ class _Publisher:
         await self._check_topics(partitions)
         # From here on no earlier run of this job can commit anything: what its markers tell is all there is.
         name = f"{self._config.application_id}-{self._job}-publish"
-        producer = await self._log.transactional_producer(name, client_id=f"{self._config.client_id}-publish", timeout_ms=self._timeout_ms)
+        scope = TransactionScope(topics=frozenset({where.topic for where in partitions} | {self._markers.topic}))
+        producer = await self._log.transactional_producer(
+            name, client_id=f"{self._config.client_id}-publish", timeout_ms=self._timeout_ms, scope=scope
+        )
         try:
             known = await self._known()
             await self._check(known, partitions)

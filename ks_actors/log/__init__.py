@@ -17,6 +17,7 @@ from ks_actors.log._types import (
     Revoked,
     TopicDescription,
     TopicPartition,
+    TransactionScope,
 )
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Revoked",
     "TopicDescription",
     "TopicPartition",
+    "TransactionScope",
     "TransactionalProducer",
     "Writer",
     "WritesBytes",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Outgoing,
         TopicDescription,
         TopicPartition,
+        TransactionScope,
     )
 
 MembershipEvent: TypeAlias = Assigned | Revoked | Lost
@@ -157,7 +158,7 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
     `instance_id` makes it a static member: who comes with the same one has its place and its partitions, at once and without a rebalance, and it is
     thrown out. With `takes_over` members of the same client id are of a process that has died, and are thrown out now, not by their session timeouts;
     so are other processes' members of that kind when they die, as far as the log can tell: Kafka's can for processes of this machine. Then what the
-    member's `transactional_id` has left open is aborted, too.
+    member's `transactional_id` has left open is aborted, too, and what it has left pending in the `transaction_scope` is ended.
 
     Who does not get on for `rebalance_timeout_ms` loses its place, so that others get what it has: because the loop stands still, or because
     `stuck`, which is asked again and again, tells of so many seconds. A log in this process cannot look at its own loop while that stands still:
@@ -175,6 +176,7 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str | None = None
     takes_over: bool = False
     transactional_id: str | None = None
+    transaction_scope: TransactionScope | None = None
     stuck: Callable[[], float] | None = None
     lease: Lease | None = None
 
@@ -208,10 +210,13 @@ class Log(Protocol):
         """Return a new idempotent producer, which writes only while the lease holds, if it has one."""
         ...
 
-    async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> TransactionalProducer:
+    async def transactional_producer(
+        self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
+    ) -> TransactionalProducer:
         """Return a producer of that id, fence all earlier ones and abort what they left open.
 
-        A transaction that stays open for longer than `timeout_ms` is aborted.
+        A transaction that stays open for longer than `timeout_ms` is aborted. Where a log can fail in a way that leaves a transaction ended here and
+        pending there, it is in the `scope` that the last one of the id is looked for, and ended as it was.
         """
         ...
 

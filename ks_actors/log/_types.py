@@ -30,6 +30,14 @@ class OffsetAndMetadata(msgspec.Struct, frozen=True):
     metadata: str = ""
 
 
+class TransactionScope(msgspec.Struct, frozen=True, kw_only=True):
+    """What transactions may have in them: records of these topics, and offsets that a group commits for what it reads, its sources."""
+
+    topics: frozenset[str] = frozenset()
+    group_id: str = ""
+    sources: frozenset[str] = frozenset()
+
+
 class IsolationLevel(Enum):
     """Whether records of open and aborted transactions are seen."""
 

@@ -148,7 +148,10 @@ class Parts:
     async def _transactional_producer(self, process_id: str) -> TransactionalProducer:
         config = self._config
         return await self._log.transactional_producer(
-            self._transactional_id(process_id), client_id=config.client_id, timeout_ms=config.transaction_timeout_ms
+            self._transactional_id(process_id),
+            client_id=config.client_id,
+            timeout_ms=config.transaction_timeout_ms,
+            scope=self._setup.transaction_scope(),
         )
 
     def _transactional_id(self, process_id: str) -> str:
@@ -252,6 +255,7 @@ class Parts:
                 # Its directory is locked, so whoever is in the group by this process id has died. A static member is not to leave by that.
                 takes_over=config.group_instance_id is None,
                 transactional_id=self._transactional_id(process_id) if self._transactional else None,
+                transaction_scope=setup.transaction_scope(),
                 stuck=self._metrics.stuck_seconds,
                 topics=setup.source_topics,
                 user_data=group.user_data((), offsets=self._disk.offsets),

@@ -91,7 +91,10 @@ class Seeder:
                 "reset it, or say if_seeded='skip' or 'overwrite'"
             )
         producer = await self._log.transactional_producer(
-            f"{config.application_id}-seed", client_id=f"{config.client_id}-seed", timeout_ms=config.snapshot_timeout_ms
+            f"{config.application_id}-seed",
+            client_id=f"{config.client_id}-seed",
+            timeout_ms=config.snapshot_timeout_ms,
+            scope=setup.transaction_scope(),
         )
         stack.push_async_callback(producer.close)
         shared = SharedResources()

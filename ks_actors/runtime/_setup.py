@@ -10,10 +10,11 @@ import msgspec
 from ks_actors._errors import ConfigError, TopologyError
 from ks_actors._optimizations import wanted_by
 from ks_actors._timestamps import FailOnInvalidTimestamp
+from ks_actors.log._types import TransactionScope
 from ks_actors.runtime._blocking import check_threads, needs_thread
 from ks_actors.runtime._cache import CacheBudget
 from ks_actors.runtime._residents import Residents
-from ks_actors.topology import ProcessorNode, SourceNode, StoreKind
+from ks_actors.topology import ProcessorNode, SinkNode, SourceNode, StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -165,6 +166,15 @@ class Setup:
         for node in self.topology.nodes.values():
             if isinstance(node, SourceNode) and node.pattern is not None:
                 self._add_source(node, counts)
+
+    def transaction_scope(self) -> TransactionScope:
+        """Return what the app's transactions may have in them. What goes to topics that functions tell is not foreseen."""
+        topology = self.topology
+        sinks = [node.topic for node in topology.nodes.values() if isinstance(node, SinkNode)]
+        written = {self.topic(topic) for topic in sinks if isinstance(topic, str)}
+        written |= {self.config.errors_dead_letter_queue_topic_name or ""} - {""}
+        logged = {self.changelog(name) for name, spec in topology.stores.items() if spec.logging and spec.source_topic is None}
+        return TransactionScope(topics=frozenset(written | logged), group_id=self.application_id, sources=frozenset(self.source_topics))
 
     def subtopology_topics(self) -> dict[int, tuple[str, ...]]:
         """Return the source topics of each subtopology, by their names in the log."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicPartition,
         TransactionalProducer,
+        TransactionScope,
         Writer,
     )
     from ks_actors.log._lease import Lease
@@ -84,10 +85,12 @@ class Connection:
         """Return a new producer."""
         return _Producer(self, await self.through(self._log.producer, client_id=client_id, lease=lease))
 
-    async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> TransactionalProducer:
+    async def transactional_producer(
+        self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
+    ) -> TransactionalProducer:
         """Return a producer of that id."""
         make = self._log.transactional_producer
-        return _TransactionalProducer(self, await self.through(make, transactional_id, client_id=client_id, timeout_ms=timeout_ms))
+        return _TransactionalProducer(self, await self.through(make, transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope))
 
     async def join(self, group_id: str, member: NewMember, /) -> Membership:
         """Enter a group."""

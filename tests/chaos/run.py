@@ -70,6 +70,7 @@ class Run:
         self._marked_at = self._begun
         self._seconds: dict[str, float] = {}
         self._violations: list[str] = []
+        self._well = False
 
     def _at(self) -> float:
         return monotonic() - self._begun
@@ -103,15 +104,17 @@ class Run:
             await self._storm()
         await self._drain()
         await self.stage.stop()
-        return await self._verdict()
+        report = await self._verdict()
+        self._well = report["ok"]
+        return report
 
     async def clear(self) -> None:
-        """End all that still runs, and delete what nobody will look at: where something was wrong, the broker's data and the state tell what."""
+        """End all that still runs, and delete what nobody will look at: unless all was well the broker's data and the state tell what was not."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.stage.clear()
-        for name in () if self._violations else ("broker", "state"):
+        for name in ("broker", "state") if self._well else ():
             shutil.rmtree(self._work / name, ignore_errors=True)
 
     # --- turns ----------------------------------------------------------------------------------------------------------------

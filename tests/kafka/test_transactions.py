@@ -10,10 +10,9 @@ import pytest
 from ks_actors._batch import Batch
 from ks_actors._errors import Fenced, IllegalGeneration, InvalidRecord, LogError, LogTimeout, ProduceFailed, RecordTooLarge, TransactionAborted
 from ks_actors.log import GroupMetadata, OffsetAndMetadata, Outgoing, TopicPartition
-from ks_actors.log.kafka import KafkaOptions, _coordination, _transactions
+from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka._lane import Identity
 from tests.kafka.helpers import connect, soon
-from tests.kafka.tampering import Tampering
 from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, assigned, group_name, join, new_topic, outgoing, values_of, write
 
 if TYPE_CHECKING:
@@ -275,53 +274,6 @@ async def test_offsets_that_cannot_be_written_abort_the_transaction(log: KafkaLo
 
 
 # --- a broker that goes ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("commit", [True, False])
-async def test_what_a_broker_left_pending_ends_as_its_transaction_did(log: KafkaLog, commit: bool) -> None:
-    """When the coordinator was away the end is written once more before another one is: records and offsets that have not heard of it do so then."""
-    one, two = await new_topic(log, 2)
-    group = group_name()
-    producer = await transactional(log)
-    await write(producer, one, b"a")
-    await producer._commit_offsets(producer._sender.identity, {one: OffsetAndMetadata(7)}, GroupMetadata(group, -1, ""))
-    await producer._ended(commit=commit, smoothly=False)  # as a coordinator has it that says so, and has not written it
-    producer._clear()
-    await write(producer, two, b"b")
-    await (producer.abort() if commit else producer.commit({}, NOBODY))
-    await producer.close()
-    assert [await values_of(log, each, COMMITTED) for each in (one, two)] == ([[b"a"], []] if commit else [[], [b"b"]])
-    member = await join(log, group, one.topic)
-    found = await member.committed([one])
-    assert (found[one].offset == 7) if commit else not found
-    await member.close()
-
-
-@pytest.mark.parametrize("then", ["send", "commit offsets", "close"])
-async def test_a_commit_is_ended_once_more_only_when_its_coordinator_was_away(log: KafkaLog, monkeypatch: pytest.MonkeyPatch, then: str) -> None:
-    """Before the next transaction begins, or when the producer is closed."""
-    (one,) = await new_topic(log, 1)
-    group = GroupMetadata(group_name(), -1, "")
-    for module in (_coordination, _transactions):
-        monkeypatch.setattr(module, "PROMPT_S", 60)  # however slow the machine is
-    producer = await transactional(log)
-    tampering = Tampering(monkeypatch)
-    for number, faults in enumerate(([], [LogTimeout("away")], [])):
-        tampering.add("DescribeTransactions", *faults)
-        await write(producer, one, b"%d" % number)
-        await producer.commit({}, NOBODY)
-    await write(producer, one, b"3")
-    assert sum(name.startswith("EndTxn") for name in tampering.asked) == 4
-    tampering.add("DescribeTransactions", LogTimeout("away"))
-    await producer.commit({}, NOBODY)
-    match then:
-        case "send":
-            await write(producer, one, b"4")
-        case "commit offsets":
-            await producer.commit({one: OffsetAndMetadata(1)}, group)
-    await producer.close()
-    assert sum(name.startswith("EndTxn") for name in tampering.asked) == {"send": 7, "commit offsets": 7, "close": 6}[then]
-    assert await values_of(log, one, COMMITTED) == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("kill", [True, False])

@@ -34,7 +34,7 @@ from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Bomb, Load, by_key, che
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from ks_actors.log import GroupMetadata, OffsetAndMetadata, TransactionalProducer
+    from ks_actors.log import GroupMetadata, OffsetAndMetadata, TransactionalProducer, TransactionScope
     from ks_actors.log.embedded._faults import Operation
 
 FOREVER = 1_000_000
@@ -144,8 +144,10 @@ def test_the_overlay_is_committed_before_it_is_full(partitions: int) -> None:
 class SlowCommits(Connection):
     """A log that takes ten seconds to end a transaction."""
 
-    async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> TransactionalProducer:
-        producer = await super().transactional_producer(transactional_id, client_id=client_id, timeout_ms=timeout_ms)
+    async def transactional_producer(
+        self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
+    ) -> TransactionalProducer:
+        producer = await super().transactional_producer(transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope)
         commit = producer.commit
 
         async def slowly(offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
-    from ks_actors.log._types import NewTopic, TopicPartition
+    from ks_actors.log._types import NewTopic, TopicPartition, TransactionScope
     from ks_actors.log.embedded._faults import Operation
     from ks_actors.log.embedded._partition import Partition
     from ks_actors.log.embedded._storage import Storage
@@ -144,10 +144,17 @@ class EmbeddedLog:
         self._begin("producer")
         return self._add(EmbeddedProducer(self._broker, self._faults, client_id, self._remove, lease=lease))
 
-    async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> EmbeddedTransactionalProducer:
+    async def transactional_producer(
+        self,
+        transactional_id: str,
+        *,
+        client_id: str,
+        timeout_ms: int,
+        scope: TransactionScope | None = None,  # noqa: ARG002 - transactions end here at a stroke
+    ) -> EmbeddedTransactionalProducer:
         """Return a producer of that id, fence all earlier ones and abort what they left open, before this log was opened too.
 
-        A transaction that stays open for longer than `timeout_ms` is aborted. Raises StorageFull.
+        A transaction that stays open for longer than `timeout_ms` is aborted. Nothing is ever left pending in a `scope`. Raises StorageFull.
         """
         self._begin("transactional_producer")
         transaction = self._broker.begin_transactional(transactional_id, timeout_ms)

@@ -10,6 +10,7 @@ from ks_actors._errors import LogError
 from ks_actors.log.kafka._client import GROUP
 from ks_actors.log.kafka._codes import NONE
 from ks_actors.log.kafka._coordination import Coordination
+from ks_actors.log.kafka._endings import Endings
 from ks_actors.log.kafka._group_requests import leave_group
 from ks_actors.log.kafka._neighbours import Neighbours
 from ks_actors.log.kafka._requests import DescribeGroupsRequest
@@ -17,6 +18,7 @@ from ks_actors.log.kafka._requests import DescribeGroupsRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ks_actors.log._types import TransactionScope
     from ks_actors.log.kafka._client import KafkaClient
     from ks_actors.log.kafka._neighbours import Dead
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 _CHANNEL: Final = "group-burials"
 _LOOK_SECONDS: Final = 0.3
 _ANSWER_MS: Final = 3_000
-_ONGOING: Final = "Ongoing"
 _log = logging.getLogger("ks_actors")
 
 
@@ -36,9 +37,10 @@ class Burials:
     of neighbours that they have let go of their locks, and they are buried by the member id that they had.
     """
 
-    def __init__(self, client: KafkaClient, group_id: str, transactional_id: str | None) -> None:
+    def __init__(self, client: KafkaClient, group_id: str, transactional_id: str | None, scope: TransactionScope | None) -> None:
         self._client: KafkaClient = client
         self._group_id: str = group_id
+        self._scope: TransactionScope | None = scope
         self._neighbours: Neighbours = Neighbours(client.bootstrap_servers, group_id, client.client_id, transactional_id or "")
         self._watching: asyncio.Task[None] | None = None
 
@@ -93,9 +95,10 @@ class Burials:
 
     async def _bury_neighbour(self, dead: Dead) -> None:
         try:
-            # Who is not in the group has been buried by others, or was no member as yet.
-            if dead.member_id and await self._bury(dead.member_id, _ANSWER_MS) and dead.transactional_id:
-                await self._abort(dead.transactional_id)
+            if dead.member_id:
+                await self._bury(dead.member_id, _ANSWER_MS)
+            if dead.transactional_id:
+                await self._end(dead.transactional_id)
             dead.forget()
         except LogError as error:
             _log.debug("the member %s of group %s, which has died, is buried later: %s", dead.member_id, self._group_id, error)
@@ -113,14 +116,21 @@ class Burials:
     async def _ask(self, request: Any, codes: Callable[[Any], Iterable[int]], timeout_ms: int | None = None) -> Any:
         return await self._client.send_to_coordinator(GROUP, self._group_id, request, codes, channel=_CHANNEL, timeout_ms=timeout_ms)
 
-    async def _abort(self, transactional_id: str) -> None:
-        """End the transaction that is open: whoever takes over would wait until it times out. Not when somebody else has the id by now."""
+    async def _end(self, transactional_id: str) -> None:
+        """Abort the transaction that is open: whoever takes over would wait until it times out. Not when somebody else has the id by now.
+
+        One that is not open any more may still not be ended everywhere.
+        """
         coordination = Coordination(self._client, transactional_id, _ANSWER_MS)
+        endings = Endings(self._client, coordination, self._scope)
         try:
             async with asyncio.timeout(_ANSWER_MS / 1000):
-                seen = await coordination.look()
-                if seen.state == _ONGOING:
-                    await coordination.begin(seen.identity)
+                last = await coordination.look()
+                if not last.open and (self._scope is None or not last.ended):
+                    return
+                identity = await coordination.begin(last.identity)
         except (LogError, TimeoutError) as error:
             # Somebody else is at it; or a Kafka that does not answer, or not to this user.
             _log.debug("the transaction of %s, whose process has died, is left to Kafka: %r", transactional_id, error)
+        else:
+            await endings.take_over(identity, last)

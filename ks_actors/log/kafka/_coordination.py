@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from ks_actors._errors import IllegalGeneration, LogError
 from ks_actors.log._types import TopicPartition
 from ks_actors.log.kafka._client import GROUP, TRANSACTION
-from ks_actors.log.kafka._codes import CONCURRENT_TRANSACTIONS, COORDINATOR_LOAD_IN_PROGRESS, FENCED, WRONG_COORDINATOR, error_of, name_of
+from ks_actors.log.kafka._codes import (
+    CONCURRENT_TRANSACTIONS,
+    COORDINATOR_LOAD_IN_PROGRESS,
+    FENCED,
+    NONE,
+    OPERATION_NOT_ATTEMPTED,
+    WRONG_COORDINATOR,
+    error_of,
+    name_of,
+)
 from ks_actors.log.kafka._lane import Identity
 from ks_actors.log.kafka._requests import (
     AddOffsetsToTxnRequest,
@@ -22,7 +31,8 @@ from ks_actors.log.kafka._requests import (
 from ks_actors.log.kafka._sender import EpochRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from ks_actors.log._types import GroupMetadata, OffsetAndMetadata
     from ks_actors.log.kafka._client import KafkaClient
@@ -39,6 +49,26 @@ class TransactionState(NamedTuple):
 
     state: str
     identity: Identity
+
+    @property
+    def open(self) -> bool:
+        """Whether there is a transaction that nobody has ended yet."""
+        return self.state == "Ongoing"
+
+    @property
+    def committed(self) -> bool:
+        """Whether the last transaction is, or is about to be."""
+        return self.state in {"PrepareCommit", "CompleteCommit"}
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the last transaction is, or is about to be."""
+        return self.state in {"PrepareAbort", "CompleteAbort", "PrepareEpochFence"}
+
+    @property
+    def ended(self) -> bool:
+        """Whether there was a transaction, and it is committed or aborted."""
+        return self.committed or self.aborted
 
 
 @final
@@ -80,6 +110,16 @@ class Coordination:
             if code in FENCED:
                 self._check(code)
         return codes
+
+    async def take_in(
+        self, identity: Identity, partitions: AbstractSet[TopicPartition]
+    ) -> AsyncIterator[tuple[set[TopicPartition], dict[TopicPartition, int]]]:
+        """Make partitions part of the transaction; yield which of them are, and the codes of those that cannot be, until that is known of all."""
+        while partitions:
+            codes = await self.add_partitions(identity, sorted(partitions))
+            refused = {partition: code for partition, code in codes.items() if code not in (NONE, OPERATION_NOT_ATTEMPTED)}
+            yield {partition for partition, code in codes.items() if code == NONE}, refused
+            partitions = {partition for partition in partitions if codes.get(partition, NONE) == OPERATION_NOT_ATTEMPTED} if refused else set()
 
     async def add_offsets(self, identity: Identity, group: str) -> None:
         """Make the group's offsets part of the transaction."""

@@ -55,7 +55,7 @@ class Coordinator:
         self._rebalance_ms: int = new.rebalance_timeout_ms
         self._instance_id: str | None = new.instance_id
         self._lease: Lease = new.lease or Lease()
-        self._burials: Burials | None = Burials(client, group_id, new.transactional_id) if new.takes_over else None
+        self._burials: Burials | None = Burials(client, group_id, new.transactional_id, new.transaction_scope) if new.takes_over else None
         self._beat_seconds: float = min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
-    from ks_actors.log._types import NewTopic, TopicDescription, TopicPartition
+    from ks_actors.log._types import NewTopic, TopicDescription, TopicPartition, TransactionScope
 
 _Part: TypeAlias = KafkaFetcher | KafkaProducer | KafkaTransactionalProducer | KafkaMembership
 P = TypeVar("P", KafkaProducer, KafkaTransactionalProducer)
@@ -111,16 +111,19 @@ class KafkaLog:
         client = KafkaClient(self._servers, self._options, client_id=client_id)
         return await self._started(KafkaProducer(client, self._admin, client_id, self._remove, lease=lease))
 
-    async def transactional_producer(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> KafkaTransactionalProducer:
+    async def transactional_producer(
+        self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
+    ) -> KafkaTransactionalProducer:
         """Return a producer of that id, fence all earlier ones and abort what they left open.
 
-        A transaction that stays open for longer than `timeout_ms` is aborted by Kafka, which looks for such ones each ten seconds.
+        A transaction that stays open for longer than `timeout_ms` is aborted by Kafka, which looks for such ones each ten seconds. What the last one
+        has left pending in the `scope`, as brokers may that are killed while it is ended, is ended as it was.
         """
         self._check()
         client = KafkaClient(self._servers, self._options, client_id=client_id)
         return await self._started(
             KafkaTransactionalProducer(
-                client, self._admin, transactional_id, client_id=client_id, timeout_ms=timeout_ms, closed=self._remove
+                client, self._admin, transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope, closed=self._remove
             )
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ks_actors._errors import IllegalGeneration
 from ks_actors.log._types import OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka._client import GROUP
-from ks_actors.log.kafka._codes import UNKNOWN_TOPIC_OR_PARTITION, error_of
+from ks_actors.log.kafka._codes import UNKNOWN_TOPIC_OR_PARTITION, UNSTABLE_OFFSET_COMMIT, error_of
 from ks_actors.log.kafka._group_requests import offset_commit
 from ks_actors.log.kafka._requests import offset_fetch
 
@@ -43,6 +43,21 @@ async def fetch_committed(client: KafkaClient, group_id: str, partitions: Iterab
             if offset != _NONE:
                 found[partition] = OffsetAndMetadata(offset, metadata or "")
     return found
+
+
+async def fetch_unstable(client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Return the partitions whose offset, as a group has it, an open transaction is about to change. Raises LogTimeout."""
+    wanted = list(partitions)
+    if not wanted:
+        return set()
+
+    def codes(response: Any) -> list[int]:
+        return [code for code in _fetch_codes(response) if code != UNSTABLE_OFFSET_COMMIT]
+
+    response = await client.send_to_coordinator(GROUP, group_id, offset_fetch(group_id, wanted), codes)
+    return {
+        TopicPartition(topic, number) for topic, numbers, _ in response.topics for number, *_, code, _ in numbers if code == UNSTABLE_OFFSET_COMMIT
+    }
 
 
 async def commit_offsets(

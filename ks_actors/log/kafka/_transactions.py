@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import Fenced, LogClosed, LogError, LogTimeout, NotAuthorized, TransactionAborted
 from ks_actors.log.kafka._builder import Encoder
-from ks_actors.log.kafka._codes import NONE, OPERATION_NOT_ATTEMPTED, error_of
+from ks_actors.log.kafka._codes import error_of
 from ks_actors.log.kafka._connections import Unavailable
 from ks_actors.log.kafka._coordination import PROMPT_S, Coordination
+from ks_actors.log.kafka._endings import Ended, Endings
 from ks_actors.log.kafka._lane import NOBODY, Identity
 from ks_actors.log.kafka._outbox import Outbox
 from ks_actors.log.kafka._sender import EpochRefused, Sender
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, Outgoing, TopicPartition
+    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, Outgoing, TopicPartition, TransactionScope
     from ks_actors.log.kafka._admin import Admin
     from ks_actors.log.kafka._client import KafkaClient
 
 _log = logging.getLogger("ks_actors")
 _CLOSING_S = 5
 _TOO_LATE = "the last transaction of {} cannot be aborted: it was committed, though the answer to that was lost"
-_COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
-_ABORTED = frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
-
-
-class _Ended(NamedTuple):
-    """A transaction whose coordinator was away while it was ended: what was in it, and how it ended."""
-
-    partitions: frozenset[TopicPartition]
-    groups: frozenset[str]
-    commit: bool
+_AGAIN_S = 0.5
 
 
 @final
@@ -52,19 +43,20 @@ class KafkaTransactionalProducer:
 
     def __init__(
         self, client: KafkaClient, admin: Admin, name: str, *,
-        client_id: str, timeout_ms: int, closed: Callable[[KafkaTransactionalProducer], None],
+        client_id: str, timeout_ms: int, scope: TransactionScope | None, closed: Callable[[KafkaTransactionalProducer], None],
     ) -> None:  # fmt: skip
         self.client_id: str = client_id
         self._client: KafkaClient = client
         self._admin: Admin = admin
         self._name: str = name
         self._coordination: Coordination = Coordination(client, name, timeout_ms)
+        self._endings: Endings = Endings(client, self._coordination, scope)
         self._encoder: Encoder = Encoder(client.options, transactional=True)
         self._sender: Sender = Sender(client, self._encoder, transactional_id=name)
         self._on_close = closed
         self._order: asyncio.Lock = asyncio.Lock()
         self._added: set[TopicPartition] = set()
-        self._groups: set[str] = set()
+        self._groups: dict[str, set[TopicPartition]] = {}
         self._futures: list[asyncio.Future[int]] = []
         self._doom: str | None = None
         self._expired: Identity | None = None
@@ -74,14 +66,17 @@ class KafkaTransactionalProducer:
         self._lost = 0
         self._lost_at_end: int | None = None
         self._stale = False
-        self._unconfirmed: _Ended | None = None
+        self._unconfirmed: Ended | None = None
+        self._confirming: asyncio.Task[None] | None = None
         self._closed = False
 
     async def start(self) -> None:
-        """Connect, fence all earlier producers of the id, and abort what they left open."""
+        """Connect, fence all earlier producers of the id, abort what they left open, and end what a broker left pending."""
         await self._client.start()
         try:
+            last = await self._endings.last()
             await self._renew(NOBODY)
+            self._unconfirmed = await self._endings.take_over(self._sender.identity, last)
         except EpochRefused as error:
             raise Fenced(f"transactional id {self._name} is being taken by somebody else at the same time: {error}") from error
 
@@ -156,17 +151,9 @@ class KafkaTransactionalProducer:
         if not new:
             return
         outbox.refuse(await self._missing(new))
-        async for added, refused in self._take_in(new - outbox.errors.keys()):
+        async for added, refused in self._coordination.take_in(self._sender.identity, new - outbox.errors.keys()):
             self._added |= added
             outbox.refuse({partition: error_of(code, f"{partition} cannot be written to") for partition, code in refused.items()})
-
-    async def _take_in(self, partitions: AbstractSet[TopicPartition]) -> AsyncIterator[tuple[set[TopicPartition], dict[TopicPartition, int]]]:
-        """Make partitions part of the transaction; yield which of them are, and the codes of those that cannot be, until that is known of all."""
-        while partitions:
-            codes = await self._coordination.add_partitions(self._sender.identity, sorted(partitions))
-            refused = {partition: code for partition, code in codes.items() if code not in (NONE, OPERATION_NOT_ATTEMPTED)}
-            yield {partition for partition, code in codes.items() if code == NONE}, refused
-            partitions = {partition for partition in partitions if codes.get(partition, NONE) == OPERATION_NOT_ATTEMPTED} if refused else set()
 
     async def _missing(self, partitions: set[TopicPartition]) -> dict[TopicPartition, Exception]:
         """Return what is wrong with partitions that there are not; wait a little for those that may be on their way."""
@@ -209,7 +196,7 @@ class KafkaTransactionalProducer:
         except NotAuthorized:
             # Who may not look has to believe the worse.
             return None
-        return next_epoch if seen.identity == next_epoch and seen.state in _ABORTED else None
+        return next_epoch if seen.identity == next_epoch and seen.aborted else None
 
     # --- commit -----------------------------------------------------------------------------------------------------------
 
@@ -275,35 +262,36 @@ class KafkaTransactionalProducer:
 
     async def _ended(self, *, commit: bool, smoothly: bool) -> None:
         if not (await self._coordination.until_complete() and smoothly) and self._open:
-            self._unconfirmed = _Ended(frozenset(self._added), frozenset(self._groups), commit)
+            self._unconfirmed = Ended(frozenset(self._added), dict(self._groups), commit)
+            if self._confirming is None or self._confirming.done():
+                self._confirming = asyncio.create_task(self._confirm_soon(), name=f"end of a transaction of {self._name}")
+
+    async def _confirm_soon(self) -> None:
+        """Not with the next transaction only, which may be late: others may wait for what is pending."""
+        while self._unconfirmed is not None:
+            try:
+                async with self._order:
+                    await self._confirm()
+            except LogTimeout as error:
+                _log.debug("%s", error)
+                await asyncio.sleep(_AGAIN_S)
+            except LogError as error:
+                # Whoever has the id by now sees to it; all else the next transaction is told.
+                _log.debug("the end of the last transaction of %s is not written once more: %s", self._name, error)
+                return
 
     async def _confirm(self) -> None:
-        """End a transaction once more, the same way, whose coordinator was away while it was ended.
-
-        A broker that comes back may take partitions that have no leader yet for deleted, and say that the transaction is complete without having
-        written its end there (KAFKA-20734, seen with 4.3.1). Records and offsets stay pending then, and are decided by the next end that this
-        producer writes there: another one, maybe, than that which others have seen of the rest.
-        """
-        if self._unconfirmed is None:
-            return
-        partitions, groups, commit = self._unconfirmed
-        async for _ in self._take_in(partitions):
-            pass  # what cannot be written to any more need not be ended there
-        identity = self._sender.identity
-        for group in groups:
-            await self._coordination.add_offsets(identity, group)
-        await self._coordination.end(identity, commit=commit)
-        if not await self._coordination.until_complete():
-            raise LogTimeout(f"the coordinator of {self._name} was away while a transaction ended, and is so again: that is to be written once more")
-        self._unconfirmed = None
-        _log.info("the end of a transaction of %s is written once more, as its coordinator was away meanwhile", self._name)
+        """See to it that a transaction is ended everywhere whose coordinator was away while it was ended."""
+        if self._unconfirmed is not None:
+            await self._endings.complete(self._sender.identity, self._unconfirmed)
+            self._unconfirmed = None
 
     async def _commit_offsets(self, identity: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
         if group.generation < 0:
             await self._coordination.check_nobody_is_in(group)
         if group.group_id not in self._groups:
             await self._coordination.add_offsets(identity, group.group_id)
-            self._groups.add(group.group_id)
+        self._groups.setdefault(group.group_id, set()).update(offsets)
         codes = await self._coordination.commit_offsets(identity, group, offsets)
         for partition, code in codes.items():
             if code:
@@ -317,14 +305,14 @@ class KafkaTransactionalProducer:
             self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id}; how its last transaction ended is not known"
             raise Fenced(self._fenced)
         self._in_doubt = False
-        if seen.state in _COMMITTED:
+        if seen.committed:
             await self._committed()
             return True
         return False
 
     def _clear(self) -> None:
         self._added.clear()
-        self._groups.clear()
+        self._groups = {}
         self._futures.clear()
         self._doom = self._expired = self._lost_at_end = None
         # A broker may come yet to a request whose answer was not waited for, and take it for one of the next transaction: not with a new epoch.
@@ -374,7 +362,7 @@ class KafkaTransactionalProducer:
         except TransactionAborted:
             # It is not open any more: a commit from before, whose answer was lost, was faster.
             seen = await self._coordination.look()
-            if seen.state not in _COMMITTED:
+            if not seen.committed:
                 raise
             await self._committed()
             raise LogError(_TOO_LATE.format(self._name)) from None
@@ -385,6 +373,8 @@ class KafkaTransactionalProducer:
             return
         self._closed = True
         self._on_close(self)
+        if self._confirming is not None:
+            self._confirming.cancel()
         try:
             if self._fenced is None and not self._in_doubt:
                 async with asyncio.timeout(_CLOSING_S), self._order:

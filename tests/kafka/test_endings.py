@@ -1,0 +1,194 @@
+"""Ends of transactions that a broker has not written everywhere, though it says so: whoever may see to it does."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import LogTimeout
+from ks_actors.log import GroupMetadata, NewMember, OffsetAndMetadata, TopicPartition, TransactionScope
+from ks_actors.log.kafka import _coordination, _transactions
+from ks_actors.log.kafka._coordination import Coordination
+from ks_actors.log.kafka._endings import Ended
+from ks_actors.log.kafka._neighbours import Neighbours
+from ks_actors.log.kafka._offsets import fetch_committed, fetch_unstable
+from ks_actors.log.kafka._outbox import Outbox
+from ks_actors.runtime._directory import StateDirectory
+from tests.chaos.checks import EXACTLY_ONCE
+from tests.kafka.broker import Broker, require_kafka
+from tests.kafka.counting import PARTITIONS, counting
+from tests.kafka.helpers import connect, soon
+from tests.kafka.tampering import Tampering
+from tests.log.helpers import COMMITTED, UNCOMMITTED, assigned, by_turns, group_name, new_topic, outgoing, values_of, write
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from ks_actors.log.kafka import KafkaLog
+    from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
+
+
+@pytest.fixture(scope="module")
+def believing_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka that takes what is said to be of a transaction without asking its coordinator: so things can be left pending behind its end."""
+    require_kafka()
+    broker = Broker(tmp_path_factory.mktemp("believing") / "broker", settings={"transaction.partition.verification.enable": "false"})
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture
+async def log(believing_broker: Broker) -> AsyncIterator[KafkaLog]:
+    made = await connect(believing_broker)
+    yield made
+    await made.close()
+
+
+class Left:
+    """A transactional id whose last transaction is ended, as its coordinator says, with a record and an offset pending."""
+
+    def __init__(self, log: KafkaLog, name: str, group: str, one: TopicPartition, two: TopicPartition) -> None:
+        self.log, self.name, self.group, self.one, self.two = log, name, group, one, two
+        self.scope = TransactionScope(topics=frozenset({one.topic, "of nobody"}), group_id=group, sources=frozenset({one.topic}))
+
+    async def leave(self, producer: KafkaTransactionalProducer, *, commit: bool) -> None:
+        group = GroupMetadata(self.group, -1, "")
+        await write(producer, self.one, b"seen")
+        await producer._commit_offsets(producer._sender.identity, {self.one: OffsetAndMetadata(3)}, group)
+        await (producer.commit({}, group) if commit else producer.abort())
+        outbox = Outbox(producer._admin, [outgoing(self.two, b"pending")])
+        await outbox.encode(producer._encoder)
+        await producer._sender.settle(outbox.put(producer._sender))
+        await producer._coordination.commit_offsets(producer._sender.identity, group, {self.one: OffsetAndMetadata(7)})
+        assert await self.unstable() == {self.one}
+        assert await self.log.end_offsets([self.two], COMMITTED) != await self.log.end_offsets([self.two], UNCOMMITTED)
+
+    async def unstable(self) -> set[TopicPartition]:
+        return await fetch_unstable(self.log._client, self.group, [self.one, self.two])
+
+    async def check(self, *, commit: bool) -> None:
+        """Wait until it is ended, and see that it is so as the rest was."""
+        found = await soon(fetch_committed(self.log._client, self.group, [self.one]))
+        assert found == ({self.one: OffsetAndMetadata(7)} if commit else {})
+        assert [await values_of(self.log, each) for each in (self.one, self.two)] == ([[b"seen"], [b"pending"]] if commit else [[], []])
+
+
+async def left(log: KafkaLog, *, commit: bool) -> Left:
+    found = Left(log, group_name(), group_name(), *await new_topic(log, 2))
+    await found.leave(await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000), commit=commit)
+    return found
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_whoever_takes_an_id_over_ends_what_is_pending_as_the_rest_was(log: KafkaLog, commit: bool) -> None:
+    """With the producer's start; topics that are not there, or any more, are no hindrance."""
+    found = await left(log, commit=commit)
+    await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000, scope=found.scope)
+    await found.check(commit=commit)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_neighbours_end_what_is_pending_of_a_process_that_has_died(
+    log: KafkaLog, believing_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: bool
+) -> None:
+    """Also of one that was no member any more."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = await left(log, commit=commit)
+    died = Neighbours(believing_broker.bootstrap, found.group, "died", found.name)
+    died.enter()
+    died.leave(known=False)
+    member = await log.join(
+        found.group,
+        NewMember(
+            client_id="stays",
+            topics=[found.one.topic],
+            user_data=b"",
+            assignor=by_turns,
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
+            takes_over=True,
+            transactional_id=group_name(),
+            transaction_scope=found.scope,
+        ),
+    )
+    await assigned(member)
+    await found.check(commit=commit)
+    await member.close()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_what_is_pending_of_ones_own_is_ended_without_another_transaction(log: KafkaLog, commit: bool) -> None:
+    """Others may wait for it, and there may be nothing to do for a while."""
+    found = Left(log, group_name(), group_name(), *await new_topic(log, 2))
+    producer = await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000)
+    await found.leave(producer, commit=commit)
+    producer._added |= {found.one, found.two}
+    producer._groups[found.group] = {found.one}
+    await producer._ended(commit=commit, smoothly=False)  # as it is when its coordinator was away
+    producer._clear()
+    await found.check(commit=commit)
+    await write(producer, found.two, b"next")
+    await producer.commit({}, GroupMetadata("", -1, ""))
+    assert (await values_of(log, found.two))[-1] == b"next"
+    await producer.close()
+
+
+@pytest.mark.parametrize("then", ["send", "commit offsets", "close"])
+async def test_the_next_transaction_waits_until_the_last_one_is_ended_everywhere(log: KafkaLog, then: str) -> None:
+    """Else what is pending would be ended as that one."""
+    found = Left(log, group_name(), group_name(), *await new_topic(log, 2))
+    producer = await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000)
+    await found.leave(producer, commit=True)
+    producer._unconfirmed = Ended({found.one, found.two}, {found.group: {found.one}}, commit=True)
+    match then:
+        case "send":
+            await write(producer, found.two, b"void")
+            await producer.abort()
+        case "commit offsets":
+            await producer.commit({found.two: OffsetAndMetadata(1)}, GroupMetadata(found.group, -1, ""))
+    await producer.close()
+    await found.check(commit=True)
+
+
+async def test_what_is_pending_is_looked_for_only_when_the_coordinator_was_away(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is ended once more when there is nothing."""
+    (one,) = await new_topic(log, 1)
+    group = GroupMetadata(group_name(), -1, "")
+    for module in (_coordination, _transactions):
+        monkeypatch.setattr(module, "PROMPT_S", 60)  # however slow the machine is
+    producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000)
+    tampering = Tampering(monkeypatch)
+    looked = []
+    for number, faults in enumerate(([], [LogTimeout("away")], [])):
+        tampering.add("DescribeTransactions", *faults)
+        await write(producer, one, b"%d" % number)
+        await producer.commit({one: OffsetAndMetadata(number)}, group)
+        looked.append(sum(name.startswith("OffsetFetch") for name in tampering.asked))
+        if producer._confirming is not None:
+            await producer._confirming
+    assert looked == [0, 0, 1]
+    assert sum(name.startswith("EndTxn") for name in tampering.asked) == 3
+    await producer.close()
+
+
+async def test_an_app_gets_on_whose_former_self_left_offsets_pending(believing_broker: Broker, tmp_path: Path) -> None:
+    """Its committed offsets would never be told else."""
+    async with counting(believing_broker, EXACTLY_ONCE, tmp_path) as here:
+        async with here.app("one"):
+            await here.feed()
+            await here.counted()
+        directory = StateDirectory(tmp_path / "one" / here.name)
+        coordination = Coordination(here.log._client, f"{here.name}-{directory.open()}-1", 60_000)
+        directory.close()
+        partitions = [TopicPartition(here.source, number) for number in range(PARTITIONS)]
+        offsets = await fetch_committed(here.log._client, here.name, partitions)
+        last = await coordination.look()
+        await coordination.commit_offsets(last.identity, GroupMetadata(here.name, -1, ""), offsets)
+        assert await fetch_unstable(here.log._client, here.name, partitions) == set(partitions)
+        async with here.app("one"):
+            await here.feed()
+            await here.counted()
