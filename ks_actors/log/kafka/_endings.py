@@ -77,7 +77,7 @@ class Endings:
         self._begun = False
         if not await self._coordination.until_complete():
             raise LogTimeout(f"the coordinator of {name} was away while the end of a transaction was written once more: it is to be written again")
-        _log.info("the end of a transaction of %s is written once more, as its coordinator was away meanwhile", name)
+        _log.info("the end of a transaction of %s is written once more: a broker may have left records or offsets of it pending", name)
 
     async def _pending(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions that have records of open transactions."""
