@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ks_actors import LogTimeout
 from ks_actors.log import GroupMetadata, NewMember, OffsetAndMetadata, TopicPartition, TransactionScope
 from ks_actors.log.kafka import _coordination, _transactions
+from ks_actors.log.kafka._client import KafkaClient
+from ks_actors.log.kafka._connections import Unavailable
 from ks_actors.log.kafka._coordination import Coordination
-from ks_actors.log.kafka._endings import Ended
+from ks_actors.log.kafka._endings import Ended, Endings
 from ks_actors.log.kafka._neighbours import Neighbours
 from ks_actors.log.kafka._offsets import fetch_committed, fetch_unstable
 from ks_actors.log.kafka._outbox import Outbox
+from ks_actors.log.kafka._sender import EpochRefused
 from ks_actors.runtime._directory import StateDirectory
 from tests.chaos.checks import EXACTLY_ONCE
 from tests.kafka.broker import Broker, require_kafka
@@ -24,10 +27,11 @@ from tests.kafka.tampering import Tampering
 from tests.log.helpers import COMMITTED, UNCOMMITTED, assigned, by_turns, group_name, new_topic, outgoing, values_of, write
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
     from pathlib import Path
 
     from ks_actors.log.kafka import KafkaLog
+    from ks_actors.log.kafka._lane import Identity
     from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
 
 
@@ -118,6 +122,91 @@ async def test_neighbours_end_what_is_pending_of_a_process_that_has_died(
     await assigned(member)
     await found.check(commit=commit)
     await member.close()
+
+
+@pytest.mark.parametrize("step", ["add_partitions", "end"])
+@pytest.mark.parametrize("commit", [True, False])
+async def test_who_takes_an_id_over_goes_on_with_what_another_one_has_begun(
+    log: KafkaLog, monkeypatch: pytest.MonkeyPatch, commit: bool, step: str
+) -> None:
+    """Who is overtaken at it, or has died at it, has left to the coordinator what it was to be."""
+    found = await left(log, commit=commit)
+    overtaken = Coordination(log._client, found.name, 60_000)
+    last = await overtaken.look()
+    real = getattr(Coordination, step)
+
+    async def overtake(self: Coordination, *arguments: Any, **options: Any) -> Any:
+        if self is overtaken:
+            await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000, scope=found.scope)
+        return await real(self, *arguments, **options)
+
+    monkeypatch.setattr(Coordination, step, overtake)
+    with pytest.raises(EpochRefused):
+        await Endings(log._client, overtaken, found.scope).settle(last, last.identity)
+    await found.check(commit=commit)
+
+
+async def test_a_producer_that_is_overtaken_while_it_starts_starts_again(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours may be at the same."""
+    found = await left(log, commit=True)
+    real, refused = Coordination.end, [EpochRefused("by a neighbour")]
+
+    async def end(self: Coordination, identity: Identity, *, commit: bool) -> None:
+        await real(self, identity, commit=commit)
+        if refused:
+            raise refused.pop()
+
+    monkeypatch.setattr(Coordination, "end", end)
+    producer = await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000, scope=found.scope)
+    assert refused == []
+    await write(producer, found.two, b"next")
+    await producer.abort()
+    await found.check(commit=True)
+
+
+async def test_metadata_that_is_not_told_at_once_is_asked_for_again(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nothing would be looked at."""
+    found = await left(log, commit=True)
+    real, faults = KafkaClient.refresh, [Unavailable("once"), Unavailable("twice")]
+
+    async def refresh(self: KafkaClient, topics: Iterable[str] = ()) -> None:
+        if faults:
+            raise faults.pop()
+        await real(self, topics)
+
+    monkeypatch.setattr(KafkaClient, "refresh", refresh)
+    await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000, scope=found.scope)
+    assert faults == []
+    await found.check(commit=True)
+
+
+@pytest.mark.parametrize("answer", ["lost", "refused"])
+async def test_what_could_not_be_ended_and_is_not_pending_any_more_keeps_nobody_from_writing(
+    log: KafkaLog, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    """It may have been another instance's transaction, which is ended by now: there is nothing to end then."""
+    one, two = await new_topic(log, 2)
+    producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000)
+    other = await log.transactional_producer(group_name(), client_id="o", timeout_ms=60_000)
+    await write(other, one, b"other's")
+    real, lost = Coordination.add_partitions, [LogTimeout("away")] if answer == "lost" else []
+
+    async def add(self: Coordination, identity: Identity, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        asked = list(partitions)
+        if asked == [one] and lost:
+            raise lost.pop()
+        return {one: 29} if asked == [one] else await real(self, identity, asked)
+
+    monkeypatch.setattr(Coordination, "add_partitions", add)
+    producer._unconfirmed = Ended({one}, {}, commit=True)
+    if answer == "lost":
+        with pytest.raises(LogTimeout):
+            await producer._confirm()
+        await other.commit({}, GroupMetadata("", -1, ""))
+    await write(producer, two, b"mine")
+    await producer.commit({}, GroupMetadata("", -1, ""))
+    assert await values_of(log, two) == [b"mine"]
+    await other.abort()
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
-from ks_actors._errors import LogError
+from ks_actors._errors import LogError, LogTimeout
 from ks_actors.log.kafka._client import GROUP
 from ks_actors.log.kafka._codes import NONE
 from ks_actors.log.kafka._coordination import Coordination
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _CHANNEL: Final = "group-burials"
 _LOOK_SECONDS: Final = 0.3
 _ANSWER_MS: Final = 3_000
+_END_S: Final = 10
+_TRANSACTION_MS: Final = 60_000
 _log = logging.getLogger("ks_actors")
 
 
@@ -119,18 +121,17 @@ class Burials:
     async def _end(self, transactional_id: str) -> None:
         """Abort the transaction that is open: whoever takes over would wait until it times out. Not when somebody else has the id by now.
 
-        One that is not open any more may still not be ended everywhere.
+        One that is not open any more may still not be ended everywhere. Raises LogTimeout.
         """
-        coordination = Coordination(self._client, transactional_id, _ANSWER_MS)
-        endings = Endings(self._client, coordination, self._scope)
+        coordination = Coordination(self._client, transactional_id, _TRANSACTION_MS)
         try:
-            async with asyncio.timeout(_ANSWER_MS / 1000):
+            async with asyncio.timeout(_END_S):
                 last = await coordination.look()
-                if not last.open and (self._scope is None or not last.ended):
-                    return
-                identity = await coordination.begin(last.identity)
-        except (LogError, TimeoutError) as error:
-            # Somebody else is at it; or a Kafka that does not answer, or not to this user.
+                await Endings(self._client, coordination, self._scope).settle(last, last.identity)
+        except TimeoutError:
+            raise LogTimeout(f"the last transaction of {transactional_id} could not be ended within {_END_S} s") from None
+        except LogTimeout:
+            raise
+        except LogError as error:
+            # Somebody else is at it; or a Kafka that does not tell, or not this user.
             _log.debug("the transaction of %s, whose process has died, is left to Kafka: %r", transactional_id, error)
-        else:
-            await endings.take_over(identity, last)

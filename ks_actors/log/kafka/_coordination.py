@@ -40,15 +40,18 @@ if TYPE_CHECKING:
 _OURS = WRONG_COORDINATOR | {COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIONS}
 _SETTLING_S = 5
 _PREPARED = "Prepare"
+_COMMITTING_MS: Final = 600_001
+_ABORTING_MS: Final = 600_002
 PROMPT_S: Final = 1.0
 """What takes longer may have taken the end of a broker."""
 
 
 class TransactionState(NamedTuple):
-    """What the coordinator says of a transactional id: `Empty`, `Ongoing`, `PrepareCommit`, `CompleteAbort` and so on, and whose it is."""
+    """What the coordinator says of a transactional id: `Empty`, `Ongoing`, `PrepareCommit`, `CompleteAbort` and so on, whose it is, its timeout."""
 
     state: str
     identity: Identity
+    timeout_ms: int
 
     @property
     def open(self) -> bool:
@@ -69,6 +72,16 @@ class TransactionState(NamedTuple):
     def ended(self) -> bool:
         """Whether there was a transaction, and it is committed or aborted."""
         return self.committed or self.aborted
+
+    @property
+    def to_commit(self) -> bool:
+        """Whether what is pending is to be committed, as the last transaction was, or as whoever has begun to end it once more has found."""
+        return self.committed or self.timeout_ms == _COMMITTING_MS
+
+    @property
+    def settling(self) -> bool:
+        """Whether somebody has begun to end what is pending once more."""
+        return self.timeout_ms in {_COMMITTING_MS, _ABORTING_MS}
 
 
 @final
@@ -93,7 +106,15 @@ class Coordination:
 
     async def begin(self, identity: Identity) -> Identity:
         """Get a new epoch; what was open is aborted. With an identity that is somebody's: only if nobody has got one since."""
-        response = await self._ask(init_producer_id(self.name, self.timeout_ms, *identity))
+        # Those two mean something else.
+        return await self._begin(identity, self.timeout_ms - 2 if self.timeout_ms in {_COMMITTING_MS, _ABORTING_MS} else self.timeout_ms)
+
+    async def begin_settling(self, identity: Identity, *, commit: bool) -> Identity:
+        """Get a new epoch to end with once more what is pending. Others see how that is to be: coordinators keep the timeout of an epoch."""
+        return await self._begin(identity, _COMMITTING_MS if commit else _ABORTING_MS)
+
+    async def _begin(self, identity: Identity, timeout_ms: int) -> Identity:
+        response = await self._ask(init_producer_id(self.name, timeout_ms, *identity))
         return Identity(response.producer_id, response.producer_epoch)
 
     async def add_partitions(self, identity: Identity, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -159,10 +180,10 @@ class Coordination:
         response = await self._client.send_to_coordinator(
             TRANSACTION, self.name, describe_transactions([self.name]), lambda answer: [each[0] for each in answer.transactions]
         )
-        code, _, state, _, _, producer_id, epoch, *_ = response.transactions[0]
+        code, _, state, timeout_ms, _, producer_id, epoch, *_ = response.transactions[0]
         if code:
             raise error_of(code, f"transactional id {self.name} cannot be looked at")
-        return TransactionState(state, Identity(producer_id, epoch))
+        return TransactionState(state, Identity(producer_id, epoch), timeout_ms)
 
     async def until_complete(self) -> bool:
         """Wait until a decided transaction can be seen by readers: its markers are written after the answer. Not for ever: it is decided.

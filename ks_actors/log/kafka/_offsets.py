@@ -46,7 +46,7 @@ async def fetch_committed(client: KafkaClient, group_id: str, partitions: Iterab
 
 
 async def fetch_unstable(client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Return the partitions whose offset, as a group has it, an open transaction is about to change. Raises LogTimeout."""
+    """Return the partitions whose offset, as a group has it, an open transaction is about to change. Raises LogTimeout, NotAuthorized."""
     wanted = list(partitions)
     if not wanted:
         return set()
@@ -55,6 +55,8 @@ async def fetch_unstable(client: KafkaClient, group_id: str, partitions: Iterabl
         return [code for code in _fetch_codes(response) if code != UNSTABLE_OFFSET_COMMIT]
 
     response = await client.send_to_coordinator(GROUP, group_id, offset_fetch(group_id, wanted), codes)
+    for code in filter(None, codes(response)):
+        raise error_of(code, f"it was not possible to learn whether what group {group_id!r} has committed is about to change")
     return {
         TopicPartition(topic, number) for topic, numbers, _ in response.topics for number, *_, code, _ in numbers if code == UNSTABLE_OFFSET_COMMIT
     }

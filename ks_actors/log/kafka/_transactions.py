@@ -27,6 +27,7 @@ _log = logging.getLogger("ks_actors")
 _CLOSING_S = 5
 _TOO_LATE = "the last transaction of {} cannot be aborted: it was committed, though the answer to that was lost"
 _AGAIN_S = 0.5
+_ATTEMPTS = 3
 
 
 @final
@@ -73,12 +74,15 @@ class KafkaTransactionalProducer:
     async def start(self) -> None:
         """Connect, fence all earlier producers of the id, abort what they left open, and end what a broker left pending."""
         await self._client.start()
-        try:
-            last = await self._endings.last()
-            await self._renew(NOBODY)
-            self._unconfirmed = await self._endings.take_over(self._sender.identity, last)
-        except EpochRefused as error:
-            raise Fenced(f"transactional id {self._name} is being taken by somebody else at the same time: {error}") from error
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            try:
+                await self._endings.settle(await self._endings.last(), NOBODY)
+                await self._renew(NOBODY)
+                return
+            except EpochRefused as error:
+                # Neighbours may see to the last transaction this moment.
+                if not attempts_left:
+                    raise Fenced(f"transactional id {self._name} is being taken by somebody else at the same time: {error}") from error
 
     def __repr__(self) -> str:
         return f"<KafkaTransactionalProducer {self._name} {self._sender.identity}>"
@@ -136,7 +140,7 @@ class KafkaTransactionalProducer:
         """See to what the last transaction may have left, before another one begins."""
         if not self._open:
             await self._confirm()
-            if self._stale:
+            if self._stale or self._client.lost > self._lost:
                 await self._renew(self._sender.identity)
 
     async def _renew(self, last: Identity) -> None:
@@ -272,13 +276,12 @@ class KafkaTransactionalProducer:
             try:
                 async with self._order:
                     await self._confirm()
-            except LogTimeout as error:
-                _log.debug("%s", error)
-                await asyncio.sleep(_AGAIN_S)
-            except LogError as error:
-                # Whoever has the id by now sees to it; all else the next transaction is told.
-                _log.debug("the end of the last transaction of %s is not written once more: %s", self._name, error)
+            except (EpochRefused, LogClosed) as error:
+                _log.debug("whoever has the id %s sees to the end of its last transaction: %s", self._name, error)
                 return
+            except LogError as error:
+                _log.debug("the last transaction of %s may not be ended everywhere yet: %s", self._name, error)
+                await asyncio.sleep(_AGAIN_S)
 
     async def _confirm(self) -> None:
         """See to it that a transaction is ended everywhere whose coordinator was away while it was ended."""
@@ -335,7 +338,8 @@ class KafkaTransactionalProducer:
 
     async def _abort(self) -> None:
         self._doom = self._doom or "it is being aborted"
-        undisturbed = self._client.lost == self._lost
+        # Nobody knows how the coordinator fared with one that it has ended by itself.
+        undisturbed = self._client.lost == self._lost and self._expired is None
         self._sender.drop(TransactionAborted(f"transaction of {self._name} was aborted"))
         await self._sender.settle(self._futures)
         try:
