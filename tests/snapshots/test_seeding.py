@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -238,9 +238,9 @@ def test_who_comes_into_the_group_meanwhile_waits(tmp_path: Path, monkeypatch: p
         place = counted(uri, HISTORY, until=len(HISTORY))
         gate, make = asyncio.Event(), log.transactional_producer
 
-        async def wait_and_make(name: str, *, client_id: str, timeout_ms: int) -> TransactionalProducer:
+        async def wait_and_make(*given: Any, **named: Any) -> TransactionalProducer:
             await gate.wait()
-            return await make(name, client_id=client_id, timeout_ms=timeout_ms)
+            return await make(*given, **named)
 
         monkeypatch.setattr(log, "transactional_producer", wait_and_make)
         seeding = asyncio.ensure_future(app.seed(place))
