@@ -61,15 +61,15 @@ class Endings:
 
         An end of somebody who has nothing pending changes nothing. Raises LogTimeout: then it is to be called again, and EpochRefused.
         """
+        await self._refresh({partition.topic for partition in ended.written})
         left = await self._left(ended)
         if left.is_any or self._begun:
             await self._end(identity, left)
 
     async def _left(self, ended: Ended) -> Ended:
-        """Return what is pending of all that may have been part of a transaction."""
+        """Return what is pending of all that may have been part of a transaction; which partitions there are was looked up this moment."""
         await self._coordination.until_complete()  # what is still being written is not pending for good
         committed = {group: await fetch_unstable(self._client, group, partitions) for group, partitions in ended.committed.items()}
-        await self._refresh({partition.topic for partition in ended.written})
         # What has been deleted since needs no end.
         there = [partition for partition in ended.written if self._is_there(partition)]
         # Whoever answers has a leader by now: brokers that have none for a partition would leave it out again.
