@@ -84,6 +84,10 @@ class StreamsConfig:
     """How long to wait before the first retry of a request to Kafka. Default: 50 (Kafka's: 100)."""
     retry_backoff_max_ms: int
     """How long to wait before a retry at most. Default: 1,000."""
+    reconnect_backoff_ms: int
+    """How long to wait before the second attempt to connect to a broker. Default: 50."""
+    reconnect_backoff_max_ms: int
+    """How long to wait before an attempt to connect at most: so long a broker that is back may be unnoticed. Default: 200 (Kafka's: 1,000)."""
     connections_max_idle_ms: int
     """How long a connection to Kafka is kept without use. Default: 540,000."""
     replication_factor: int

@@ -51,8 +51,6 @@ NOT_YET: dict[str, str] = {
             "rack_aware_assignment_tags",
             "rack_aware_assignment_traffic_cost",
             "receive_buffer_bytes",
-            "reconnect_backoff_max_ms",
-            "reconnect_backoff_ms",
             "retries",
             "rocksdb_config_setter",
             "send_buffer_bytes",

@@ -56,6 +56,8 @@ class Options(TypedDict, total=False):
     request_timeout_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
     connections_max_idle_ms: int
     replication_factor: int
     producer_compression_type: str
@@ -156,6 +158,8 @@ SETTINGS: dict[str, Setting] = {
     "request_timeout_ms": Setting(whole_number(1), _is(30_000)),
     "retry_backoff_ms": Setting(whole_number(0), _is(50)),
     "retry_backoff_max_ms": Setting(whole_number(0), _is(1_000)),
+    "reconnect_backoff_ms": Setting(whole_number(0), _is(50)),
+    "reconnect_backoff_max_ms": Setting(whole_number(0), _is(200)),
     "connections_max_idle_ms": Setting(whole_number(1), _is(540_000)),
     "replication_factor": Setting(whole_number(1, unlimited=True), _is(-1)),
     "producer_compression_type": Setting(one_of(**{name: name for name in _COMPRESSIONS}), _is("none")),

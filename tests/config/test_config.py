@@ -71,6 +71,8 @@ def test_what_is_not_said_has_a_default() -> None:
         "request_timeout_ms": 30_000,
         "retry_backoff_ms": 50,
         "retry_backoff_max_ms": 1_000,
+        "reconnect_backoff_ms": 50,
+        "reconnect_backoff_max_ms": 200,
         "connections_max_idle_ms": 540_000,
         "replication_factor": -1,
         "producer_compression_type": "none",

@@ -12,6 +12,7 @@ from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]
 from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPartition
 from ks_actors.log.kafka._codes import INVALID_TOPIC_EXCEPTION, RETRIABLE, SOON, STALE_METADATA, WRONG_COORDINATOR, error_of, name_of
 from ks_actors.log.kafka._connections import COORDINATION, MAIN, Connections, Unavailable, name_of_request
+from ks_actors.log.kafka._failures import Failures
 from ks_actors.log.kafka._requests import FindCoordinatorRequest, MetadataRequest, check_aiokafka
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class KafkaClient:
         """Await `attempt()` until it does not raise Unavailable. Raises LogTimeout, saying `what` was not done, and all that the attempt raises."""
         limit_ms = self.options.api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = asyncio.get_running_loop().time() + limit_ms / 1000
-        backoff = self.options.retry_backoff_ms / 1000
+        failures = Failures()
         soon = _SOON_S
         last: LogError | None = None
         try:
@@ -110,10 +111,10 @@ class KafkaClient:
                         last = error
                         if error.soon:
                             await asyncio.sleep(soon)
-                            soon = min(soon * 1.5, backoff)
+                            soon = min(soon * 1.5, self.options.retry_backoff_ms / 1000)
                             continue
-                    await asyncio.sleep(backoff * random.uniform(0.8, 1.2))  # noqa: S311 - to come apart, not to be secret
-                    backoff = min(backoff * 2, self.options.retry_backoff_max_ms / 1000)
+                    pause = failures.pause_s(self.options, away=last.away)
+                    await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - to come apart, not to be secret
                     if last.refresh:
                         last = await self._try_refresh(last)
         except TimeoutError:

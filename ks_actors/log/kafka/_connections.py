@@ -30,12 +30,16 @@ _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 
 
 class Unavailable(LogError):
-    """Something that may be well the next time; with `refresh`, not before leaders and coordinators were looked up anew."""
+    """Something that may be well the next time; with `refresh`, not before leaders and coordinators were looked up anew.
 
-    def __init__(self, message: str, *, refresh: bool = True, soon: bool = False) -> None:
+    With `away` there was no connection to be had, so nothing was asked of anybody.
+    """
+
+    def __init__(self, message: str, *, refresh: bool = True, soon: bool = False, away: bool = False) -> None:
         super().__init__(message)
         self.refresh: bool = refresh
         self.soon: bool = soon
+        self.away: bool = away
 
 
 class _NoSecrets(logging.Filter):
@@ -170,11 +174,11 @@ class Connections:
         except ssl.SSLCertVerificationError as error:
             raise NotAuthorized(f"{where} has a certificate that is not trusted: {error.verify_message}; set tls_ca_file") from error
         except TimeoutError:
-            raise Unavailable(f"{where} took no connection within {options.connect_timeout_ms} ms") from None
+            raise Unavailable(f"{where} took no connection within {options.connect_timeout_ms} ms", away=True) from None
         except ssl.SSLError as error:
             raise Unavailable(f"{where} does not talk TLS as this client does: {error}; check its listener, and tls") from error
         except (OSError, KafkaError) as error:
-            raise Unavailable(f"{where} cannot be reached by {options.security_protocol}: {error or type(error).__name__}") from error
+            raise Unavailable(f"{where} cannot be reached by {options.security_protocol}: {error or type(error).__name__}", away=True) from error
 
     def _drop(self, key: tuple[int, str], reason: Any) -> None:
         connection = self._ready.pop(key, None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from ks_actors._errors import LogClosed, LogCorrupted, LogError, LogTimeout, OffsetOutOfRange, UnknownTopicOrPartition
 from ks_actors.log.kafka._codes import OFFSET_OUT_OF_RANGE, RETRIABLE, STALE_METADATA, error_of
 from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka._failures import Failures
 from ks_actors.log.kafka._records import Chunk
 from ks_actors.log.kafka._requests import FetchRequest, OffsetRequest
 
@@ -56,7 +57,7 @@ class _Broker:
 
     def __init__(self) -> None:
         self.asked: list[_Asked] = []
-        self.failures: int = 0
+        self.failures: Failures = Failures()
         self.not_before: float = 0.0
         self.turn: int = 0
 
@@ -200,14 +201,13 @@ class Fetching:
     def _unreachable(self, node: int, broker: _Broker, error: Unavailable) -> None:
         if not broker.failures:
             _log.warning("%s: fetching from broker %s is not possible, and tried again until it is: %s", self._who, node, error)
-        broker.not_before = asyncio.get_running_loop().time() + self._pause_seconds(broker.failures)
-        broker.failures += 1
+        broker.not_before = asyncio.get_running_loop().time() + broker.failures.pause_s(self._client.options, away=error.away)
         self._refresh()
 
     def _take(self, node: int, broker: _Broker, asked: _Asked, response: Any) -> None:
         if broker.failures:
             _log.info("%s: broker %s answers again", self._who, node)
-            broker.failures = 0
+            broker.failures.end()
         if response.throttle_time_ms > 0:
             broker.not_before = asyncio.get_running_loop().time() + response.throttle_time_ms / 1000
         for topic, partitions in response.topics:
@@ -219,7 +219,7 @@ class Fetching:
                     self._refused(source, code)
                     continue
                 source.unknown_since = None
-                source.failures = 0
+                source.failures.end()
                 if not raw:
                     source.idle = True
                 elif self._committed:
@@ -258,13 +258,8 @@ class Fetching:
         else:
             self._fail(source, error_of(code, f"{source.partition} cannot be fetched"))
 
-    def _hold(self, source: Source) -> None:
-        source.not_before = asyncio.get_running_loop().time() + self._pause_seconds(source.failures)
-        source.failures += 1
-
-    def _pause_seconds(self, failures: int) -> float:
-        options = self._client.options
-        return min(options.retry_backoff_ms << min(failures, 10), options.retry_backoff_max_ms) / 1000
+    def _hold(self, source: Source, *, away: bool = False) -> None:
+        source.not_before = asyncio.get_running_loop().time() + source.failures.pause_s(self._client.options, away=away)
 
     def _unknown(self, source: Source) -> None:
         """Wait for the partition a little: a topic that was just created is not known to all brokers at once."""
@@ -290,7 +285,7 @@ class Fetching:
         except Unavailable as error:
             self._refreshing = None
             for source in self._leaderless():
-                self._hold(source)
+                self._hold(source, away=error.away)
             _log.debug("%s: no broker tells who leads: %s", self._who, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits for records has to hear of it
             self._refreshing = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
+from ks_actors.log.kafka._failures import Failures
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
@@ -65,7 +67,7 @@ class Lane:
     """
 
     __slots__ = (
-        "abandoned", "acknowledged", "backoff", "flying", "missing_since", "next_sequence", "not_before", "numbers", "partition", "queue", "reason",
+        "abandoned", "acknowledged", "failures", "flying", "missing_since", "next_sequence", "not_before", "numbers", "partition", "queue", "reason",
         "refused", "repeating", "since", "spoiled",
     )  # fmt: skip
 
@@ -83,7 +85,7 @@ class Lane:
         # When what is repeated was sent first, until that has been told.
         self.since: float | None = None
         self.not_before = 0.0
-        self.backoff = 0.0
+        self.failures: Failures = Failures()
         self.missing_since: float | None = None
         self.reason = "it had not been sent yet"
 
@@ -134,7 +136,7 @@ class Lane:
 
     def is_slow(self, now: float) -> bool:
         """Return whether something has been repeated for long, once for each time that it is."""
-        if self.backoff == 0.0:
+        if not self.failures:
             self.since = now
         if self.since is None or now - self.since < SLOW_SECONDS:
             return False
@@ -165,7 +167,7 @@ class Lane:
         self.next_sequence = 0
         self.acknowledged = self.repeating = self.spoiled = False
         self.refused = self.since = None
-        self.backoff = 0.0
+        self.failures.end()
 
 
 def join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> None:

@@ -24,6 +24,8 @@ class KafkaOptions:
 
     `request_timeout_ms` is what one request may take, `api_timeout_ms` what a call may take with all its retries, `delivery_timeout_ms` how long
     records are tried to be written: a call ends in LogTimeout then. `missing_topic_wait_ms` is how long a topic that nobody knows is waited for.
+    What failed is tried again after `retry_backoff_ms`, then twice that, up to `retry_backoff_max_ms`; where no connection can be made it is
+    `reconnect_backoff_ms` up to `reconnect_backoff_max_ms`, as that costs next to nothing, and whoever comes back is met soon.
 
     `compression` is of written records, `compression_level` None means 1 for lz4 and the usual one for others; `batch_bytes` limits a batch before
     compression, `max_in_flight` the requests per broker that wait for an answer (at most 5, else Kafka could not tell repeated ones).
@@ -45,6 +47,8 @@ class KafkaOptions:
     connect_timeout_ms: int = 10_000
     retry_backoff_ms: int = 50
     retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 200
     missing_topic_wait_ms: int = 1_000
     connections_max_idle_ms: int = 540_000
     compression: Compression = "none"

@@ -172,7 +172,7 @@ class Sender:
                 self._again(lane, piece, f"broker {node} did not say what became of it", stale=True)
         except Unavailable as error:
             for lane, piece in by_place.values():
-                self._again(lane, piece, str(error), stale=True)
+                self._again(lane, piece, str(error), stale=True, away=error.away)
         except LogError as error:
             for lane, piece in by_place.values():
                 lane.landed(piece)
@@ -196,7 +196,7 @@ class Sender:
         if code == NONE and offset >= 0:
             lane.landed(piece)
             lane.acknowledged = True
-            lane.backoff = 0.0
+            lane.failures.end()
             if not piece.behind.done():
                 piece.behind.set_result(offset + piece.batch.count)
         elif code in RETRIABLE:
@@ -226,19 +226,18 @@ class Sender:
         else:
             self._fail(lane, piece, error_of(code, f"records for {lane.partition} were refused"))
 
-    def _again(self, lane: Lane, piece: Piece, reason: str, *, stale: bool) -> None:
+    def _again(self, lane: Lane, piece: Piece, reason: str, *, stale: bool, away: bool = False) -> None:
         lane.landed(piece)
         if self._closed:
             self._fail(lane, piece, LogClosed(f"the producer was closed, and it is not known whether records for {lane.partition} are there"))
             return
         lane.again(reason, piece)
         self._waiting[lane] = None
-        options = self._client.options
         if lane.is_slow(now := asyncio.get_running_loop().time()):
             _log.warning("records for %s are not written yet after %g s, and that is tried again: %s", lane.partition, SLOW_SECONDS, reason)
-        lane.backoff = min(max(lane.backoff * 2, options.retry_backoff_ms / 1000), options.retry_backoff_max_ms / 1000)
-        lane.not_before = now + lane.backoff
-        self._wake_in(lane.backoff)
+        pause = lane.failures.pause_s(self._client.options, away=away)
+        lane.not_before = now + pause
+        self._wake_in(pause)
         if stale:
             self._refresh()
 

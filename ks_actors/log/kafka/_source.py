@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogError
 from ks_actors.log._types import Fetched
+from ks_actors.log.kafka._failures import Failures
 from ks_actors.log.kafka._records import Columns
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Source:
         self.idle: bool = False
         # It is not asked for before that time (of the loop): something was wrong with it.
         self.not_before: float = 0.0
-        self.failures: int = 0
+        self.failures: Failures = Failures()
         # Since when nobody knows the partition.
         self.unknown_since: float | None = None
         self.error: Exception | None = None
@@ -77,7 +78,7 @@ class Source:
         self.era += 1
         self.asked = self.idle = False
         self.not_before = 0.0
-        self.failures = 0
+        self.failures.end()
         self.unknown_since = None
         self.error = None
         self.chunks.clear()

@@ -1,0 +1,131 @@
+"""How soon is tried again what has failed, and what could not even be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.testing import VirtualLoop
+from ks_actors import LogTimeout
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka._builder import Encoder
+from ks_actors.log.kafka._client import KafkaClient
+from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka._failures import Failures
+from ks_actors.log.kafka._lane import Identity
+from ks_actors.log.kafka._sender import Sender
+from tests.kafka.tampering import Tampering
+from tests.kafka.test_fetch_faults import filled, reading
+from tests.kafka.test_sender import FIRST, Slow
+from tests.log.helpers import batch, fetch_one, soon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.kafka.broker import Broker
+
+# Whoever waited as for a broker that answers would wait for an hour.
+KNOCKING = KafkaOptions(retry_backoff_ms=3_600_000, retry_backoff_max_ms=3_600_000, reconnect_backoff_ms=1, reconnect_backoff_max_ms=2)
+AWAY = Unavailable("nobody there", refresh=False, away=True)
+BUSY = Unavailable("not now", refresh=False)
+
+
+@given(st.lists(st.booleans(), max_size=60), st.integers(0, 500), st.integers(0, 5_000))
+def test_pauses_double_up_to_their_limit_and_begin_anew_for_another_kind(kinds: list[bool], first: int, most: int) -> None:
+    """Each kind by its own two settings."""
+    options = KafkaOptions(retry_backoff_ms=first, retry_backoff_max_ms=most, reconnect_backoff_ms=first + 1, reconnect_backoff_max_ms=most + 1)
+    failures = Failures()
+    row = 0
+    for place, away in enumerate(kinds):
+        row = row + 1 if place and kinds[place - 1] == away else 0
+        expected = min((first + away) * 2**row, most + away) if row < 10 else min((first + away) * 1024, most + away)
+        assert failures.pause_s(options, away=away) == expected / 1000
+        assert failures
+    failures.end()
+    assert not failures
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_broker_that_takes_no_connections_is_knocked_at_by_settings_of_its_own(count: int) -> None:
+    """A call goes on soon after it is back, however long it was away; what fails in another way then is tried again as the first time."""
+    faults: Iterator[Unavailable] = iter([AWAY] * count)
+
+    async def attempt() -> str:
+        for fault in faults:
+            raise fault
+        return "done"
+
+    async def test() -> None:
+        client = KafkaClient("127.0.0.1:1", KNOCKING, client_id="test")
+        assert await client.retry("to get through", attempt, timeout_ms=1_000) == "done"
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
+
+
+def test_a_broker_that_answers_is_asked_again_by_the_usual_settings() -> None:
+    """Also after it was away: it has enough to do then."""
+    faults = iter([AWAY, BUSY])
+
+    async def attempt() -> None:
+        for fault in faults:
+            raise fault
+
+    async def test() -> None:
+        client = KafkaClient("127.0.0.1:1", KNOCKING, client_id="test")
+        with pytest.raises(LogTimeout, match="not now"):
+            await client.retry("to get through", attempt, timeout_ms=1_000)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
+
+
+class Away(Slow):
+    """A cluster of one broker that takes no connections for a time."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.options = KNOCKING
+        self._left = count
+
+    async def send(self, node: int, request: Any, **options: object) -> Any:
+        if self._left:
+            self._left -= 1
+            raise AWAY
+        self.sent.append([])
+        return await super().send(node, request, **options)
+
+
+def test_records_are_sent_as_soon_as_their_broker_is_back() -> None:
+    """They do not wait as long as for one that has refused them."""
+
+    async def test() -> None:
+        client = Away(30)
+        encoder = Encoder(client.options, transactional=False)
+        sender = Sender(cast("KafkaClient", client), encoder)
+        sender.reset(Identity(1, 0))
+        records = batch(b"a")
+        (future,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
+        sender.go()
+        async with asyncio.timeout(5):
+            await sender.settle([future])
+        assert future.result() == 8
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
+
+
+async def test_records_are_fetched_as_soon_as_their_broker_is_back(kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when nobody could tell for a while who leads."""
+    tampering = Tampering(monkeypatch)
+    async with KafkaLog(kafka_broker.bootstrap) as usual, KafkaLog(kafka_broker.bootstrap, options=KNOCKING) as log:
+        partition = await filled(usual)
+        tampering.add("Fetch", *[AWAY] * 20)
+        tampering.add("Metadata", *[AWAY] * 5)
+        log._client._topics.pop(partition.topic, None)
+        assert (await soon(fetch_one(reading(log, partition)))).batch.values == [b"a", b"b", b"c"]
+        assert tampering.left == 0
