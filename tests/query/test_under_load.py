@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
     from ks_actors.topology import StoreType
 
+pytestmark = pytest.mark.unmeasured
+
 ACCOUNTS = 8
 EOS: dict[str, Any] = {"processing_guarantee": "exactly_once_v2", "commit_interval_ms": 40}
 

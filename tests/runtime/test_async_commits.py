@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
     from ks_actors.topology import Topology
 
+pytestmark = pytest.mark.unmeasured
+
 
 class Watch:
     """What the calls of a test report to: it fails when an offset is committed while the call of the record in front of it has not ended."""

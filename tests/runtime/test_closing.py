@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ks_actors.log import MemberAssignment, MemberInfo, Membership
     from ks_actors.testing import AppHarness
 
+pytestmark = pytest.mark.unmeasured
+
 
 class Leader:
     """The first member of a group: it has no tasks, deals them out as the app would, and fails to when it is its turn for the `turns`th time."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._faults import Operation
     from ks_actors.testing import AppHarness
 
+pytestmark = pytest.mark.unmeasured
+
 STEPS: tuple[Operation, ...] = ("send", "commit", "commit_offsets", "abort", "fetch", "committed", "end_offsets", "begin_offsets", "delete_records")
 ENDS = {"send", "commit", "commit_offsets", "abort"}
 

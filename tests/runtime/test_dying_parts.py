@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from ks_actors.topology import Topology
 
+pytestmark = pytest.mark.unmeasured
+
 TOPICS = {"in": 2, "out": 1}
 PARTS = ("poller", "task-manager", "state-manager", "restorer", "collector", "committer")
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from ks_actors.testing import AppHarness
 
+pytestmark = pytest.mark.unmeasured
+
 
 def replace(_: Exception) -> UncaughtResponse:
     return UncaughtResponse.REPLACE_WORKER

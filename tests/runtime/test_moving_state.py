@@ -18,6 +18,8 @@ from tests.runtime.test_dying_parts import Broken, Strange, child, replace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.unmeasured
+
 TOPICS = {"in": 4, "out": 1}
 
 

@@ -19,6 +19,8 @@ from tests.runtime.outages import ANSWER_LATER, LATER, Line, Weather, check_disk
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
 
+pytestmark = pytest.mark.unmeasured
+
 PARTITIONS = 4
 KEYS = [f"k{number}" for number in range(24)]
 HAPPENINGS = ("nothing", "lost", "close", "close and lost", "close and lost", "kill", "kill and wipe")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
 
+pytestmark = pytest.mark.unmeasured
+
 Row = tuple[str | None, str | None, int, tuple[tuple[str, bytes | None], ...]]
 TAGGED: Serde[str] = serdes.Serde.of(lambda text: text.encode(), lambda data: data.decode())
 """Text whose serde promises nothing: keys are told apart by their bytes, values may be changed in place."""

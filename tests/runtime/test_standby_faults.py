@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ks_actors.log import Membership
     from ks_actors.testing import AppHarness
 
+pytestmark = pytest.mark.unmeasured
+
 TOPICS = {"in": 4, "out": 1}
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
     from ks_actors.topology import Topology
 
+pytestmark = pytest.mark.unmeasured
+
 TOPICS = {"in": 4, "out": 1}
 ALL = {"0_0", "0_1", "0_2", "0_3"}
 STORES = ("rocksdb", "in_memory")

@@ -16,6 +16,8 @@ from tests.runtime.helpers import GUARANTEES, Bomb, Load, by_key, check_counts, 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
 
+pytestmark = pytest.mark.unmeasured
+
 MIB = 1 << 20
 
 

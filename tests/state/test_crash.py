@@ -19,6 +19,8 @@ from ks_actors.topology._stores import StoreKind, StoreSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+pytestmark = pytest.mark.unmeasured
+
 ROOT = Path(__file__).parents[2]
 SPECS = [
     StoreSpec(name="s", kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=STRING, value=LONG, type="rocksdb"),

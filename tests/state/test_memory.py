@@ -24,6 +24,8 @@ from .helpers import Task, key_value, window
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.unmeasured
+
 ROOT = Path(__file__).parent.parent.parent
 ROOM = 300_000
 

@@ -21,6 +21,8 @@ from tests.state.helpers import PLACES, Record, Task, key_value, window
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.unmeasured
+
 KEYS = st.integers(0, 9)
 STARTS = st.integers(0, 12).map(lambda number: number * 25_000)
 RETENTION = 130_000

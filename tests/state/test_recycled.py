@@ -17,6 +17,8 @@ from tests.state.helpers import PLACES, Task, key_value, window
 if TYPE_CHECKING:
     from ks_actors.topology._stores import StoreSpec
 
+pytestmark = pytest.mark.unmeasured
+
 KEYS = ("a", "b", "c", "d")
 RETENTION_MS = 100
 

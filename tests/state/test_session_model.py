@@ -21,6 +21,8 @@ from tests.state.helpers import PLACES, Record, Task, session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.unmeasured
+
 RETENTION = 130_000
 LATEST = 2**63 - 1
 SERDES: dict[str, tuple[Any, Any, Callable[[int], Any], Callable[[int], Any]]] = {

@@ -22,6 +22,8 @@ from tests.state.helpers import PLACES, Record, Task, versioned
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.unmeasured
+
 RETENTION = 40
 KEYS = st.integers(0, 4)
 TIMES = st.integers(0, 12)
