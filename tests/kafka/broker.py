@@ -11,6 +11,7 @@ import struct
 import subprocess
 import tempfile
 import time
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,6 +72,25 @@ def jars() -> Path:
     return cache / "lib"
 
 
+def made_classes() -> Path:
+    """Return the file of what a JVM has made of a broker's classes, which the first one leaves: others start the sooner.
+
+    A JVM that is another one, or whose jars are others, sees that, and goes without.
+    """
+    java = str(Path(shutil.which("java") or "java").resolve())
+    path = _cache() / f"classes-{zlib.crc32(java.encode()):08x}.jsa"
+    with (_cache() / "classes-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            with tempfile.TemporaryDirectory(prefix="kafka-", dir=_cache()) as directory:
+                fresh = Path(directory) / "classes.jsa"
+                broker = Broker(Path(directory) / "broker", classes=fresh)
+                broker.start()
+                broker.stop()
+                fresh.rename(path)
+    return path
+
+
 def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens at."""
     sockets = [socket.socket() for _ in range(count)]
@@ -87,13 +107,16 @@ class Broker:
     """One node of Kafka, broker and controller.
 
     `secure` gives it listeners for TLS and SASL too, and lets strangers do nothing: `USER` and clients without a name may do all, `STRANGER` may only
-    log in.
+    log in. With `classes` it leaves there, at its end, what the JVM has made of its classes.
     """
 
-    def __init__(self, directory: Path, *, secure: bool = False, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, secure: bool = False, settings: Mapping[str, str] | None = None, classes: Path | None = None
+    ) -> None:  # fmt: skip
         self.directory = directory
         self.secure = secure
         self._settings = dict(settings or {})
+        self._classes = classes
         self._process: subprocess.Popen[bytes] | None = None
         names = ["PLAINTEXT", "CONTROLLER", *(["SSL", "SASL_PLAINTEXT", "SASL_SSL"] if secure else [])]
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
@@ -120,6 +143,7 @@ class Broker:
         """Start, and wait until it answers."""
         assert self._process is None, "the broker is running"
         self.directory.mkdir(parents=True, exist_ok=True)
+        lib = jars()
         if self.secure and not self.certificate.exists():
             self._make_certificate()
         config = self.directory / "server.properties"
@@ -127,9 +151,14 @@ class Broker:
         if not (self.directory / "data" / "meta.properties").exists():
             self._format(config)
         with (self.directory / "broker.log").open("ab") as log:
-            command = ["java", "-Xms256m", "-Xmx512m", "-Xshare:auto", *_LOGGING, "-cp", f"{jars()}/*", "kafka.Kafka", str(config)]
+            command = ["java", "-Xms256m", "-Xmx512m", *self._sharing(), *_LOGGING, "-cp", f"{lib}/*", "kafka.Kafka", str(config)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.directory, start_new_session=True)  # noqa: S603 - our own
         self._wait()
+
+    def _sharing(self) -> list[str]:
+        if self._classes is not None:
+            return [f"-XX:ArchiveClassesAtExit={self._classes}"]
+        return ["-Xshare:auto", f"-XX:SharedArchiveFile={made_classes()}"]
 
     def _properties(self) -> dict[str, str]:
         protocols = [name for name in self._ports if name != "CONTROLLER"]
@@ -191,7 +220,8 @@ class Broker:
         self.certificate.write_bytes(_run(["keytool", "-exportcert", "-rfc", *password]))
 
     def _format(self, config: Path) -> None:
-        tool = ["java", *_QUICK, "-cp", f"{jars()}/*", "kafka.tools.StorageTool"]
+        shared = [] if self._classes is not None else self._sharing()
+        tool = ["java", *_QUICK, *shared, "-cp", f"{jars()}/*", "kafka.tools.StorageTool"]
         users: list[str] = []
         if self.secure:
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):

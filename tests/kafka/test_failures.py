@@ -92,12 +92,12 @@ class Away(Slow):
         self.options = KNOCKING
         self._left = count
 
-    async def send(self, node: int, request: Any, **options: object) -> Any:
+    async def send(self, _node: int, request: Any, **_: object) -> Any:
         if self._left:
             self._left -= 1
             raise AWAY
         self.sent.append([])
-        return await super().send(node, request, **options)
+        return await super().send(_node, request)
 
 
 def test_records_are_sent_as_soon_as_their_broker_is_back() -> None:
