@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ks_actors.dsl import Table
 
-pytestmark = pytest.mark.unmeasured
-
 ROWS = st.lists(
     st.tuples(st.sampled_from(["a", "b", "c", "d", None]), st.sampled_from(["x", "y", "z", "w", None]), st.integers(0, 60)), min_size=1, max_size=12
 )
