@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import shutil
 import signal
@@ -72,10 +73,11 @@ def jars() -> Path:
     return cache / "lib"
 
 
+@functools.cache
 def made_classes() -> Path:
     """Return the file of what a JVM has made of a broker's classes, which the first one leaves: others start the sooner.
 
-    A JVM that is another one, or whose jars are others, sees that, and goes without.
+    A JVM that is another one, or whose jars are others, sees that, and goes without; so does one that finds none, as dumping took too long.
     """
     java = str(Path(shutil.which("java") or "java").resolve())
     path = _cache() / f"classes-{zlib.crc32(java.encode()):08x}.jsa"
@@ -87,7 +89,8 @@ def made_classes() -> Path:
                 broker = Broker(Path(directory) / "broker", classes=fresh)
                 broker.start()
                 broker.stop()
-                fresh.rename(path)
+                if fresh.exists():
+                    fresh.rename(path)
     return path
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -12,16 +12,13 @@ from hypothesis import strategies as st
 from actors.testing import VirtualLoop
 from ks_actors import LogTimeout
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._client import KafkaClient
 from ks_actors.log.kafka._connections import Unavailable
 from ks_actors.log.kafka._failures import Failures
-from ks_actors.log.kafka._lane import Identity
-from ks_actors.log.kafka._sender import Sender
 from tests.kafka.tampering import Tampering
 from tests.kafka.test_fetch_faults import filled, reading
-from tests.kafka.test_sender import FIRST, Slow
-from tests.log.helpers import batch, fetch_one, soon
+from tests.kafka.test_sender import Slow, sending
+from tests.log.helpers import fetch_one, soon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +39,7 @@ def test_pauses_double_up_to_their_limit_and_begin_anew_for_another_kind(kinds: 
     row = 0
     for place, away in enumerate(kinds):
         row = row + 1 if place and kinds[place - 1] == away else 0
-        expected = min((first + away) * 2**row, most + away) if row < 10 else min((first + away) * 1024, most + away)
-        assert failures.pause_s(options, away=away) == expected / 1000
+        assert failures.pause_s(options, away=away) == min((first + away) * 2 ** min(row, 10), most + away) / 1000
         assert failures
     failures.end()
     assert not failures
@@ -51,7 +47,7 @@ def test_pauses_double_up_to_their_limit_and_begin_anew_for_another_kind(kinds: 
 
 @pytest.mark.parametrize("count", [1, 30])
 def test_a_broker_that_takes_no_connections_is_knocked_at_by_settings_of_its_own(count: int) -> None:
-    """A call goes on soon after it is back, however long it was away; what fails in another way then is tried again as the first time."""
+    """A call goes on soon after it is back, however long it was away."""
     faults: Iterator[Unavailable] = iter([AWAY] * count)
 
     async def attempt() -> str:
@@ -105,12 +101,7 @@ def test_records_are_sent_as_soon_as_their_broker_is_back() -> None:
 
     async def test() -> None:
         client = Away(30)
-        encoder = Encoder(client.options, transactional=False)
-        sender = Sender(cast("KafkaClient", client), encoder)
-        sender.reset(Identity(1, 0))
-        records = batch(b"a")
-        (future,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
-        sender.go()
+        sender, (future,) = sending(client)
         async with asyncio.timeout(5):
             await sender.settle([future])
         assert future.result() == 8

@@ -63,17 +63,23 @@ class Refusing(Slow):
         return SimpleNamespace(topics=[("t", [(number, self._code, -1) for number, _ in partitions])])
 
 
+def sending(client: Slow, *places: TopicPartition) -> tuple[Sender, list[asyncio.Future[int]]]:
+    """Begin to send a record to each place, else to the first one."""
+    encoder = Encoder(client.options, transactional=False)
+    sender = Sender(cast("KafkaClient", client), encoder)
+    sender.reset(Identity(1, 0))
+    records = batch(b"a")
+    futures = [future for where in places or (FIRST,) for future in sender.put(where, encoder.encode(records, 1_000), records)]
+    sender.go()
+    return sender, futures
+
+
 def test_a_partition_that_waits_is_not_forgotten_for_another_one() -> None:
     """The timer of one partition comes before the other may be tried again, and finds it not due yet: it is tried when it is."""
 
     async def test() -> None:
         client = Slow()
-        encoder = Encoder(client.options, transactional=False)
-        sender = Sender(cast("KafkaClient", client), encoder)
-        sender.reset(Identity(1, 0))
-        records = batch(b"a")
-        futures = [future for where in (FIRST, SECOND) for future in sender.put(where, encoder.encode(records, 1_000), records)]
-        sender.go()
+        sender, futures = sending(client, FIRST, SECOND)
         async with asyncio.timeout(5):
             await sender.settle(futures)
         assert [future.result() for future in futures] == [8, 8]
@@ -115,12 +121,7 @@ def test_what_is_repeated_for_long_is_told(caplog: pytest.LogCaptureFixture) -> 
 
     async def test() -> None:
         client = Refusing(NOT_LEADER)
-        encoder = Encoder(client.options, transactional=False)
-        sender = Sender(cast("KafkaClient", client), encoder)
-        sender.reset(Identity(1, 0))
-        records = batch(b"a")
-        (future,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
-        sender.go()
+        sender, (future,) = sending(client)
         await asyncio.sleep(9)
         assert caplog.text == ""
         await asyncio.sleep(3)
