@@ -11,7 +11,7 @@ from ks_actors.processors._operator import Bound
 from ks_actors.processors._stateless import MapValues, Stateless
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ks_actors.processors._operator import NodeContext
 
@@ -21,13 +21,16 @@ def _spread(records: Batch, keys: list[Any] | None, values: list[Any], counts: l
     headers = records.headers
     if counts.count(1) == len(counts):
         return Batch(records.keys if keys is None else keys, values, records.timestamps, headers, records.offsets)
-    origins = list(chain.from_iterable(map(repeat, range(len(counts)), counts)))
+
+    def spread(column: Iterable[Any]) -> list[Any]:
+        return list(chain.from_iterable(map(repeat, column, counts)))
+
     return Batch(
-        list(map(records.keys.__getitem__, origins)) if keys is None else keys,
+        spread(records.keys) if keys is None else keys,
         values,
-        list(map(records.timestamps.__getitem__, origins)),
-        None if headers is None else list(map(headers.__getitem__, origins)),
-        list(map(records.offsets.__getitem__, origins)) if records.offsets else (),
+        spread(records.timestamps),
+        None if headers is None else spread(headers),
+        spread(records.offsets) if records.offsets else (),
     )
 
 
