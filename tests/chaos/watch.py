@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -12,10 +13,13 @@ from tests.chaos.checks import count_of
 from tests.chaos.feed import number_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tests.chaos.feed import Feeder
     from tests.chaos.options import Options
 
 _SHORTEST_STALL_S = 0.4
+_AT_ONCE = 500
 
 
 class Stall(NamedTuple):
@@ -69,14 +73,25 @@ class Monitor:
             consumer.assign(partitions)
             await consumer.seek_to_beginning(*partitions)
             while True:
-                found = await consumer.getmany(timeout_ms=50, max_records=5_000)
-                now, before = monotonic(), list(self.progress)
-                for records in found.values():
-                    for record in records:
-                        self._note(record, now)
-                self._look(now, before)
+                # Each in turn: a consumer would hand out all that waits of one partition before any of the next, which then seems to stand still.
+                heard = False
+                for partition in partitions:
+                    heard |= self._take(await consumer.getmany(partition, timeout_ms=0, max_records=_AT_ONCE))
+                if heard:
+                    await asyncio.sleep(0)  # what is there is handed out without waiting, and meanwhile nothing would be fetched
+                else:
+                    self._take(await consumer.getmany(timeout_ms=50, max_records=_AT_ONCE))
         finally:
             await consumer.stop()
+
+    def _take(self, found: Mapping[TopicPartition, Sequence[Any]]) -> bool:
+        """Note what was read; return whether that is anything."""
+        now, before = monotonic(), list(self.progress)
+        for records in found.values():
+            for record in records:
+                self._note(record, now)
+        self._look(now, before)
+        return bool(found)
 
     def _note(self, record: Any, now: float) -> None:
         partition, total = self._feeder.partition_of.get(record.key), count_of(record.value)
