@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.chaos.options import Options
 
 _SHORTEST_STALL_S = 0.4
-_AT_ONCE = 500
+_AT_ONCE = 500  # records of a partition
 
 
 class Stall(NamedTuple):
