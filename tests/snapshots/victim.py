@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from ks_actors.log.embedded import EmbeddedLog
@@ -52,8 +53,9 @@ async def seed(directory: Path) -> None:
     """Hand over what is there."""
     async with EmbeddedLog(directory / "log") as log:
         say("begun")
+        began = perf_counter()
         await app_of(log, directory / "state", **SETTINGS).seed(f"file://{directory / 'history'}", if_seeded="skip")
-        say("seeded")
+        say("seeded", perf_counter() - began)
 
 
 if __name__ == "__main__":
