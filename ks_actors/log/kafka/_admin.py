@@ -40,6 +40,8 @@ _EARLIEST = -2
 _LATEST = -1
 _ISOLATION = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED: 1}
 _USUAL_LIMIT = 1_048_588
+# How long a limit is believed to be as it was.
+_LIMITS_S = 300
 
 
 @final
@@ -150,6 +152,7 @@ class Admin:
         found = await self._client.metadata(None if names is None else list(names))
         shown = [topic for topic in found.values() if not topic.internal]
         configs = await self._configs([topic.name for topic in shown])
+        self._note_limits(configs)
         return {topic.name: TopicDescription(topic.name, len(topic.leaders), configs.get(topic.name, {})) for topic in shown}
 
     async def _configs(self, topics: Sequence[str], names: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
@@ -191,15 +194,19 @@ class Admin:
         entry = self._limits.get(topic)
         return _USUAL_LIMIT if entry is None else entry[1]
 
-    async def learn_limits(self, topics: Iterable[str], *, anew: bool = False) -> None:
+    async def learn_limits(self, topics: Iterable[str]) -> None:
         """Look up max.message.bytes of topics; where that is not allowed, Kafka's default is taken for it."""
-        asked = [topic for topic in dict.fromkeys(topics) if anew or self.known_limit(topic) is None]
+        asked = [topic for topic in dict.fromkeys(topics) if self.known_limit(topic) is None]
         configs = await self._configs(asked, ["max.message.bytes"])
-        until = asyncio.get_running_loop().time() + 300
-        for topic in asked:
-            limit = configs.get(topic, {}).get("max.message.bytes")
-            # A topic that is not there yet is asked for again the next time.
-            self._limits[topic] = (until if limit is not None else 0, _USUAL_LIMIT if limit is None else int(limit))
+        # A topic that is not there yet is asked for again the next time.
+        self._limits |= dict.fromkeys(asked, (0, _USUAL_LIMIT))
+        self._note_limits(configs)
+
+    def _note_limits(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        until = asyncio.get_running_loop().time() + _LIMITS_S
+        for topic, found in configs.items():
+            if "max.message.bytes" in found:
+                self._limits[topic] = (until, int(found["max.message.bytes"]))
 
     # --- offsets ----------------------------------------------------------------------------------------------------------
 

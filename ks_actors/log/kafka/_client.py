@@ -78,12 +78,21 @@ class KafkaClient:
         await self.close()
 
     async def start(self, *, timeout_ms: int | None = None) -> None:
-        """Find the brokers. Raises LogTimeout, NotAuthorized, ConfigError."""
+        """Find the brokers, if they are not known. Raises LogTimeout, NotAuthorized, ConfigError."""
         check_aiokafka()
         await self._connections.start()
+        if self._brokers:
+            return
         await self.retry(f"to find Kafka at {self.bootstrap_servers}", lambda: self._ask_metadata([]), timeout_ms=timeout_ms)
         for node in self._bootstrap:
             self._connections.forget(node)
+
+    def begin_like(self, other: KafkaClient) -> None:
+        """Know the brokers and leaders that another client of the same cluster knows: `start` asks nobody then."""
+        self._brokers = dict(other._brokers)
+        self._controller = other._controller
+        self._topics = dict(other._topics)
+        self._answered = set(other._answered)
 
     async def close(self) -> None:
         """Close all connections. Does nothing when that was done before."""
@@ -254,6 +263,12 @@ class KafkaClient:
         self._coordinators[kind, key] = response.coordinator_id
         return int(response.coordinator_id)
 
+    def connect_ahead(self, topics: Iterable[str], channel: str) -> None:
+        """Begin to connect to those that are known to lead these topics: it is what the first request waits for else."""
+        for node in {node for topic in topics if topic in self._topics for node in self._topics[topic].leaders.values()}:
+            if node in self._brokers:
+                self._connections.open_ahead(node, self._brokers[node], channel)
+
     def disconnect(self, channel: str) -> None:
         """Close the sockets of a channel; what waits there for answers raises Unavailable."""
         self._connections.disconnect(channel)
@@ -272,6 +287,7 @@ class KafkaClient:
 
     async def find_leader(self, partition: TopicPartition) -> int:
         """Return the leader, asking if it is not known. Raises UnknownTopicOrPartition, Unavailable."""
+        self._tracked.add(partition.topic)
         node = self.leader(partition)
         if node is not None:
             return node

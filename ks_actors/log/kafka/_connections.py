@@ -132,12 +132,7 @@ class Connections:
         """Return a new connection; all who want it at the same time get the same."""
         if self._closed:
             raise LogClosed("the connection to Kafka is closed")
-        key = (node, channel)
-        task = self._opening.get(key)
-        if task is None:
-            self._drop(key, None)
-            task = self._opening[key] = asyncio.create_task(self._connect(node, address), name=f"connect to broker {node}")
-            task.add_done_callback(lambda done: self._opened(key, done))
+        task = self._begin_opening(node, address, channel)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -145,6 +140,20 @@ class Connections:
             if task.cancelled() and waiting is not None and not waiting.cancelling():
                 raise LogClosed("the connection to Kafka was closed meanwhile") from None
             raise
+
+    def _begin_opening(self, node: int, address: tuple[str, int], channel: str) -> asyncio.Task[Any]:
+        key = (node, channel)
+        task = self._opening.get(key)
+        if task is None:
+            self._drop(key, None)
+            task = self._opening[key] = asyncio.create_task(self._connect(node, address), name=f"connect to broker {node}")
+            task.add_done_callback(lambda done: self._opened(key, done))
+        return task
+
+    def open_ahead(self, node: int, address: tuple[str, int], channel: str) -> None:
+        """Begin to connect, for whoever sends first; if it is not possible now, that one tries again."""
+        if not self._closed and not self.connected(node, channel):
+            self._begin_opening(node, address, channel)
 
     def _opened(self, key: tuple[int, str], task: asyncio.Task[Any]) -> None:
         if self._opening.get(key) is task:

@@ -108,8 +108,7 @@ class KafkaLog:
     async def producer(self, *, client_id: str, lease: Lease | None = None) -> KafkaProducer:
         """Return a new idempotent producer, which writes only while the lease holds, if it has one."""
         self._check()
-        client = KafkaClient(self._servers, self._options, client_id=client_id)
-        return await self._started(KafkaProducer(client, self._admin, client_id, self._remove, lease=lease))
+        return await self._started(KafkaProducer(self._another_client(client_id), self._admin, client_id, self._remove, lease=lease))
 
     async def transactional_producer(
         self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
@@ -120,12 +119,17 @@ class KafkaLog:
         has left pending in the `scope`, as brokers may that are killed while it is ended, is ended as it was.
         """
         self._check()
-        client = KafkaClient(self._servers, self._options, client_id=client_id)
+        client = self._another_client(client_id)
         return await self._started(
             KafkaTransactionalProducer(
                 client, self._admin, transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope, closed=self._remove
             )
         )  # fmt: skip
+
+    def _another_client(self, client_id: str) -> KafkaClient:
+        client = KafkaClient(self._servers, self._options, client_id=client_id)
+        client.begin_like(self._client)
+        return client
 
     async def _started(self, part: P) -> P:
         self._parts[part] = None

@@ -297,7 +297,7 @@ class Sender:
             lane.reason = str(why)
         lane.not_before = now + min(wait / 4, 0.1)
         self._wake_in(lane.not_before - now)
-        self._refresh([lane.partition.topic])
+        self._refresh()
 
     def _wake_in(self, delay: float) -> None:
         loop = asyncio.get_running_loop()
@@ -315,10 +315,10 @@ class Sender:
             # All wait for something: a time, a leader, a new identity. None of that may be missed.
             self._wake_in(self._client.options.retry_backoff_ms / 1000)
 
-    def _refresh(self, topics: Iterable[str] = ()) -> None:
+    def _refresh(self) -> None:
         if not self._refreshing:
             self._refreshing = True
-            self._spawn(self._do_refresh(topics), "look up leaders")
+            self._spawn(self._do_refresh({partition.topic for partition in self._lanes}), "look up leaders")
 
     async def _do_refresh(self, topics: Iterable[str]) -> None:
         try:

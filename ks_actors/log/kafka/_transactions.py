@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 from ks_actors._errors import Fenced, LogClosed, LogError, LogTimeout, NotAuthorized, TransactionAborted
 from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._codes import error_of
-from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka._connections import PRODUCE, Unavailable
 from ks_actors.log.kafka._coordination import PROMPT_S, Coordination
 from ks_actors.log.kafka._endings import Ended, Endings
 from ks_actors.log.kafka._lane import NOBODY, Identity
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka._client import KafkaClient
 
 _log = logging.getLogger("ks_actors")
-_CLOSING_S = 5
+# Less than what an actor that closes it has for its own end.
+_CLOSING_S = 3
 _TOO_LATE = "the last transaction of {} cannot be aborted: it was committed, though the answer to that was lost"
 _AGAIN_S = 0.5
 _ATTEMPTS = 3
@@ -51,6 +52,7 @@ class KafkaTransactionalProducer:
         self._admin: Admin = admin
         self._name: str = name
         self._coordination: Coordination = Coordination(client, name, timeout_ms)
+        self._scope: TransactionScope | None = scope
         self._endings: Endings = Endings(client, self._coordination, scope)
         self._encoder: Encoder = Encoder(client.options, transactional=True)
         self._sender: Sender = Sender(client, self._encoder, transactional_id=name)
@@ -74,6 +76,7 @@ class KafkaTransactionalProducer:
     async def start(self) -> None:
         """Connect, fence all earlier producers of the id, abort what they left open, and end what a broker left pending."""
         await self._client.start()
+        self._client.connect_ahead(() if self._scope is None else self._scope.topics, PRODUCE)
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
                 await self._endings.settle(await self._endings.last(), NOBODY)
