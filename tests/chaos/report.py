@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from tests.chaos.faults import Fault
     from tests.chaos.options import Options
-    from tests.chaos.watch import Monitor, Stall
+    from tests.chaos.standstill import Stall
+    from tests.chaos.watch import Monitor
 
 _SPAN_S = 3
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
-def figures(options: Options, monitor: Monitor, faults: Sequence[Fault], begun: float) -> dict[str, Any]:
+def figures(options: Options, monitor: Monitor, faults: Sequence[Fault], stalls: Sequence[Stall], begun: float) -> dict[str, Any]:
     """Return what was measured so far. Recovery from a fault is when all that was fed until shortly after it has its committed output."""
-    stalls = monitor.stalls()
     _note_stalls(options, stalls, [fault for fault in faults if not fault.skipped])
     told: dict[str, Any] = {
         name: getattr(options, name) for name in ("guarantee", "mode", "seed", "members", "partitions", "keys", "rate")

@@ -20,6 +20,7 @@ from tests.chaos.faults import draw
 from tests.chaos.feed import Feeder
 from tests.chaos.members import Member
 from tests.chaos.report import figures
+from tests.chaos.stable import StableEnds
 from tests.chaos.stage import Stage
 from tests.chaos.watch import Monitor
 from tests.kafka.broker import Broker
@@ -27,6 +28,7 @@ from tests.kafka.broker import Broker
 if TYPE_CHECKING:
     from tests.chaos.faults import Fault
     from tests.chaos.options import Options
+    from tests.chaos.standstill import Stall
 
 # What Kafka does by default; the tests' broker is quicker.
 _KAFKAS_TIMES = {
@@ -61,6 +63,8 @@ class Run:
         self._clients = Clients(self._broker.bootstrap)
         self._feeder = Feeder(options, self._broker.bootstrap, self._input)
         self._monitor = Monitor(options, self._broker.bootstrap, self._output, self._feeder)
+        self._stable = StableEnds(options, self._broker.bootstrap, self._output, self._feeder)
+        self._stalls: list[Stall] | None = None
         self.stage: Stage = Stage(options, self._broker, self._member, self.say, self._at)
         self._plans = draw(options)
         self._open: list[Fault] = []
@@ -88,7 +92,8 @@ class Run:
     def report(self) -> dict[str, Any]:
         """Return the figures so far."""
         stage = self.stage
-        told = figures(self._options, self._monitor, stage.faults, self._begun)
+        stalls = self._monitor.stalls() if self._stalls is None else self._stalls
+        told = figures(self._options, self._monitor, stage.faults, stalls, self._begun)
         return told | {"unexpected_exits": stage.unexpected, "unclean_stops": stage.unclean, "notes": stage.notes, **self._seconds}
 
     async def main(self) -> dict[str, Any]:
@@ -96,7 +101,7 @@ class Run:
         await asyncio.to_thread(self._broker.start)
         await self._clients.create_topics({self._input: self._options.partitions, self._output: self._options.out_partitions})
         self.stage.start()
-        self._tasks = [asyncio.create_task(self._feeder.run()), asyncio.create_task(self._monitor.run())]
+        self._tasks = [asyncio.create_task(each.run()) for each in (self._feeder, self._monitor, self._stable)]
         await self._warm_up()
         if self._options.mode == "isolated" and self._plans:
             await self._isolated()
@@ -247,6 +252,7 @@ class Run:
         open_transactions = await self._open_transactions(topics)
         inputs = await self._inputs()
         read = await self._clients.read(self._output, options.out_partitions, committed=True)
+        self._stalls = self._stable.stalls(read, self._monitor.begun)
         updates = [Update(record.partition, record.key, count_of(record.value), record.number) for record in read]
         found = check_output(inputs, updates, options.guarantee)
         self._violations += found.violations
