@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, final
 
@@ -10,6 +11,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-unt
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from tests.chaos.checks import count_of
+from tests.chaos.clients import Trouble
 from tests.chaos.standstill import Progress, Stall, Standstills
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from tests.chaos.options import Options
 
 _EACH_S = 0.03
+_SILENCE_S = 30
 
 
 class Sample(NamedTuple):
@@ -52,17 +55,17 @@ class StableEnds:
         partitions = [TopicPartition(self._topic, number) for number in range(self._options.out_partitions)]
         try:
             while True:
-                try:
+                with suppress(KafkaError):  # the broker is away; should it stay so, `stalls` says that
                     found = await consumer.end_offsets(partitions)
-                except KafkaError:
-                    continue  # the broker is away; to ask for that has taken its time
-                self._samples.append(Sample(monotonic(), tuple(found[each] for each in partitions), tuple(self._feeder.acked)))
+                    self._samples.append(Sample(monotonic(), tuple(found[each] for each in partitions), tuple(self._feeder.acked)))
                 await asyncio.sleep(_EACH_S)
         finally:
             await consumer.stop()
 
     def stalls(self, records: Sequence[Record], begun: float) -> list[Stall]:
-        """Return what stood still since a time; `records` are all committed ones, in order per partition."""
+        """Return what stood still since a time; `records` are all committed ones, in order per partition. Raises Trouble when offsets are missing."""
+        if not self._samples or monotonic() - self._samples[-1].time > _SILENCE_S:
+            raise Trouble(f"the broker has not told the last stable offsets of {self._topic} for {_SILENCE_S} s, or never")
         return find_stalls(self._samples, records, Progress(self._feeder.partition_of, self._options.partitions), begun)
 
 

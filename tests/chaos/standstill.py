@@ -41,10 +41,10 @@ class Progress:
             self._told = number is not None
         partition = self.partition_of[key]
         if self._told:
-            further = number is not None and number >= self.done[partition]
-            if number is not None and further:
-                self.done[partition] = number + 1
-            return further
+            if number is None or number < self.done[partition]:
+                return False
+            self.done[partition] = number + 1
+            return True
         more = total - self._highest.get(key, 0)
         if more > 0:
             self._highest[key] = total

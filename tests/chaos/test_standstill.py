@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.clients import Record
-from tests.chaos.stable import Sample, find_stalls
+from tests.chaos.clients import Record, Trouble
+from tests.chaos.feed import Feeder
+from tests.chaos.options import Options
+from tests.chaos.stable import Sample, StableEnds, find_stalls
 from tests.chaos.standstill import Progress, Stall, Standstills
 
 if TYPE_CHECKING:
@@ -60,3 +62,11 @@ def test_short_pauses_are_none() -> None:
     assert found.look(1.3, [2], [1]) == 1
     found.look(1.5, [2], [2])
     assert found.until(9) == []
+
+
+def test_offsets_that_are_missing_are_no_standstill_of_nothing() -> None:
+    """What was never asked for cannot be said to have gone on."""
+    options = Options()
+    watched = StableEnds(options, "127.0.0.1:1", "out", Feeder(options, "127.0.0.1:1", "in"))
+    with pytest.raises(Trouble, match="last stable offsets of out"):
+        watched.stalls([], 0)

@@ -19,6 +19,7 @@ from ks_actors.log.kafka._connections import Unavailable
 from ks_actors.log.kafka._requests import MetadataRequest, Pinned, check_aiokafka, init_producer_id
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker, free_ports
 from tests.kafka.helpers import connect, soon
+from tests.kafka.tampering import Tampering
 from tests.log.helpers import UNCOMMITTED, group_name, new_topic, values_of, write
 
 if TYPE_CHECKING:
@@ -205,6 +206,22 @@ async def test_several_who_want_leaders_are_served_by_one_request(kafka_broker: 
     await client.close()
     with pytest.raises(LogClosed):
         await soon(waiting)
+    await log.close()
+
+
+async def test_a_leader_is_found_though_others_are_being_looked_up(kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request that is under way has not asked for this topic: another one does."""
+    log = await connect(kafka_broker)
+    (partition,) = await new_topic(log)
+    client = plain_client(kafka_broker)
+    await client.start()
+    asked = Tampering(monkeypatch).asked
+    under_way = asyncio.ensure_future(client.refresh())
+    while not asked:
+        await asyncio.sleep(0)
+    assert await client.find_leader(partition) == 1
+    await under_way
+    await client.close()
     await log.close()
 
 

@@ -34,13 +34,15 @@ async def killed(what: str, directory: Path, lines: int, seconds: float) -> list
         sys.executable, "-m", "tests.snapshots.victim", what, str(directory), stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
-    async with asyncio.timeout(DEADLINE):
-        told = [(await process.stdout.readline()).decode() for _ in range(lines)]
-    assert told[0] == "begun\n"
     ended = asyncio.ensure_future(process.wait())
-    await asyncio.wait([ended], timeout=seconds)
-    if not ended.done():
-        process.kill()
+    try:
+        async with asyncio.timeout(DEADLINE):
+            told = [(await process.stdout.readline()).decode() for _ in range(lines)]
+        assert told[0] == "begun\n"
+        await asyncio.wait([ended], timeout=seconds)
+    finally:
+        if not ended.done():
+            process.kill()
     told += (await process.stdout.read()).decode().splitlines(keepends=True)
     assert await ended in {0, -signal.SIGKILL}
     return [line[:-1] for line in told if line.endswith("\n")]

@@ -287,9 +287,10 @@ class KafkaClient:
 
     async def find_leader(self, partition: TopicPartition) -> int:
         """Return the leader, asking if it is not known. Raises UnknownTopicOrPartition, Unavailable."""
-        self._tracked.add(partition.topic)
         node = self.leader(partition)
         if node is not None:
+            # It may have been described only: whoever uses it wants to know when its leader moves.
+            self._tracked.add(partition.topic)
             return node
         await self.refresh([partition.topic])
         node = self.leader(partition)
