@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
@@ -134,11 +133,10 @@ class Restorer(Actor[RestorerMessage]):
             self.ctx.pipe(self._look(order), _ends_known, partial(_no_ends, order))
 
     async def _look(self, order: m.Restore | m.Follow) -> m.ChangelogEnds:
+        begins = await self._log.begin_offsets(order.changelogs)
         # All that is there, whether it is decided about or not. A transaction that the committed offsets are from may not be marked as committed in
         # every partition yet, and where it is not, the end of what is committed is still before it.
-        begins, ends = await asyncio.gather(
-            self._log.begin_offsets(order.changelogs), self._log.end_offsets(order.changelogs, IsolationLevel.READ_UNCOMMITTED)
-        )
+        ends = await self._log.end_offsets(order.changelogs, IsolationLevel.READ_UNCOMMITTED)
         return m.ChangelogEnds(order, begins, ends, await self._limits.look(order.changelogs))
 
     def _begin(self, found: m.ChangelogEnds) -> None:
