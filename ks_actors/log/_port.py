@@ -232,8 +232,8 @@ class Log(Protocol):
         """Delete topics. Raises UnknownTopicOrPartition."""
         ...
 
-    async def describe_topics(self, names: Iterable[str] | None = None, /) -> Mapping[str, TopicDescription]:
-        """Return those of the topics that exist; all topics for None."""
+    async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
+        """Return those of the topics that exist; all topics for None. Without `configs` theirs are left empty, which may be faster."""
         ...
 
     async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ks_actors._errors import StreamsError
+from ks_actors._errors import MissingSourceTopics, StreamsError, UnknownTopicOrPartition
 from ks_actors.log._types import IsolationLevel
 from ks_actors.runtime._offsets import Position, decode_position
 
@@ -50,3 +50,12 @@ async def begin_positions(
             )
     found = {partition: decode_position(one) for partition, one in committed.items()}
     return found | {partition: Position(ends.get(partition, begins[partition])) for partition in fresh}
+
+
+def told_of_sources(error: Exception) -> Exception:
+    """Return what the failure to read a topic, or to commit offsets of it, is to be called: that it is gone is what to do something about."""
+    if not isinstance(error, UnknownTopicOrPartition):
+        return error
+    missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")
+    missing.__cause__ = error
+    return missing

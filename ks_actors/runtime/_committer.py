@@ -10,7 +10,6 @@ from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Started
 from ks_actors._errors import (
     Fenced,
     IllegalGeneration,
-    MissingSourceTopics,
     NotRunning,
     StateError,
     TaskCorrupted,
@@ -20,6 +19,7 @@ from ks_actors._errors import (
     UnknownTopicOrPartition,
 )
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._beginnings import told_of_sources
 from ks_actors.runtime._committing import COMMITTING, Phase, TasksBroken
 from ks_actors.runtime._messages import CommitterMessage
 from ks_actors.runtime._patience import patiently
@@ -208,13 +208,13 @@ class Committer(Actor[CommitterMessage]):
             except (Fenced, IllegalGeneration, TransactionAborted):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it was: the log may have done it all the same
-                raise _Uncertain from _told(error)
+                raise _Uncertain from told_of_sources(error)
         else:
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             try:
                 await self._wait("the offsets to be committed", self._poller().ask(m.CommitOffsets, frozen.positions))
             except UnknownTopicOrPartition as error:
-                raise _told(error) from error
+                raise told_of_sources(error) from error
         # From here on it has happened.
         self._collector.tell(m.NextEpoch(self._epoch))
         self._manager.tell(m.CommittedTasks(frozen.positions))
@@ -360,15 +360,6 @@ class Committer(Actor[CommitterMessage]):
             request.reply.tell(None)
         else:
             request.reply.fail(error)
-
-
-def _told(error: Exception) -> Exception:
-    """Return what the failure of committing offsets is to be called: offsets are of what is read."""
-    if not isinstance(error, UnknownTopicOrPartition):
-        return error
-    missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")
-    missing.__cause__ = error
-    return missing
 
 
 def _cause(error: Exception) -> Exception:

@@ -91,7 +91,7 @@ class Writing:
         clock: Callable[[], float],
         soon: Callable[[], None],
         failed: Callable[[TaskId | None, Exception], None],
-        taken: Callable[[], None],
+        taken: Callable[[], object],
     ) -> None:
         self._stores = stores
         self._flusher = Flusher(stores)

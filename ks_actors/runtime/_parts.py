@@ -37,7 +37,7 @@ from ks_actors.runtime._snapshots import SNAPSHOTS_MAILBOX, Snapshots
 from ks_actors.runtime._state_manager import STATE_MANAGER_MAILBOX, StateManager
 from ks_actors.runtime._steps import try_step
 from ks_actors.runtime._task_manager import TASK_MANAGER_MAILBOX, TaskManager
-from ks_actors.runtime._topics import prepare_topics
+from ks_actors.runtime._topics import topics_prepared
 from ks_actors.snapshots import Place
 from ks_actors.state import SharedResources
 
@@ -107,19 +107,19 @@ class Parts:
     async def start(self, context: Context[Any]) -> None:
         """Make all actors but the workers, and enter the group."""
         self._context = context
-        counts = await prepare_topics(self._log, self._setup)
-        self._setup.know_topics(counts)
-        if max(counts.values(), default=1) > 1:
-            # What partitions keys is loaded now, not in the middle of the first records.
-            await context.blocking(warm_up)
-        process_id = await context.blocking(self._directory.open)
-        self._shared = SharedResources.within(self._config.statestore_memory_max_bytes, statistics=self._config.metrics_recording_level != "INFO")
-        await context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms))
-        await self._start_collector(context, process_id)
-        await self._start_state(context)
-        if self._setup.topology.global_topics:
-            await self._start_globals(context)
-        await self._start_committer(context)
+        async with topics_prepared(self._log, self._setup) as counts:
+            self._setup.know_topics(counts)
+            if max(counts.values(), default=1) > 1:
+                # What partitions keys is loaded now, not in the middle of the first records.
+                await context.blocking(warm_up)
+            process_id = await context.blocking(self._directory.open)
+            self._shared = SharedResources.within(self._config.statestore_memory_max_bytes, statistics=self._config.metrics_recording_level != "INFO")
+            await context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms))
+            await self._start_collector(context, process_id)
+            await self._start_state(context)
+            if self._setup.topology.global_topics:
+                await self._start_globals(context)
+            await self._start_committer(context)
         await self._start_poller(context, process_id)
 
     async def _start_collector(self, context: Context[Any], process_id: str) -> None:

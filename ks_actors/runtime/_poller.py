@@ -13,14 +13,12 @@ from ks_actors._errors import (
     FencedInstanceId,
     KsActorsError,
     LogClosed,
-    MissingSourceTopics,
     OffsetOutOfRange,
     StreamsError,
-    UnknownTopicOrPartition,
 )
 from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
 from ks_actors.runtime import _messages as m
-from ks_actors.runtime._beginnings import begin_positions, reset_position
+from ks_actors.runtime._beginnings import begin_positions, reset_position, told_of_sources
 from ks_actors.runtime._handover import Handover
 from ks_actors.runtime._membership import OffsetCommits
 from ks_actors.runtime._messages import GroupMessage, PollerMessage
@@ -100,6 +98,8 @@ class Poller(Actor[PollerMessage]):
         # Set when somebody else has the place in the group: nothing is to be done for it any more.
         self._fenced: FencedInstanceId | None = None
         self._rests = Rests()
+        # About to close: nothing new is begun, but the group is followed until the last commit is done.
+        self._leaving = False
         self._fetching = self._closing = self._waiting = self._following = self._ask_again = False
 
     async def signal(self, signal: Signal) -> None:
@@ -160,6 +160,7 @@ class Poller(Actor[PollerMessage]):
                 self._rejoin = message.cause
                 self._go_on()
             case m.Closing():
+                self._leaving = True
                 self.ctx.timers.once("closing", _PATIENCE, m.TooLate())
             case m.TooLate():
                 self._commits.lose_patience()
@@ -173,7 +174,7 @@ class Poller(Actor[PollerMessage]):
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def _fetch(self) -> None:
-        if self._fetching or self._closing or "fetch" in self.ctx.timers or not (self._positions.keys() - self._stopped):
+        if self._fetching or self._leaving or self._closing or "fetch" in self.ctx.timers or not (self._positions.keys() - self._stopped):
             return
         self._fetching = True
         # The epoch is that of the end: a seek while the fetch was under way has moved it, too.
@@ -232,12 +233,8 @@ class Poller(Actor[PollerMessage]):
                 self._fetcher.seek(error.partition, await reset_position(error, self._log, self._reset))
             except StreamsError as failure:
                 self._give_up(failure)
-        elif isinstance(error, UnknownTopicOrPartition):
-            missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")
-            missing.__cause__ = error
-            self._give_up(missing)
         else:
-            self._give_up(error)
+            self._give_up(told_of_sources(error))
 
     def _give_up(self, error: Exception) -> None:
         self._positions.clear()
@@ -357,13 +354,13 @@ class Poller(Actor[PollerMessage]):
             await self._handover.close(migrated)
         if gone or self._ask_again:
             self._membership.rejoin(self._user_data(event.group.generation))
-        if new:
+        if new and not self._leaving:
             wanted = [partition for partitions in new.values() for partition in partitions]
             positions = await patiently("an assignment", "committed offsets", begin_positions(wanted, self._membership, self._log, self._reset))
             for task, partitions in new.items():
-                if task in self._tasks:
+                if task in self._tasks and not self._leaving:
                     self._state.tell(m.OpenTask(task, {partition: positions[partition] for partition in partitions}, event.group.generation))
-        for task in sorted(self._standbys):
+        for task in sorted(() if self._leaving else self._standbys):
             self._state.tell(m.OpenStandby(task))
         return event.group.generation
 

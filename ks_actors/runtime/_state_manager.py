@@ -86,7 +86,7 @@ class StateManager(Actor[StateManagerMessage]):
             clock=work_time,
             soon=self._step_soon,
             failed=self._flush_failed,
-            taken=lambda: restorer().tell(m.TakenIn()),
+            taken=lambda: restorer().offer(m.TakenIn()),  # it may have ended before all that it gave was taken in
         )
         self._commit = StateCommit(self._stores, changelog, collector, residents, self._turn, batch_bytes=batch_bytes)
         self._kept: int = 0

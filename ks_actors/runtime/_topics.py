@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from ks_actors._beside import beside
 from ks_actors._errors import MissingSourceTopics, TopicExists, TopologyError
 from ks_actors.log._types import NewTopic
-from ks_actors.topology import StoreKind
+from ks_actors.runtime._topic_configs import changelog_configs, misfits, repartition_configs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from ks_actors.log import Log, TopicDescription
     from ks_actors.runtime._setup import Setup
-    from ks_actors.topology import StoreSpec, Subtopology
-
-_REPARTITION = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800", "message.timestamp.type": "CreateTime"}
-_DAY_MS = 86_400_000  # as in Kafka Streams, whatever windowstore_changelog_additional_retention_ms says
-LONGEST_MS = (1 << 63) - 1
-_WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION}
+    from ks_actors.topology import Subtopology
 
 
 async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
@@ -27,9 +24,18 @@ async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
     Raises MissingSourceTopics, which names all that are missing, NotAuthorized, and TopologyError for internal topics that are there but not as they
     have to be.
     """
+    async with topics_prepared(log, setup) as counts:
+        return counts
+
+
+@asynccontextmanager
+async def topics_prepared(log: Log, setup: Setup) -> AsyncIterator[dict[str, int]]:
+    """Do what `prepare_topics` does; whether topics that were there keep what they are to is known at the end of what is done meanwhile."""
     counts, wanted, existing = await plan_topics(log, setup)
-    await _create(log, [topic for topic in wanted if topic.name not in existing])
-    return counts
+    new = [topic for topic in wanted if topic.name not in existing]
+    await _create(log, new)
+    async with beside(_check_configs(log, [topic for topic in wanted if topic.name in existing]), "check internal topics"):
+        yield counts
 
 
 async def plan_topics(log: Log, setup: Setup) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
@@ -37,14 +43,12 @@ async def plan_topics(log: Log, setup: Setup) -> tuple[dict[str, int], list[NewT
 
     Raises what `prepare_topics` raises.
     """
-    existing = await log.describe_topics()
+    existing = await log.describe_topics(configs=False)
     subtopologies = setup.topology.subtopologies()
     await _check_sources(log, setup, subtopologies, existing)
     counts = {name: topic.partitions for name, topic in existing.items()}
     repartitions = _repartition_counts(setup, subtopologies, counts)
-    wanted = [
-        NewTopic(setup.topic(name), count, {**_REPARTITION, **setup.topology.internal_topics[name].configs}) for name, count in repartitions.items()
-    ]
+    wanted = [NewTopic(setup.topic(name), count, repartition_configs(setup.topology.internal_topics[name])) for name, count in repartitions.items()]
     counts.update({topic.name: topic.partitions for topic in wanted})
     wanted += _changelogs(setup, subtopologies, counts)
     counts.update({topic.name: topic.partitions for topic in wanted})
@@ -57,7 +61,7 @@ async def _create(log: Log, topics: Sequence[NewTopic]) -> None:
     try:
         await log.create_topics(topics)
     except TopicExists:
-        _check_internal(topics, await log.describe_topics([topic.name for topic in topics]))
+        _check_internal(topics, await log.describe_topics([topic.name for topic in topics], configs=False))
 
 
 async def _check_sources(log: Log, setup: Setup, subtopologies: Iterable[Subtopology], existing: Mapping[str, TopicDescription]) -> None:
@@ -66,7 +70,7 @@ async def _check_sources(log: Log, setup: Setup, subtopologies: Iterable[Subtopo
     missing = sorted((needed | set(setup.topology.global_topics)) - existing.keys())
     if missing:
         # Those that may not even be looked at are not told of unless they are asked for: then the log says that it is forbidden.
-        await log.describe_topics(missing)
+        await log.describe_topics(missing, configs=False)
         raise MissingSourceTopics(
             f"the topology reads topics that do not exist: {', '.join(missing)}; create them, with as many partitions as are wanted"
         )
@@ -132,23 +136,11 @@ def _changelogs(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapp
         sources += [topic for topic in counts for pattern in subtopology.source_patterns if pattern.fullmatch(topic)]
         tasks = max((counts[topic] for topic in sources if topic in counts), default=1)
         topics += [
-            NewTopic(setup.changelog(spec.name), tasks, _changelog_configs(setup, spec))
+            NewTopic(setup.changelog(spec.name), tasks, changelog_configs(setup.config, spec))
             for spec in subtopology.stores.values()
             if spec.logging and spec.source_topic is None
         ]
     return topics
-
-
-def _changelog_configs(setup: Setup, spec: StoreSpec) -> dict[str, str]:
-    configs = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
-    if spec.kind in _WINDOWED:
-        configs["cleanup.policy"] = "delete" if spec.retain_duplicates else "compact,delete"
-        # Unlimited windows are kept for ever: more than a log can be told is that.
-        configs["retention.ms"] = str(min(spec.retention_ms + setup.config.windowstore_changelog_additional_retention_ms, LONGEST_MS))
-    if spec.kind is StoreKind.VERSIONED:
-        # The older versions of a key are wanted: they are not compacted away as long as they can be asked for.
-        configs["min.compaction.lag.ms"] = str(min(spec.history_retention_ms + _DAY_MS, LONGEST_MS))
-    return {**configs, **spec.changelog_configs}
 
 
 def _check_internal(wanted: Iterable[NewTopic], existing: Mapping[str, TopicDescription]) -> None:
@@ -161,4 +153,15 @@ def _check_internal(wanted: Iterable[NewTopic], existing: Mapping[str, TopicDesc
         raise TopologyError(
             f"internal topics do not fit the topology: {'; '.join(wrong)}. Either the input topics were resized, or another topology used the same "
             "application_id: reset the application (delete its internal topics and state), or choose another application_id"
+        )
+
+
+async def _check_configs(log: Log, topics: Sequence[NewTopic]) -> None:
+    """Raise TopologyError for topics that there were before, and that do not keep what they are to keep."""
+    described = await log.describe_topics([topic.name for topic in topics]) if topics else {}
+    found = [misfit for topic in topics if topic.name in described for misfit in misfits(topic, described[topic.name].configs)]
+    if found:
+        raise TopologyError(
+            f"internal topics do not keep what the app has to find in them: {'; '.join(found)}. Set it so (`kafka-configs --alter "
+            "--entity-type topics --entity-name <topic> --add-config <name>=<value>`), or give stores and repartitions the configs that are wanted"
         )

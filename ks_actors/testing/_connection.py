@@ -106,9 +106,9 @@ class Connection:
         """Delete topics."""
         await self.through(self._log.delete_topics, names)
 
-    async def describe_topics(self, names: Iterable[str] | None = None, /) -> Mapping[str, TopicDescription]:
+    async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
         """Return those of the topics that exist."""
-        return await self.through(self._log.describe_topics, names)
+        return await self.through(self._log.describe_topics, names, configs=configs)
 
     async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
         """Delete records."""

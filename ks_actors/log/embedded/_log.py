@@ -203,12 +203,12 @@ class EmbeddedLog:
         self._begin("delete_topics")
         self._broker.delete_topics(tuple(names))
 
-    async def describe_topics(self, names: Iterable[str] | None = None, /) -> Mapping[str, TopicDescription]:
-        """Return those of the topics that exist; all topics for None."""
+    async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
+        """Return those of the topics that exist; all topics for None. Configs are those that were given, none of them without `configs`."""
         self._begin("describe_topics")
         topics = self._broker.topics
         found = [topics[name] for name in (topics if names is None else names) if name in topics]
-        return {topic.name: TopicDescription(topic.name, len(topic.partitions), topic.configs) for topic in found}
+        return {topic.name: TopicDescription(topic.name, len(topic.partitions), topic.configs if configs else {}) for topic in found}
 
     async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
         """Delete all records below the given offsets. Raises UnknownTopicOrPartition, OffsetOutOfRange (then none was), StorageFull."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar, final
+import logging
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
 from ks_actors._errors import ConfigError, LogError, NotAuthorized, OffsetOutOfRange, TopicExists, UnknownTopicOrPartition
 from ks_actors.log._types import IsolationLevel, TopicDescription, TopicPartition
@@ -18,23 +19,26 @@ from ks_actors.log.kafka._codes import (
 )
 from ks_actors.log.kafka._codes import UNKNOWN_TOPIC_OR_PARTITION as UNKNOWN
 from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka._lookups import Lookups
 from ks_actors.log.kafka._requests import (
     TOPIC,
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
-    OffsetRequest,
     incremental_alter_configs,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from ks_actors.log._types import NewTopic
     from ks_actors.log.kafka._client import KafkaClient
 
 T = TypeVar("T")
+_Asked: TypeAlias = "list[tuple[str, list[tuple[int, int]]]]"
+
+_log = logging.getLogger("ks_actors")
 
 _EARLIEST = -2
 _LATEST = -1
@@ -50,6 +54,7 @@ class Admin:
 
     def __init__(self, client: KafkaClient) -> None:
         self._client: KafkaClient = client
+        self._lookups: Lookups = Lookups(client)
         self._limits: dict[str, tuple[float, int]] = {}
 
     # --- topics -----------------------------------------------------------------------------------------------------------
@@ -147,13 +152,13 @@ class Admin:
         for error in failed.values():
             raise error
 
-    async def describe_topics(self, names: Iterable[str] | None) -> Mapping[str, TopicDescription]:
-        """Return those of the topics that there are, with all their configs as they are in force."""
+    async def describe_topics(self, names: Iterable[str] | None, *, configs: bool = True) -> Mapping[str, TopicDescription]:
+        """Return those of the topics that there are, with all their configs as they are in force, or with none."""
         found = await self._client.metadata(None if names is None else list(names))
         shown = [topic for topic in found.values() if not topic.internal]
-        configs = await self._configs([topic.name for topic in shown])
-        self._note_limits(configs)
-        return {topic.name: TopicDescription(topic.name, len(topic.leaders), configs.get(topic.name, {})) for topic in shown}
+        described = await self._configs([topic.name for topic in shown]) if configs else {}
+        self._note_limits(described)
+        return {topic.name: TopicDescription(topic.name, len(topic.leaders), described.get(topic.name, {})) for topic in shown}
 
     async def _configs(self, topics: Sequence[str], names: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
         """Return configs of topics; none for a topic that is gone, or that may not be looked at."""
@@ -202,6 +207,13 @@ class Admin:
         self._limits |= dict.fromkeys(asked, (0, _USUAL_LIMIT))
         self._note_limits(configs)
 
+    async def try_to_learn_limits(self, topics: Iterable[str]) -> None:
+        """Look limits up before there are records, which wait for them else; of what is not known then they ask again."""
+        try:
+            await self.learn_limits(topics)
+        except LogError as error:
+            _log.debug("how large records may be is asked for again with the first of them: %s", error)
+
     def _note_limits(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         until = asyncio.get_running_loop().time() + _LIMITS_S
         for topic, found in configs.items():
@@ -214,7 +226,7 @@ class Admin:
         self,
         what: str,
         wanted: Mapping[TopicPartition, int],
-        request: Callable[[list[tuple[str, list[tuple[int, int]]]]], Any],
+        send: Callable[[int, _Asked], Awaitable[Any]],
         read: Callable[[Any], Iterable[tuple[TopicPartition, int, int]]],
     ) -> dict[TopicPartition, int]:
         """Ask the leader of each partition; `read` returns partition, error code and result."""
@@ -226,7 +238,7 @@ class Admin:
             for partition, value in left.items():
                 topics = leaders.setdefault(await self._client.find_leader(partition), {})
                 topics.setdefault(partition.topic, []).append((partition.partition, value))
-            sent = [self._client.send(node, request(list(topics.items()))) for node, topics in leaders.items()]
+            sent = [send(node, list(topics.items())) for node, topics in leaders.items()]
             answers = await asyncio.gather(*sent, return_exceptions=True)
             again: str | None = None
             for answer in answers:
@@ -248,6 +260,8 @@ class Admin:
     ) -> str | None:
         again: str | None = None
         for partition, code, result in answers:
+            if partition not in left:
+                continue  # somebody else's, who asked the same
             if code in RETRIABLE:
                 again = f"the leader of {partition} answered {name_of(code)}"
             elif code == OFFSET_OUT_OF_RANGE:
@@ -256,14 +270,14 @@ class Admin:
                 raise error_of(code, f"it was not possible {what} of {partition}")
             else:
                 found[partition] = result
-                left.pop(partition, None)
+                del left[partition]
         return again
 
     async def _offsets(self, times: Mapping[TopicPartition, int], isolation: IsolationLevel) -> dict[TopicPartition, int]:
         return await self._by_leader(
             "to look up offsets",
             times,
-            lambda topics: OffsetRequest(-1, _ISOLATION[isolation], topics),
+            lambda node, topics: self._lookups.ask(node, _ISOLATION[isolation], topics),
             lambda answer: (
                 (TopicPartition(topic, number), code, offset) for topic, partitions in answer.topics for number, code, _, offset in partitions
             ),
@@ -289,7 +303,7 @@ class Admin:
             await self._by_leader(
                 "to delete records",
                 before,
-                lambda topics: DeleteRecordsRequest(topics, self._client.options.request_timeout_ms),
+                lambda node, topics: self._client.send(node, DeleteRecordsRequest(topics, self._client.options.request_timeout_ms)),
                 lambda answer: (
                     (TopicPartition(topic, number), code, offset)
                     for topic, partitions, *_ in answer.topics

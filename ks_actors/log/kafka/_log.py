@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
 
+from ks_actors._beside import beside
 from ks_actors._errors import LogClosed, LogError
 from ks_actors.log._types import IsolationLevel
 from ks_actors.log.kafka._admin import Admin
@@ -120,11 +121,12 @@ class KafkaLog:
         """
         self._check()
         client = self._another_client(client_id)
-        return await self._started(
-            KafkaTransactionalProducer(
-                client, self._admin, transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope, closed=self._remove
-            )
-        )  # fmt: skip
+        async with beside(self._admin.try_to_learn_limits(() if scope is None else scope.topics), f"limits for {transactional_id}"):
+            return await self._started(
+                KafkaTransactionalProducer(
+                    client, self._admin, transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope, closed=self._remove
+                )
+            )  # fmt: skip
 
     def _another_client(self, client_id: str) -> KafkaClient:
         client = KafkaClient(self._servers, self._options, client_id=client_id)
@@ -163,10 +165,13 @@ class KafkaLog:
         self._check()
         await self._admin.delete_topics(names)
 
-    async def describe_topics(self, names: Iterable[str] | None = None, /) -> Mapping[str, TopicDescription]:
-        """Return those of the topics that exist; all topics but Kafka's own for None. Configs are all that are in force, by default or not."""
+    async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
+        """Return those of the topics that exist; all topics but Kafka's own for None.
+
+        Configs are all that are in force, by default or not, of topics that may be asked for them. Without `configs` Kafka is not asked for any.
+        """
         self._check()
-        return await self._admin.describe_topics(names)
+        return await self._admin.describe_topics(names, configs=configs)
 
     async def set_configs(self, configs: Mapping[str, Mapping[str, str]], /) -> None:
         """Set these configs of topics, and leave their others as they are. Raises UnknownTopicOrPartition, ConfigError."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogError, ProduceFailed, RecordTooLarge
 from ks_actors.log._types import IsolationLevel, TopicPartition
+from ks_actors.log.kafka._connections import Unavailable
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Iterable, Mapping, Sequence
 
     from ks_actors.log._types import Outgoing
     from ks_actors.log.kafka._admin import Admin
     from ks_actors.log.kafka._builder import Encoder, RecordBatch
+    from ks_actors.log.kafka._client import KafkaClient
     from ks_actors.log.kafka._sender import Sender
 
 
@@ -84,3 +86,19 @@ class Outbox:
         empty = [partition for (partition, outgoing) in self._batches if not len(outgoing.batch)]
         ends = await self._admin.end_offsets(empty, IsolationLevel.READ_UNCOMMITTED) if empty else {}
         return [futures[-1].result() if futures else ends[partition] for (partition, _), futures in zip(self._batches, self._futures, strict=True)]
+
+
+async def missing(client: KafkaClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
+    """Return what is wrong with partitions that there are not; wait a little for those that may be on their way."""
+    wait = client.options.missing_topic_wait_ms / 1000
+    end = asyncio.get_running_loop().time() + wait
+    while True:
+        errors: dict[TopicPartition, Exception] = {}
+        unknown = [partition for partition in partitions if client.leader(partition) is None]
+        if unknown:
+            await client.look_for({partition.topic for partition in unknown})
+            errors = {each: client.why_no_leader(each) for each in unknown if client.leader(each) is None}
+            errors = {each: error for each, error in errors.items() if not isinstance(error, Unavailable)}
+        if not errors or asyncio.get_running_loop().time() >= end:
+            return errors
+        await asyncio.sleep(wait / 10)

@@ -6,14 +6,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, final
 
+from ks_actors._beside import beside
 from ks_actors._errors import Fenced, LogClosed, LogError, LogTimeout, NotAuthorized, TransactionAborted
 from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._codes import error_of
-from ks_actors.log.kafka._connections import PRODUCE, Unavailable
+from ks_actors.log.kafka._connections import PRODUCE
 from ks_actors.log.kafka._coordination import PROMPT_S, Coordination
 from ks_actors.log.kafka._endings import Ended, Endings
 from ks_actors.log.kafka._lane import NOBODY, Identity
-from ks_actors.log.kafka._outbox import Outbox
+from ks_actors.log.kafka._outbox import Outbox, missing
 from ks_actors.log.kafka._sender import EpochRefused, Sender
 
 if TYPE_CHECKING:
@@ -157,25 +158,24 @@ class KafkaTransactionalProducer:
         new = outbox.partitions - self._added
         if not new:
             return
-        outbox.refuse(await self._missing(new))
-        async for added, refused in self._coordination.take_in(self._sender.identity, new - outbox.errors.keys()):
-            self._added |= added
-            outbox.refuse({partition: error_of(code, f"{partition} cannot be written to") for partition, code in refused.items()})
+        outbox.refuse(await missing(self._client, new))
+        async with beside(self._add_group(), f"offsets to {self._name}"):
+            async for added, refused in self._coordination.take_in(self._sender.identity, new - outbox.errors.keys()):
+                self._added |= added
+                outbox.refuse({partition: error_of(code, f"{partition} cannot be written to") for partition, code in refused.items()})
 
-    async def _missing(self, partitions: set[TopicPartition]) -> dict[TopicPartition, Exception]:
-        """Return what is wrong with partitions that there are not; wait a little for those that may be on their way."""
-        wait = self._client.options.missing_topic_wait_ms / 1000
-        end = asyncio.get_running_loop().time() + wait
-        while True:
-            errors: dict[TopicPartition, Exception] = {}
-            unknown = [partition for partition in partitions if self._client.leader(partition) is None]
-            if unknown:
-                await self._client.look_for({partition.topic for partition in unknown})
-                errors = {each: self._client.why_no_leader(each) for each in unknown if self._client.leader(each) is None}
-                errors = {each: error for each, error in errors.items() if not isinstance(error, Unavailable)}
-            if not errors or asyncio.get_running_loop().time() >= end:
-                return errors
-            await asyncio.sleep(wait / 10)
+    async def _add_group(self) -> None:
+        """Make offsets part of a new transaction when its partitions are: its commit waits for one answer less."""
+        group = "" if self._scope is None else self._scope.group_id
+        if not group or group in self._groups:
+            return
+        try:
+            await self._coordination.add_offsets(self._sender.identity, group)
+            self._groups.setdefault(group, set())
+        except (EpochRefused, LogClosed):
+            raise
+        except LogError as error:
+            _log.debug("the commit will say why offsets of %s cannot be part of a transaction of %s: %s", group, self._name, error)
 
     async def _judge(self, refused: LogError) -> LogError:
         """Find out why there is a newer epoch: our time was over, or somebody else has the id.
@@ -269,7 +269,7 @@ class KafkaTransactionalProducer:
 
     async def _ended(self, *, commit: bool, smoothly: bool) -> None:
         if not (await self._coordination.until_complete() and smoothly) and self._open:
-            self._unconfirmed = Ended(frozenset(self._added), dict(self._groups), commit)
+            self._unconfirmed = Ended(frozenset(self._added), {group: offsets for group, offsets in self._groups.items() if offsets}, commit)
             if self._confirming is None or self._confirming.done():
                 self._confirming = asyncio.create_task(self._confirm_soon(), name=f"end of a transaction of {self._name}")
 

@@ -1,0 +1,25 @@
+"""Something that is done while something else is."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Do `work` beside the body of the `async with`, whose end waits for it and raises what it raises.
+
+    When the body fails, or is cancelled, the work is cancelled, and whatever it raises is not told: one error is enough.
+    """
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
