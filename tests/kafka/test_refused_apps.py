@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import Consumed, InstanceState, Materialized, Produced, ProductionFailed, RecordTooLarge, StreamsBuilder
+from ks_actors import Consumed, InstanceState, Materialized, Produced, ProductionFailed, RecordTooLarge, StreamsBuilder, TopologyError
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.serdes import BYTES, LONG
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
@@ -118,3 +118,20 @@ async def test_a_transaction_that_expires(kafka_broker: Broker, tmp_path: Path) 
             await here.feed()
             await here.counted()
             assert app.state is InstanceState.RUNNING
+
+
+@pytest.mark.timeout(120)
+async def test_a_changelog_that_forgets(kafka_broker: Broker, tmp_path: Path) -> None:
+    """Made by hand with the broker's own settings it deletes what is old: no app starts on it, and the error tells how to set it right."""
+    async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:
+        await here.log.create_topics([NewTopic(here.changelog, PARTITIONS)])
+        app = here.app("app")
+        with pytest.raises(TopologyError) as refused:
+            await soon(app.start())
+        assert f"{here.changelog} has cleanup.policy=delete and needs compact" in str(refused.value)
+        assert "kafka-configs --alter" in str(refused.value)
+        assert app.state is InstanceState.ERROR
+        await here.log.set_configs({here.changelog: {"cleanup.policy": "compact"}})
+        await here.feed()
+        async with here.app("app"):
+            await here.counted()

@@ -31,6 +31,8 @@ async def test_topics_are_described_as_they_were_created(log: Log) -> None:
     assert described[first.topic].partitions == 3
     assert described[first.topic].configs["cleanup.policy"] == "compact"
     assert first.topic in await log.describe_topics()
+    without = await log.describe_topics([first.topic], configs=False)
+    assert (without[first.topic].partitions, without[first.topic].configs) == (3, {})
 
 
 async def test_of_topics_to_be_created_only_those_that_exist_fail(log: Log) -> None:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 
-from ks_actors.log import NewMember, Revoked
+from actors import Spec
+from ks_actors import TaskId
+from ks_actors.assignment import TaskAssignor
+from ks_actors.log import IsolationLevel, NewMember, Revoked
 from ks_actors.runtime import InstanceState
-from ks_actors.testing import run_app
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._membership import GroupView
+from ks_actors.runtime._poller import Poller
+from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from ks_actors.log import MemberAssignment, MemberInfo, Membership
+    from ks_actors.log import MemberAssignment, MemberInfo, Membership, OffsetAndMetadata, TopicPartition
     from ks_actors.testing import AppHarness
 
 pytestmark = pytest.mark.unmeasured
+T = TypeVar("T")
 
 
 class Leader:
@@ -114,3 +121,95 @@ def test_who_closes_does_not_wait_for_a_group_that_waits_for_others(guarantee: s
 
     topics = {"in": 4, "out": 1}
     run_app(test, counting("in_memory"), topics=topics, processing_guarantee=guarantee, commit_interval_ms=100, start=False)
+
+
+# --- the poller of an app that closes -----------------------------------------------------------------------------------------------
+
+
+class Gated:
+    """A membership that tells what is committed when the test says."""
+
+    def __init__(self, real: Membership) -> None:
+        self._real = real
+        self.asked = asyncio.Event()
+        self.gate = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        self.asked.set()
+        await self.gate.wait()
+        return await self._real.committed(partitions)
+
+
+class Polling:
+    """A poller that is alone in its group, with a probe in the place of all others."""
+
+    async def begin(self, harness: AppHarness) -> None:
+        self.kit, log = harness.kit, harness.log
+        self.probe = self.kit.probe(object)
+        group = GroupView("process", 60_000)
+        new = NewMember(
+            client_id="member", topics=("in",), user_data=group.user_data(()), assignor=TaskAssignor({0: ["in"]}),
+            session_timeout_ms=60_000, rebalance_timeout_ms=60_000,
+        )  # fmt: skip
+        self.membership = Gated(await log.join("group", new))
+        fetcher = log.fetcher(client_id="reader", isolation=IsolationLevel.READ_COMMITTED)
+        bury: Callable[[frozenset[str]], Awaitable[None]] = lambda _: asyncio.sleep(0)  # noqa: E731 - nobody is gone
+        poller = Poller(
+            log, fetcher, cast("Membership", self.membership), group, poll_ms=10, isolation=IsolationLevel.READ_COMMITTED,
+            reset=lambda _: "earliest", bury=bury,
+            instance=self.probe, manager=self.probe, state=self.probe, committer=self.probe,
+        )  # fmt: skip
+        self.ref = await self.kit.spawn(Spec(lambda: poller), "the-poller")
+        await self.membership.asked.wait()
+
+    def told(self, kind: type[T]) -> list[T]:
+        return [message for message in self.probe.received if isinstance(message, kind)]
+
+    async def end(self) -> None:
+        await self.kit.stop(self.ref)
+        await self.kit.quiesce()
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_who_closes_begins_no_tasks(closing: bool) -> None:
+    """An assignment that comes in the middle of it is followed, as the last commit needs its generation; its stores are opened for nobody."""
+
+    async def test(harness: AppHarness) -> None:
+        here = Polling()
+        await here.begin(harness)
+        if closing:
+            here.ref.tell(m.Closing())
+            await here.kit.quiesce()
+        here.membership.gate.set()
+        await here.kit.quiesce()
+        assert [message.task for message in here.told(m.OpenTask)] == ([] if closing else [TaskId(0, 0), TaskId(0, 1)])
+        assert (await here.ref.ask(m.AskGroup)).generation == 1
+        await here.end()
+
+    run_app(test, counting("in_memory"), topics={"in": 2, "out": 1}, start=False)
+
+
+def test_who_closes_fetches_nothing_more() -> None:
+    """What is read then nobody will process, and others may need the machine."""
+
+    async def test(harness: AppHarness) -> None:
+        here = Polling()
+        await here.begin(harness)
+        here.membership.gate.set()
+        await here.kit.quiesce()
+        for message in here.told(m.OpenTask):
+            here.ref.tell(m.TaskReady(message.task, {partition: at.offset for partition, at in message.positions.items()}))
+        await harness.produce_all("in", [TestRecord("k", "v", 0)] * 3)
+        await here.kit.clock.advance(1)
+        assert sum(len(one.batch) for message in here.told(m.Records) for one in message.fetched) == 3
+        here.ref.tell(m.Closing())
+        await here.kit.clock.advance(1)
+        await harness.produce_all("in", [TestRecord("k", "v", 0)] * 3)
+        await here.kit.clock.advance(1)
+        assert sum(len(one.batch) for message in here.told(m.Records) for one in message.fetched) == 3
+        await here.end()
+
+    run_app(test, counting("in_memory"), topics={"in": 2, "out": 1}, start=False)

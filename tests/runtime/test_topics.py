@@ -9,8 +9,11 @@ import pytest
 
 from ks_actors import Consumed, Materialized, StreamsBuilder, StreamsConfig, TopologyError, UnlimitedWindows, serdes
 from ks_actors.log import NewTopic, open_log
+from ks_actors.runtime import InstanceState
 from ks_actors.runtime._setup import Setup
+from ks_actors.runtime._topic_configs import misfits
 from ks_actors.runtime._topics import prepare_topics
+from ks_actors.testing import run_app
 from tests.runtime.helpers import counting
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from ks_actors import Topology
     from ks_actors.log import Log
+    from ks_actors.testing import AppHarness
 
 
 class _Slow:
@@ -68,3 +72,81 @@ async def test_a_window_without_an_end_is_kept_as_long_as_a_log_can_be_told() ->
     changelog = (await log.describe_topics())["app-counts-changelog"]
     await log.close()
     assert changelog.configs["retention.ms"] == str(2**63 - 1)
+
+
+# --- what internal topics keep ----------------------------------------------------------------------------------------------------
+
+COMPACT = {"cleanup.policy": "compact"}
+WINDOWS = {"cleanup.policy": "compact,delete", "retention.ms": "1000"}
+REPARTITION = {"cleanup.policy": "delete", "retention.ms": "-1"}
+VERSIONS = {"cleanup.policy": "compact", "min.compaction.lag.ms": "1000"}
+USUAL = {"retention.ms": "604800000", "retention.bytes": "-1", "min.compaction.lag.ms": "0"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (COMPACT, {**USUAL, **COMPACT}),
+        (WINDOWS, {**USUAL, **WINDOWS}),
+        (WINDOWS, {**USUAL, "cleanup.policy": "delete, compact", "retention.ms": "-1"}),
+        (WINDOWS, {**USUAL, "cleanup.policy": "compact", "retention.ms": "1"}),
+        (WINDOWS, {**USUAL, "cleanup.policy": "delete", "retention.ms": "1001"}),
+        (REPARTITION, {**USUAL, **REPARTITION}),
+        (VERSIONS, {**USUAL, **VERSIONS}),
+        (VERSIONS, {**USUAL, **VERSIONS, "min.compaction.lag.ms": "2000"}),
+        ({**COMPACT, "cleanup.policy": "compact,delete", "retention.bytes": "5"}, {**USUAL, "cleanup.policy": "delete", "retention.bytes": "6"}),
+        ({**WINDOWS, "retention.ms": "soon"}, {**USUAL, **WINDOWS, "retention.ms": "1"}),
+        (COMPACT, {}),
+        (REPARTITION, {}),
+    ],
+)
+def test_a_topic_that_keeps_more_than_it_has_to_is_right(wanted: dict[str, str], found: dict[str, str]) -> None:
+    """So is one of which nothing is known; what users want otherwise counts as wanted, and what is no number is for the log to refuse."""
+    assert misfits(NewTopic("t", 1, wanted), found) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "told"),
+    [
+        (COMPACT, {"cleanup.policy": "delete"}, ["t has cleanup.policy=delete and needs compact"]),
+        (COMPACT, {"cleanup.policy": "compact,delete"}, ["t has cleanup.policy=compact,delete and needs compact"]),
+        (REPARTITION, {"cleanup.policy": "compact"}, ["t has cleanup.policy=compact and needs delete"]),
+        (REPARTITION, {"retention.ms": "1000"}, ["t has retention.ms=1000 and needs -1"]),
+        (WINDOWS, {"retention.ms": "999"}, ["t has retention.ms=999 and needs 1000 or more"]),
+        (WINDOWS, {"retention.bytes": "999"}, ["t has retention.bytes=999 and needs -1"]),
+        (VERSIONS, {"min.compaction.lag.ms": "999"}, ["t has min.compaction.lag.ms=999 and needs 1000 or more"]),
+        (VERSIONS, {"cleanup.policy": "delete", "min.compaction.lag.ms": "0"},
+         ["t has cleanup.policy=delete and needs compact", "t has min.compaction.lag.ms=0 and needs 1000 or more"]),
+    ],
+)  # fmt: skip
+def test_a_topic_that_loses_what_it_is_to_keep_is_told_with_what_is_needed(wanted: dict[str, str], found: dict[str, str], told: list[str]) -> None:
+    """As Kafka Streams' InternalTopicManager.validate has it."""
+    assert misfits(NewTopic("t", 1, wanted), {**USUAL, **wanted, **found}) == told
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete", "compact"])
+async def test_an_app_does_not_start_on_a_changelog_that_forgets(policy: str) -> None:
+    """A table whose changelog is not only compacted would lose the keys that have not changed for long: it says so, and how to set it right."""
+    log = open_log("memory://")
+    await log.start()
+    await log.create_topics([NewTopic("in", 1), NewTopic("out", 1), NewTopic("app-counts-changelog", 1, {"cleanup.policy": policy})])
+    preparing = prepare_topics(log, setup_of(counting()))
+    if policy == "compact":
+        assert (await preparing)["app-counts-changelog"] == 1
+    else:
+        with pytest.raises(TopologyError, match=rf"app-counts-changelog has cleanup.policy={policy} and needs compact\. Set it so \(`kafka-configs"):
+            await preparing
+    await log.close()
+
+
+def test_an_app_says_so_and_writes_nothing() -> None:
+    """The start of the app fails by it, before any record is read."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.log.create_topics([NewTopic("app-counts-changelog", 1, {"cleanup.policy": "delete"})])
+        with pytest.raises(TopologyError, match=r"app-counts-changelog has cleanup\.policy=delete and needs compact"):
+            await harness.start()
+        assert harness.app.state is InstanceState.ERROR
+        assert await harness.read("out") == []
+
+    run_app(test, counting(), topics={"in": 1, "out": 1}, start=False, application_id="app")

@@ -1,0 +1,92 @@
+"""What is done beside something else."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ks_actors._beside import beside
+
+
+async def _fail() -> None:
+    raise ValueError("the work")
+
+
+async def test_the_end_of_the_body_waits_for_the_work() -> None:
+    """Whichever takes longer, both are done behind the block."""
+    done: list[str] = []
+    gate = asyncio.Event()
+
+    async def work() -> None:
+        await gate.wait()
+        done.append("work")
+
+    async with beside(work(), "work"):
+        done.append("body")
+        gate.set()
+    assert done == ["body", "work"]
+
+
+async def test_the_end_of_the_body_raises_what_the_work_raised() -> None:
+    """Not before: the body is not interrupted."""
+    reached = False
+    with pytest.raises(ValueError, match="the work"):
+        async with beside(_fail(), "work"):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            reached = True
+    assert reached
+
+
+async def test_a_body_that_fails_ends_the_work() -> None:
+    """Its own error is what is told, and the work has ended by then."""
+    ended = False
+
+    async def work() -> None:
+        nonlocal ended
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended = True
+
+    with pytest.raises(KeyError, match="the body"):
+        async with beside(work(), "work"):
+            await asyncio.sleep(0)
+            raise KeyError("the body")
+    assert ended
+
+
+async def test_of_two_errors_that_of_the_body_is_told() -> None:
+    """The other one is not left for the loop to complain about, which would be an error of this test."""
+    with pytest.raises(KeyError, match="the body"):
+        async with beside(_fail(), "work"):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            raise KeyError("the body")
+
+
+async def test_who_is_cancelled_ends_the_work() -> None:
+    """In the body, and while its end waits for the work."""
+    for in_body in (True, False):
+        ended = False
+
+        async def work() -> None:
+            nonlocal ended
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended = True
+
+        async def both(in_body: bool = in_body) -> None:
+            async with beside(work(), "work"):
+                if in_body:
+                    await asyncio.Event().wait()
+
+        task = asyncio.ensure_future(both())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended
