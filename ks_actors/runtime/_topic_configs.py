@@ -42,7 +42,8 @@ def misfits(wanted: NewTopic, found: Mapping[str, str]) -> list[str]:
     """Return by what settings a topic loses what it is to keep, each with what is needed; what is not known of it is taken for right.
 
     The rules are those of Kafka Streams' InternalTopicManager.validate: nothing is deleted where only the last record of a key may go, nothing is
-    compacted where each record counts, and nothing is deleted or compacted earlier, or for its size, than the topic was to be made with.
+    compacted where each record counts, and nothing is deleted or compacted earlier than the topic was to be made with. One is left out: brokers that
+    limit the size of topics by default give that to those that are made here as well.
     """
     told: list[str] = []
 
@@ -55,8 +56,8 @@ def misfits(wanted: NewTopic, found: Mapping[str, str]) -> list[str]:
         note("cleanup.policy", ",".join(sorted(policies)))
     elif "delete" in there:
         for name in ("retention.ms", "retention.bytes"):
-            needed = wanted.configs.get(name, str(_UNLIMITED))
-            if _less(found.get(name), needed, most=_UNLIMITED):
+            needed = wanted.configs.get(name)
+            if needed is not None and _less(found.get(name), needed, most=_UNLIMITED):
                 note(name, needed if needed == str(_UNLIMITED) else f"{needed} or more")
     lag = wanted.configs.get("min.compaction.lag.ms")
     if lag is not None and _less(found.get("min.compaction.lag.ms"), lag):

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, final
 
-from ks_actors._beside import beside
 from ks_actors._errors import Fenced, LogClosed, LogError, LogTimeout, NotAuthorized, TransactionAborted
 from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._codes import error_of
@@ -61,6 +60,7 @@ class KafkaTransactionalProducer:
         self._order: asyncio.Lock = asyncio.Lock()
         self._added: set[TopicPartition] = set()
         self._groups: dict[str, set[TopicPartition]] = {}
+        self._adding: asyncio.Task[None] | None = None
         self._futures: list[asyncio.Future[int]] = []
         self._doom: str | None = None
         self._expired: Identity | None = None
@@ -159,23 +159,26 @@ class KafkaTransactionalProducer:
         if not new:
             return
         outbox.refuse(await missing(self._client, new))
-        async with beside(self._add_group(), f"offsets to {self._name}"):
-            async for added, refused in self._coordination.take_in(self._sender.identity, new - outbox.errors.keys()):
-                self._added |= added
-                outbox.refuse({partition: error_of(code, f"{partition} cannot be written to") for partition, code in refused.items()})
+        async for added, refused in self._coordination.take_in(self._sender.identity, new - outbox.errors.keys()):
+            self._added |= added
+            outbox.refuse({partition: error_of(code, f"{partition} cannot be written to") for partition, code in refused.items()})
+        if self._scope is not None and self._scope.group_id and self._added and self._adding is None and not self._groups:
+            self._adding = asyncio.create_task(self._add_group(self._scope.group_id), name=f"offsets to {self._name}")
 
-    async def _add_group(self) -> None:
-        """Make offsets part of a new transaction when its partitions are: its commit waits for one answer less."""
-        group = "" if self._scope is None else self._scope.group_id
-        if not group or group in self._groups:
-            return
+    async def _add_group(self, group: str) -> None:
+        """Make the group's offsets part of the transaction while records are written: the commit, which tells of errors, has less to wait for."""
         try:
             await self._coordination.add_offsets(self._sender.identity, group)
             self._groups.setdefault(group, set())
-        except (EpochRefused, LogClosed):
-            raise
+            await self._coordination.find_group(group)
         except LogError as error:
-            _log.debug("the commit will say why offsets of %s cannot be part of a transaction of %s: %s", group, self._name, error)
+            _log.debug("%s is not part of a transaction of %s before its commit: %s", group, self._name, error)
+
+    async def _group_added(self) -> None:
+        """Wait until nothing more is asked for beside: it would open a transaction once more that has been ended."""
+        if self._adding is not None:
+            await asyncio.wait([self._adding])
+            self._adding = None
 
     async def _judge(self, refused: LogError) -> LogError:
         """Find out why there is a newer epoch: our time was over, or somebody else has the id.
@@ -235,12 +238,11 @@ class KafkaTransactionalProducer:
             raise TransactionAborted(f"transaction of {self._name} is void: {doom}; nothing of it will be visible")
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
-        identity = self._sender.identity
+        await self._group_added()
         if offsets:
             try:
                 await self._begin_well()
-                identity = self._sender.identity
-                await self._commit_offsets(identity, offsets, group)
+                await self._commit_offsets(self._sender.identity, offsets, group)
             except (EpochRefused, LogTimeout, LogClosed):
                 raise
             except LogError as error:
@@ -255,7 +257,7 @@ class KafkaTransactionalProducer:
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            await self._coordination.end(identity, commit=True)
+            await self._coordination.end(self._sender.identity, commit=True)
         except LogError as error:
             # Any answer is one, and it was no; but without one, or when the wait for it is cancelled, nobody knows.
             self._in_doubt = isinstance(error, LogTimeout | LogClosed)
@@ -345,6 +347,7 @@ class KafkaTransactionalProducer:
         undisturbed = self._client.lost == self._lost and self._expired is None
         self._sender.drop(TransactionAborted(f"transaction of {self._name} was aborted"))
         await self._sender.settle(self._futures)
+        await self._group_added()
         try:
             if self._expired is None and not self._sender.spoiled:
                 if self._open:
