@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, final
 from ks_actors.log.kafka._requests import OffsetRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ks_actors.log.kafka._client import KafkaClient
 
 _REPLICA = -1
@@ -26,7 +24,7 @@ class Lookups:
         self._client: KafkaClient = client
         self._waiting: dict[tuple[int, int, int], tuple[dict[str, set[int]], asyncio.Task[Any]]] = {}
 
-    async def ask(self, node: int, isolation: int, topics: Sequence[tuple[str, Sequence[tuple[int, int]]]]) -> Any:
+    async def ask(self, node: int, isolation: int, topics: list[tuple[str, list[tuple[int, int]]]]) -> Any:
         """Return the answer about partitions, each with the time it is asked for, and maybe about others, too. Raises what `send` raises."""
         times = {time for _, partitions in topics for _, time in partitions}
         if len(times) != 1:
