@@ -12,6 +12,7 @@ from ks_actors._errors import IllegalGeneration, LogClosed, LogError, LogTimeout
 from ks_actors.log import Lease, NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka._coordinator import Coordinator
 from ks_actors.log.kafka._loop_thread import LoopThread
 from ks_actors.log.kafka._membership import KafkaMembership
 from tests.kafka.tampering import Tampering, error_code, setting
@@ -196,12 +197,18 @@ async def test_a_group_that_cannot_be_told_of_a_leave_finds_out(log: KafkaLog, t
         await member.commit({})
 
 
-async def test_a_log_that_cannot_be_entered_leaves_nothing_behind(log: KafkaLog, tampering: Tampering) -> None:
+async def test_a_log_that_cannot_be_entered_leaves_nothing_behind(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither when it fails nor when nobody waits for it any more."""
     threads = threading.active_count()
-    tampering.add("Metadata", NotAuthorized("no"))
-    with pytest.raises(NotAuthorized):
-        await enter(log, group_name(), "topic")
+
+    async def refused(_: Coordinator) -> None:
+        raise NotAuthorized("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Coordinator, "start", refused)
+        with pytest.raises(NotAuthorized):
+            await enter(log, group_name(), "topic")
+    assert not log._parts
     joining = asyncio.ensure_future(enter(log, group_name(), "topic"))
     while threading.active_count() == threads:
         await asyncio.sleep(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -46,12 +47,17 @@ async def test_a_reader_sees_what_was_written_when_it_was_opened(tmp_path: Path)
 
 
 async def test_a_reader_ends_nobodys_transaction(tmp_path: Path) -> None:
-    """What is open stays so, in the log and for the reader."""
-    async with EmbeddedLog(tmp_path) as log:
+    """What is open stays so, in the log and for the reader, also when whoever writes it would have ended it by now."""
+    async with EmbeddedLog(tmp_path / "log") as log:
         await log.create_topics([NewTopic("t", 1)])
-        producer = await log.transactional_producer("id", client_id="p", timeout_ms=1)
+        producer = await log.transactional_producer("id", client_id="p", timeout_ms=2_000)
         await producer.send(records(0, 3))
-        async with EmbeddedLog(tmp_path, read_only=True) as reader:
+        shutil.copytree(tmp_path / "log", tmp_path / "copy")
+        async with EmbeddedLog(tmp_path / "copy", read_only=True) as reader:
+            ended = log.fetcher(client_id="writer's", isolation=IsolationLevel.READ_COMMITTED)
+            ended.assign({WHERE: 0})
+            (marker,) = await ended.fetch(max_wait_ms=30_000)
+            assert (len(marker.batch), marker.end_offset) == (0, 4)
             assert await read(reader) == []
             (fetched,) = await read(reader, IsolationLevel.READ_UNCOMMITTED)
             assert len(fetched.batch) == 3
