@@ -13,7 +13,7 @@ import msgspec
 from ks_actors.log._types import Assigned, Lost, Revoked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ks_actors.log._lease import Lease
     from ks_actors.log._types import (
@@ -206,8 +206,11 @@ class Log(Protocol):
         """Return a new reader that has no partitions yet."""
         ...
 
-    async def producer(self, *, client_id: str, lease: Lease | None = None) -> Producer:
-        """Return a new idempotent producer, which writes only while the lease holds, if it has one."""
+    async def producer(self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()) -> Producer:
+        """Return a new idempotent producer, which writes only while the lease holds, if it has one.
+
+        `topics` are those that it is going to write to, as far as that is known: what there is to find out about them need not wait for records.
+        """
         ...
 
     async def transactional_producer(

@@ -127,7 +127,8 @@ class Parts:
 
         # The same id after a crash: that fences what is left of the instance before, and aborts its transaction.
         renew = partial(self._transactional_producer, process_id)
-        producer = await renew() if self._transactional else await log.producer(client_id=config.client_id, lease=self._lease)
+        topics = self._setup.transaction_scope().topics
+        producer = await renew() if self._transactional else await log.producer(client_id=config.client_id, lease=self._lease, topics=topics)
         production = Production(self._setup, self._metrics)
         collector = Collector(
             producer,

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from ks_actors.log import (
         Fetched,
@@ -81,9 +81,9 @@ class Connection:
         self._fetchers.append(inner)
         return _Fetcher(self, inner)
 
-    async def producer(self, *, client_id: str, lease: Lease | None = None) -> Producer:
+    async def producer(self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()) -> Producer:
         """Return a new producer."""
-        return _Producer(self, await self.through(self._log.producer, client_id=client_id, lease=lease))
+        return _Producer(self, await self.through(self._log.producer, client_id=client_id, lease=lease, topics=topics))
 
     async def transactional_producer(
         self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None

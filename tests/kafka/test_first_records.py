@@ -69,6 +69,23 @@ async def test_limits_are_learned_while_a_producer_gets_its_id(log: KafkaLog, as
     await producer.abort()
 
 
+async def test_a_producer_without_transactions_learns_limits_and_ways_as_well(log: KafkaLog, asked: Tampering) -> None:
+    """If it is told where it is going to write to."""
+    (partition,) = await new_topic(log)
+    await log.set_configs({partition.topic: {"max.message.bytes": "2000"}})
+    await log.describe_topics(configs=False)
+    producer = await log.producer(client_id="p", topics=[partition.topic, "not-there-yet"])
+    assert log._admin.known_limit(partition.topic) == 2_000
+    connections, leader = producer._client._connections, await producer._client.find_leader(partition)
+    opening = connections._opening.get((leader, PRODUCE))
+    if opening is not None:
+        await opening
+    assert connections.connected(leader, PRODUCE)
+    asked.asked.clear()
+    await write(producer, partition, b"a")
+    assert _count(asked, "DescribeConfigs") == _count(asked, "Metadata") == 0
+
+
 async def test_limits_that_cannot_be_learned_do_not_keep_a_producer_from_its_id(log: KafkaLog, asked: Tampering) -> None:
     """They are asked for again with the first records."""
     (partition,) = await new_topic(log)
@@ -152,7 +169,7 @@ async def test_the_way_to_leaders_is_open_before_there_are_records(log: KafkaLog
     """To those of the topics that it is going to write to; topics that are not there yet do no harm."""
     (partition,) = await new_topic(log)
     await log.describe_topics([partition.topic])
-    scope = TransactionScope(topics=frozenset({partition.topic, "not there yet"}))
+    scope = TransactionScope(topics=frozenset({partition.topic, "not-there-yet"}))
     producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=10_000, scope=scope)
     leader = await producer._client.find_leader(partition)
     connections = producer._client._connections

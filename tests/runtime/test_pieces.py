@@ -31,6 +31,7 @@ from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, by_key, echo
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from ks_actors.log import Lease
@@ -307,8 +308,8 @@ def test_inputs_with_nothing_but_bad_records_hold_nobody_up() -> None:
 class SlowLog(Connection):
     """A log whose writers take a second for each send."""
 
-    async def producer(self, *, client_id: str, lease: Lease | None = None) -> Any:
-        producer = await super().producer(client_id=client_id, lease=lease)
+    async def producer(self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()) -> Any:
+        producer = await super().producer(client_id=client_id, lease=lease, topics=topics)
         send = producer.send
 
         async def slowly(batches: Any, /) -> Any:

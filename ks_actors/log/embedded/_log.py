@@ -19,7 +19,7 @@ from ks_actors.log.embedded._storage import MemoryStorage
 from ks_actors.log.embedded._topic import check_topic, read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from ks_actors.log._lease import Lease
@@ -139,7 +139,13 @@ class EmbeddedLog:
         committed = isolation is IsolationLevel.READ_COMMITTED
         return self._add(EmbeddedFetcher(self._broker, self._faults, client_id, committed=committed, closed=self._remove))
 
-    async def producer(self, *, client_id: str, lease: Lease | None = None) -> EmbeddedProducer:
+    async def producer(
+        self,
+        *,
+        client_id: str,
+        lease: Lease | None = None,
+        topics: Collection[str] = (),  # noqa: ARG002 - there is nothing to be found out about them
+    ) -> EmbeddedProducer:
         """Return a new producer, which writes only while the lease holds, if it has one."""
         self._begin("producer")
         return self._add(EmbeddedProducer(self._broker, self._faults, client_id, self._remove, lease=lease))

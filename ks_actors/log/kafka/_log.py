@@ -19,7 +19,7 @@ from ks_actors.log.kafka._producer import KafkaProducer
 from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
@@ -106,10 +106,15 @@ class KafkaLog:
         self._parts[fetcher] = None
         return fetcher
 
-    async def producer(self, *, client_id: str, lease: Lease | None = None) -> KafkaProducer:
-        """Return a new idempotent producer, which writes only while the lease holds, if it has one."""
+    async def producer(self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()) -> KafkaProducer:
+        """Return a new idempotent producer, which writes only while the lease holds, if it has one.
+
+        How large records for `topics` may be, and the way to their leaders, is found out meanwhile.
+        """
         self._check()
-        return await self._started(KafkaProducer(self._another_client(client_id), self._admin, client_id, self._remove, lease=lease))
+        client = self._another_client(client_id)
+        async with beside(self._admin.try_to_learn_limits(topics), f"limits for {client_id}"):
+            return await self._started(KafkaProducer(client, self._admin, client_id, self._remove, lease=lease, topics=topics))
 
     async def transactional_producer(
         self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, final
 from ks_actors._errors import IllegalGeneration, LogClosed
 from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._codes import error_of
+from ks_actors.log.kafka._connections import PRODUCE
 from ks_actors.log.kafka._lane import Identity
 from ks_actors.log.kafka._outbox import Outbox
 from ks_actors.log.kafka._requests import init_producer_id
 from ks_actors.log.kafka._sender import Sender
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from ks_actors.log._lease import Lease
     from ks_actors.log._types import Outgoing
@@ -32,13 +33,15 @@ class KafkaProducer:
     """
 
     def __init__(
-        self, client: KafkaClient, admin: Admin, client_id: str, closed: Callable[[KafkaProducer], None], *, lease: Lease | None = None
+        self, client: KafkaClient, admin: Admin, client_id: str, closed: Callable[[KafkaProducer], None], *,
+        lease: Lease | None = None, topics: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.client_id: str = client_id
         self._client: KafkaClient = client
         self._admin: Admin = admin
         self._encoder: Encoder = Encoder(client.options, transactional=False)
         self._sender: Sender = Sender(client, self._encoder, renew=self._new_identity, lease=lease)
+        self._topics: Collection[str] = topics
         self._on_close = closed
         self._order: asyncio.Lock = asyncio.Lock()
         self._abandoned = 0
@@ -47,6 +50,7 @@ class KafkaProducer:
     async def start(self) -> None:
         """Connect and get a producer id."""
         await self._client.start()
+        self._client.connect_ahead(self._topics, PRODUCE)
         self._sender.reset(await self._new_identity())
 
     async def _new_identity(self) -> Identity:
