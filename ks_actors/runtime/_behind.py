@@ -17,6 +17,9 @@ async def offsets_behind(metrics: Metrics, log: Log, config: StreamsConfig) -> i
     positions: dict[TopicPartition, int] = {}
     unfinished = int(metrics.committing)
     for task in metrics.tasks.values():
+        if task.broken or task.absence.since is not None:
+            unfinished += 1  # while a thread is at it nobody can tell where it is
+            continue
         unfinished += task.commit_needed or task.in_flight > 0
         for partition, queue in task.group.queues.items():
             positions[partition] = queue.position

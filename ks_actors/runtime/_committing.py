@@ -66,18 +66,11 @@ class Uncommitted:
         self._limit: int = limit
         self._last: int = 0
         self._growth: int = 0
-        self._known: dict[TaskId, int] = {}
 
     def reason_to_commit(self, task: Task, tasks: Iterable[Task]) -> str | None:
         """Return why to ask for a commit now that something was done in a task, if there is a reason and nobody has asked yet."""
         if self._limit >= 0:
-            known = self._known  # while a thread is at a task it stays what it was
-            self._known = {
-                each.id: known.get(each.id, 0) if each.absence.since is not None else each.stores.uncommitted_bytes
-                for each in tasks
-                if each.stores is not None
-            }
-            total = sum(self._known.values())
+            total = sum(each.uncommitted_bytes for each in tasks)
             self._growth, self._last = max(self._growth, total - self._last), total
             self.full = total > 0 and total + self._growth >= self._limit
         if self.asked or not (self.full or task.commit_requested):

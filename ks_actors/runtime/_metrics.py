@@ -107,7 +107,7 @@ class Metrics:
             "active-tasks": len(self.tasks),
             "standby-tasks": self.standbys(),
             "enforced-processing-total": sum(task.group.enforced for task in self.tasks.values()),
-            "uncommitted-bytes": sum(task.stores.uncommitted_bytes for task in self.tasks.values() if task.stores is not None),
+            "uncommitted-bytes": sum(task.uncommitted_bytes for task in self.tasks.values()),
             "active-buffer-count": sum(task.group.buffered for task in self.tasks.values()),
         }
 

@@ -73,6 +73,7 @@ class Task:
         self.dropped: int = 0
         self._setup = setup
         self._wake = wake
+        self._uncommitted: int = 0
         self._current = current if current is not None else Current()
         self._output = OutputBuffer()
         self._faults = Faults(task_id, setup, self._current, self._output, self._count_dropped)
@@ -99,6 +100,13 @@ class Task:
         """Cancel what is in flight; nothing of it will be handed on."""
         for node in () if self._plan is None else self._plan.asynchronous:
             node.cancel()
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """About how much memory open transactions of its stores take; while a thread is at the task what it was before."""
+        if self.absence.since is None and self.stores is not None:
+            self._uncommitted = self.stores.uncommitted_bytes
+        return self._uncommitted
 
     @property
     def leaving(self) -> list[str]:
@@ -164,9 +172,7 @@ class Task:
     def process_one(self) -> bool:
         """Process one record, as far as it goes; return whether there was one."""
         self._draining.take_results()
-        if self._draining.room() == 0 or not self.group.ready(self._setup.wall_time()):
-            return False
-        return self._process_some(1) > 0
+        return self._draining.room() > 0 and self.group.ready(self._setup.wall_time()) and self._process_some(1) > 0
 
     def punctuate(self, now_ms: int) -> bool:
         """Call the wall-clock punctuators that are due."""
@@ -321,13 +327,12 @@ class Task:
 
     def _compile(self) -> Plan:
         setup = self._setup
-        names = self.stores.names if self.stores is not None else ()
         services = TaskServices(
             application_id=setup.application_id,
             task_id=self.id,
             current=self._current,
             faults=self._faults,
-            stores={} if self.stores is None else {name: self.stores.store(name) for name in names},
+            stores={} if self.stores is None else {name: self.stores.store(name) for name in self.stores.names},
             global_stores=setup.global_stores,
             wall_time=setup.wall_time,
             schedule=self._schedule,

@@ -91,7 +91,7 @@ class Worker(Actor[WorkerMessage]):
             task.broken = True
             task.absence.end(quiet=isinstance(error, Exception))  # else the thread goes on
             raise
-        if task.stores is not None and 0 <= self.uncommitted_bytes < task.stores.uncommitted_bytes:
+        if 0 <= self.uncommitted_bytes < task.uncommitted_bytes:
             task.commit_requested = True
         output = task.take_output()
         if output:

@@ -18,6 +18,7 @@ from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState, UncaughtResponse, blocking
+from ks_actors.runtime._queue import RecordQueue
 from ks_actors.topology import Topology, stores
 from tests.actors.test_events import tell_when_looked
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, own_threads
@@ -119,6 +120,28 @@ async def test_a_function_that_blocks_has_a_thread_of_its_worker(guarantee: str,
         await app.wait_until_caught_up()
         assert await read(log) == ["a", "b", "c"]
         assert threading.current_thread().name not in gate.threads
+
+
+async def test_nobody_looks_at_the_queues_of_a_task_but_its_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a task is cannot be told while a thread is at it: who waits for it to catch up takes it for one that has not."""
+    gate, function = gated()
+
+    def position(queue: RecordQueue) -> int:
+        assert queue.partition != IN, "looked at while a thread moves it"
+        return 0
+
+    async with running(mapping(function), tmp_path) as (app, log):
+        await write(log, "a")
+        await until(gate.entered.is_set)
+        with monkeypatch.context() as patch:
+            patch.setattr(RecordQueue, "position", property(position))
+            try:
+                with pytest.raises(TaskTimeout, match="not caught up within 0 ms"):
+                    await app.wait_until_caught_up(timeout_ms=0)
+            finally:
+                gate.opened.set()
+        await app.wait_until_caught_up()
+        assert await read(log) == ["a"]
 
 
 async def test_a_function_that_never_returns_fails_the_commit(tmp_path: Path) -> None:
