@@ -36,6 +36,8 @@ async def begin_positions(
     partitions: Sequence[TopicPartition], membership: Membership, log: Log, reset: Callable[[str], str]
 ) -> dict[TopicPartition, Position]:
     """Return offset and partition time of where to begin: what is committed, else what the topic's `reset` policy says."""
+    if not partitions:
+        return {}
     committed = await membership.committed(partitions)
     fresh = [partition for partition in partitions if partition not in committed]
     begins = await log.begin_offsets(fresh)

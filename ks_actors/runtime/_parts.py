@@ -117,9 +117,9 @@ class Parts:
             await context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms))
             await self._start_collector(context, process_id)
             await self._start_state(context)
-            if self._setup.topology.global_topics:
-                await self._start_globals(context)
-            await self._start_committer(context)
+        if self._setup.topology.global_topics:
+            await self._start_globals(context)
+        await self._start_committer(context)
         await self._start_poller(context, process_id)
 
     async def _start_collector(self, context: Context[Any], process_id: str) -> None:

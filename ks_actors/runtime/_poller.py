@@ -9,13 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
-from ks_actors._errors import (
-    FencedInstanceId,
-    KsActorsError,
-    LogClosed,
-    OffsetOutOfRange,
-    StreamsError,
-)
+from ks_actors._errors import FencedInstanceId, KsActorsError, LogClosed, OffsetOutOfRange, StreamsError
 from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._beginnings import begin_positions, reset_position, told_of_sources
@@ -174,7 +168,7 @@ class Poller(Actor[PollerMessage]):
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def _fetch(self) -> None:
-        if self._fetching or self._leaving or self._closing or "fetch" in self.ctx.timers or not (self._positions.keys() - self._stopped):
+        if self._fetching or self._leaving or "fetch" in self.ctx.timers or not (self._positions.keys() - self._stopped):
             return
         self._fetching = True
         # The epoch is that of the end: a seek while the fetch was under way has moved it, too.
@@ -354,15 +348,20 @@ class Poller(Actor[PollerMessage]):
             await self._handover.close(migrated)
         if gone or self._ask_again:
             self._membership.rejoin(self._user_data(event.group.generation))
-        if new and not self._leaving:
-            wanted = [partition for partitions in new.values() for partition in partitions]
-            positions = await patiently("an assignment", "committed offsets", begin_positions(wanted, self._membership, self._log, self._reset))
-            for task, partitions in new.items():
-                if task in self._tasks and not self._leaving:
-                    self._state.tell(m.OpenTask(task, {partition: positions[partition] for partition in partitions}, event.group.generation))
-        for task in sorted(() if self._leaving else self._standbys):
-            self._state.tell(m.OpenStandby(task))
+        if not self._leaving:
+            await self._begin(new, event.group.generation)
         return event.group.generation
+
+    async def _begin(self, new: Mapping[TaskId, tuple[TopicPartition, ...]], generation: int) -> None:
+        wanted = [partition for partitions in new.values() for partition in partitions]
+        positions = await patiently("an assignment", "committed offsets", begin_positions(wanted, self._membership, self._log, self._reset))
+        if self._leaving:
+            return
+        for task, partitions in new.items():
+            if task in self._tasks:
+                self._state.tell(m.OpenTask(task, {partition: positions[partition] for partition in partitions}, generation))
+        for task in sorted(self._standbys):
+            self._state.tell(m.OpenStandby(task))
 
     async def _lose_all(self, cause: Exception) -> bool:
         """Drop all tasks as they are; somebody else has them, or will get them."""
@@ -384,7 +383,7 @@ class Poller(Actor[PollerMessage]):
         self._instance.tell(m.TasksChanged(len(self._tasks) - len(self._pending), len(self._pending)))
 
     def _stop_following(self, reply: Reply[None]) -> None:
-        self._closing = True
+        self._closing = self._leaving = True
         self._commits.give_up()
         if self._work is not None:
             self._work.cancel()

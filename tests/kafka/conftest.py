@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.kafka.broker import jars, kafka_broker, missing_tools, own_broker, secure_broker
+from tests.kafka.helpers import connect
+from tests.kafka.tampering import Tampering
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import AsyncIterator
+
+    from ks_actors.log.kafka import KafkaLog
+    from tests.kafka.broker import Broker
 
 __all__ = ["kafka_broker", "own_broker", "secure_broker"]
+
+
+@pytest.fixture
+async def log(kafka_broker: Broker) -> AsyncIterator[KafkaLog]:
+    """Connect to the broker of all tests."""
+    made = await connect(kafka_broker)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def tampering(monkeypatch: pytest.MonkeyPatch) -> Tampering:
+    """Note what is asked for, and change answers."""
+    return Tampering(monkeypatch)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

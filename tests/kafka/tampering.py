@@ -53,6 +53,10 @@ class Tampering:
         with self._lock:
             self._faults.clear()
 
+    def count(self, kind: str) -> int:
+        """How many requests were made whose class begins with `kind`."""
+        return sum(name.startswith(kind) for name in self.asked)
+
     @property
     def left(self) -> int:
         """How many faults have not come to pass."""

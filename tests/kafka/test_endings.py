@@ -226,6 +226,29 @@ async def test_what_is_pending_of_ones_own_is_ended_without_another_transaction(
     await producer.close()
 
 
+@pytest.mark.parametrize("commit", [True, False])
+async def test_an_end_in_which_an_answer_was_lost_is_looked_at_once_more(log: KafkaLog, monkeypatch: pytest.MonkeyPatch, commit: bool) -> None:
+    """Whichever end it is: its coordinator may have been away between the request and the markers."""
+    (one,) = await new_topic(log)
+    producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000)
+    real, completed = Coordination.end, []
+
+    async def end(self: Coordination, identity: Identity, *, commit: bool) -> None:
+        self._client._connections.lost += 1
+        await real(self, identity, commit=commit)
+
+    async def complete(_: Endings, __: Identity, ended: Ended) -> None:
+        completed.append(ended)
+
+    await write(producer, one, b"a")
+    monkeypatch.setattr(Coordination, "end", end)
+    monkeypatch.setattr(Endings, "complete", complete)
+    await (producer.commit({}, GroupMetadata("", -1, "")) if commit else producer.abort())
+    assert producer._confirming is not None
+    await soon(producer._confirming)
+    assert completed == [Ended(frozenset({one}), {}, commit)]
+
+
 @pytest.mark.parametrize("then", ["send", "commit offsets", "close"])
 async def test_the_next_transaction_waits_until_the_last_one_is_ended_everywhere(log: KafkaLog, then: str) -> None:
     """Else what is pending would be ended as that one."""

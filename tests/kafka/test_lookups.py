@@ -9,27 +9,12 @@ import pytest
 
 from ks_actors._errors import UnknownTopicOrPartition
 from ks_actors.log import TopicPartition
-from tests.kafka.helpers import connect, soon
-from tests.kafka.tampering import Tampering
+from tests.kafka.helpers import soon
 from tests.log.helpers import COMMITTED, UNCOMMITTED, new_topic, write
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from ks_actors.log.kafka import KafkaLog
-    from tests.kafka.broker import Broker
-
-
-@pytest.fixture
-async def log(kafka_broker: Broker) -> AsyncIterator[KafkaLog]:
-    made = await connect(kafka_broker)
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Tampering:
-    return Tampering(monkeypatch)
+    from tests.kafka.tampering import Tampering
 
 
 async def _filled(log: KafkaLog, partitions: int) -> list[TopicPartition]:
@@ -42,30 +27,30 @@ async def _filled(log: KafkaLog, partitions: int) -> list[TopicPartition]:
     return found
 
 
-async def test_who_asks_for_the_same_at_the_same_time_is_served_by_one_request(log: KafkaLog, asked: Tampering) -> None:
+async def test_who_asks_for_the_same_at_the_same_time_is_served_by_one_request(log: KafkaLog, tampering: Tampering) -> None:
     """Each gets what it asked for and no more; begins and ends are two requests."""
     partitions = await _filled(log, 4)
-    asked.asked.clear()
+    tampering.asked.clear()
     begins = asyncio.gather(*(log.begin_offsets([partition]) for partition in partitions))
     ends = asyncio.gather(*(log.end_offsets([partition], UNCOMMITTED) for partition in partitions))
     assert await begins == [{partition: 0} for partition in partitions]
     assert await ends == [{partition: number + 1} for number, partition in enumerate(partitions)]
-    assert len([name for name in asked.asked if name.startswith("Offset")]) == 2
+    assert tampering.count("Offset") == 2
 
 
-async def test_what_is_asked_for_in_different_ways_is_asked_for_apart(log: KafkaLog, asked: Tampering) -> None:
+async def test_what_is_asked_for_in_different_ways_is_asked_for_apart(log: KafkaLog, tampering: Tampering) -> None:
     """Last stable offsets are none of those behind the last record, and times of several kinds are no one question."""
     one, two = await _filled(log, 2)
     former = await log.transactional_producer("former", client_id="t", timeout_ms=60_000)
     await write(former, two, b"pending")
-    asked.asked.clear()
+    tampering.asked.clear()
     stable, end, times = await asyncio.gather(
         log.end_offsets([one, two], COMMITTED), log.end_offsets([two], UNCOMMITTED), log.offsets_for_times({one: 0, two: 1_000})
     )
     assert stable == {one: 1, two: 2}
     assert end == {two: 3}
     assert times == {one: 0, two: 3}
-    assert len([name for name in asked.asked if name.startswith("Offset")]) >= 3
+    assert tampering.count("Offset") >= 3
     await former.abort()
 
 

@@ -18,18 +18,12 @@ from tests.kafka.broker import STRANGER, STRANGERS_PASSWORD
 from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, revoked, settle, soon
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ks_actors.log import Assignor, MemberInfo, Membership
     from tests.kafka.broker import Broker
 
 SESSION_MS = 1_000
-
-
-@pytest.fixture
-async def log(kafka_broker: Broker) -> AsyncIterator[KafkaLog]:
-    async with KafkaLog(kafka_broker.bootstrap) as made:
-        yield made
 
 
 async def enter(

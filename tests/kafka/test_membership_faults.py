@@ -33,11 +33,6 @@ async def log(kafka_broker: Broker) -> AsyncIterator[KafkaLog]:
         yield made
 
 
-@pytest.fixture
-def tampering(monkeypatch: pytest.MonkeyPatch) -> Tampering:
-    return Tampering(monkeypatch)
-
-
 async def enter(log: KafkaLog, group: str, topic: str, *, session_timeout_ms: int = 3_000, lease: Lease | None = None) -> Membership:
     return await log.join(
         group,
@@ -115,7 +110,7 @@ async def test_who_has_nothing_has_lost_nothing(log: KafkaLog, tampering: Tamper
     (partition,) = await new_topic(log)
     tampering.add("Heartbeat", error_code(UNKNOWN_MEMBER))
     member = await enter(log, group_name(), partition.topic)
-    while tampering.left or tampering.asked.count("JoinGroupRequest") < 3:
+    while tampering.left or tampering.count("JoinGroupRequest") < 3:
         await asyncio.sleep(0)
     event = await assigned(member)
     await member.commit({partition: OffsetAndMetadata(1)})
@@ -169,8 +164,8 @@ async def test_heartbeats_that_do_not_get_through_cost_nothing_by_themselves(
     tampering.add("Heartbeat", LogTimeout("no way"), Unavailable("no way"))
     while tampering.left:
         await asyncio.sleep(0)
-    beats = tampering.asked.count("HeartbeatRequest_v3")
-    while tampering.asked.count("HeartbeatRequest_v3") < beats + 2:
+    beats = tampering.count("HeartbeatRequest_v3")
+    while tampering.count("HeartbeatRequest_v3") < beats + 2:
         await asyncio.sleep(0)
     await member.commit({partition: OffsetAndMetadata(1)})
     assert member.group == before.group
@@ -216,6 +211,33 @@ async def test_a_log_that_cannot_be_entered_leaves_nothing_behind(log: KafkaLog,
     joining.cancel()
     with pytest.raises(asyncio.CancelledError):
         await joining
+    assert not log._parts
+
+
+async def test_who_is_cancelled_when_it_is_in_leaves_nobody_behind(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that nobody has would be given partitions that nobody processes."""
+    held, let, entered = threading.Event(), threading.Event(), threading.Event()
+    made: list[Coordinator] = []
+    real = Coordinator.start
+
+    async def start(self: Coordinator) -> None:
+        made.append(self)
+        held.set()
+        assert let.wait(30)
+        await real(self)
+        entered.set()
+
+    (partition,) = await new_topic(log)
+    monkeypatch.setattr(Coordinator, "start", start)
+    joining = asyncio.ensure_future(enter(log, group_name(), partition.topic))
+    while not held.is_set():
+        await asyncio.sleep(0)
+    let.set()
+    assert entered.wait(30)  # this loop has not heard of it
+    joining.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await joining
+    assert made[0]._main is None
     assert not log._parts
 
 

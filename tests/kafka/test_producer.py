@@ -32,19 +32,10 @@ from tests.kafka.helpers import connect, soon
 from tests.log.helpers import batch, new_topic, outgoing, read_all, values_of, write
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from ks_actors.log.kafka import KafkaLog
     from tests.kafka.broker import Broker
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-
-
-@pytest.fixture
-async def log(kafka_broker: Broker) -> AsyncIterator[KafkaLog]:
-    made = await connect(kafka_broker)
-    yield made
-    await made.close()
 
 
 # --- batches --------------------------------------------------------------------------------------------------------------

@@ -16,18 +16,9 @@ from tests.kafka.helpers import connect, soon
 from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, assigned, group_name, join, new_topic, outgoing, values_of, write
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from ks_actors.log.kafka import KafkaLog
     from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
     from tests.kafka.broker import Broker
-
-
-@pytest.fixture
-async def log(kafka_broker: Broker) -> AsyncIterator[KafkaLog]:
-    made = await connect(kafka_broker)
-    yield made
-    await made.close()
 
 
 async def transactional(log: KafkaLog, name: str | None = None, timeout_ms: int = 60_000) -> KafkaTransactionalProducer:

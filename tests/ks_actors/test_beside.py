@@ -13,6 +13,13 @@ async def _fail() -> None:
     raise ValueError("the work")
 
 
+async def _wait(ended: list[str]) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ended.append("work")
+
+
 async def test_the_end_of_the_body_waits_for_the_work() -> None:
     """Whichever takes longer, both are done behind the block."""
     done: list[str] = []
@@ -41,20 +48,12 @@ async def test_the_end_of_the_body_raises_what_the_work_raised() -> None:
 
 async def test_a_body_that_fails_ends_the_work() -> None:
     """Its own error is what is told, and the work has ended by then."""
-    ended = False
-
-    async def work() -> None:
-        nonlocal ended
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended = True
-
+    ended: list[str] = []
     with pytest.raises(KeyError, match="the body"):
-        async with beside(work(), "work"):
+        async with beside(_wait(ended), "work"):
             await asyncio.sleep(0)
             raise KeyError("the body")
-    assert ended
+    assert ended == ["work"]
 
 
 async def test_of_two_errors_that_of_the_body_is_told() -> None:
@@ -69,17 +68,10 @@ async def test_of_two_errors_that_of_the_body_is_told() -> None:
 async def test_who_is_cancelled_ends_the_work() -> None:
     """In the body, and while its end waits for the work."""
     for in_body in (True, False):
-        ended = False
+        ended: list[str] = []
 
-        async def work() -> None:
-            nonlocal ended
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended = True
-
-        async def both(in_body: bool = in_body) -> None:
-            async with beside(work(), "work"):
+        async def both(in_body: bool = in_body, ended: list[str] = ended) -> None:
+            async with beside(_wait(ended), "work"):
                 if in_body:
                     await asyncio.Event().wait()
 
@@ -89,4 +81,4 @@ async def test_who_is_cancelled_ends_the_work() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert ended
+        assert ended == ["work"]

@@ -121,8 +121,17 @@ def test_a_topic_that_keeps_more_than_it_has_to_is_right(wanted: dict[str, str],
     ],
 )  # fmt: skip
 def test_a_topic_that_loses_what_it_is_to_keep_is_told_with_what_is_needed(wanted: dict[str, str], found: dict[str, str], told: list[str]) -> None:
-    """As Kafka Streams' InternalTopicManager.validate has it."""
+    """Such as Kafka Streams' InternalTopicManager.validate knows."""
     assert misfits(NewTopic("t", 1, wanted), {**USUAL, **wanted, **found}) == told
+
+
+def test_a_changelog_may_be_compacted_as_well() -> None:
+    """Kafka Streams has made those of joins both ways; of a repartition topic each record is wanted."""
+    found = {**USUAL, **WINDOWS, "cleanup.policy": "compact,delete"}
+    assert misfits(NewTopic("app-join-changelog", 1, {**WINDOWS, "cleanup.policy": "delete"}), found) == []
+    assert misfits(NewTopic("app-x-repartition", 1, REPARTITION), {**USUAL, **REPARTITION, "cleanup.policy": "compact,delete"}) == [
+        "app-x-repartition has cleanup.policy=compact,delete and needs delete"
+    ]
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete", "compact"])

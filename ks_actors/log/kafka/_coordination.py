@@ -146,10 +146,6 @@ class Coordination:
         """Make the group's offsets part of the transaction."""
         await self._ask(AddOffsetsToTxnRequest(self.name, *identity, group))
 
-    async def find_group(self, group: str) -> None:
-        """Find out who is to be given the group's offsets, before there are any."""
-        await self._client.coordinator(GROUP, group)
-
     async def commit_offsets(
         self, identity: Identity, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, int]:

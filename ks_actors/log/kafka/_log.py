@@ -113,8 +113,7 @@ class KafkaLog:
         """
         self._check()
         client = self._another_client(client_id)
-        async with beside(self._admin.try_to_learn_limits(topics), f"limits for {client_id}"):
-            return await self._started(KafkaProducer(client, self._admin, client_id, self._remove, lease=lease, topics=topics))
+        return await self._started(KafkaProducer(client, self._admin, client_id, self._remove, lease=lease, topics=topics), topics)
 
     async def transactional_producer(
         self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
@@ -126,22 +125,22 @@ class KafkaLog:
         """
         self._check()
         client = self._another_client(client_id)
-        async with beside(self._admin.try_to_learn_limits(() if scope is None else scope.topics), f"limits for {transactional_id}"):
-            return await self._started(
-                KafkaTransactionalProducer(
-                    client, self._admin, transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope, closed=self._remove
-                )
-            )  # fmt: skip
+        producer = KafkaTransactionalProducer(
+            client, self._admin, transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope, closed=self._remove
+        )
+        return await self._started(producer, () if scope is None else scope.topics)
 
     def _another_client(self, client_id: str) -> KafkaClient:
         client = KafkaClient(self._servers, self._options, client_id=client_id)
         client.begin_like(self._client)
         return client
 
-    async def _started(self, part: P) -> P:
+    async def _started(self, part: P, topics: Collection[str]) -> P:
+        """Start a producer, and find out meanwhile how large records of its topics may be; nothing of it is left when that is cancelled."""
         self._parts[part] = None
         try:
-            await part.start()
+            async with beside(self._admin.try_to_learn_limits(topics), f"limits for {part.client_id}"):
+                await part.start()
         except BaseException:
             await part.close()
             raise

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors._beside import beside
-from ks_actors._errors import LogClosed, LogError
+from ks_actors._errors import LogClosed
 from ks_actors.log._lease import Lease
 from ks_actors.log._types import Assigned, GroupMetadata, Lost, MemberAssignment, Revoked
-from ks_actors.log.kafka._client import GROUP, KafkaClient
+from ks_actors.log.kafka._client import KafkaClient
 from ks_actors.log.kafka._coordinator import Coordinator
 from ks_actors.log.kafka._offsets import commit_offsets, fetch_committed
 from ks_actors.log.kafka._requests import check_aiokafka
@@ -20,6 +18,7 @@ from ks_actors.log.kafka._requests import check_aiokafka
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ks_actors._errors import LogError
     from ks_actors.log._port import Assignor, MembershipEvent, NewMember
     from ks_actors.log._types import MemberInfo, OffsetAndMetadata, TopicPartition
     from ks_actors.log.kafka._loop_thread import LoopThread
@@ -35,7 +34,10 @@ _ANSWER_MS = 5_000
 async def join_group(
     client: KafkaClient, bootstrap_servers: str, threads: LoopThread, group_id: str, new: NewMember, *, closed: Callable[[KafkaMembership], None]
 ) -> KafkaMembership:  # fmt: skip
-    """Enter a group. `client` is for offsets; the membership itself has a client of its own, in the thread. Raises LogTimeout, NotAuthorized."""
+    """Enter a group. `client` is for offsets; the membership has one of its own, in the thread, which begins with the brokers that this one knows.
+
+    What the group says is told by `event`. Raises LogTimeout and NotAuthorized only where no brokers are known yet.
+    """
     check_aiokafka(_TOUCHED)
     member = KafkaMembership(client, threads, group_id, new, closed=closed)
     options = replace(client.options, request_timeout_ms=max(client.options.request_timeout_ms, new.rebalance_timeout_ms + _ANSWER_MS))
@@ -45,15 +47,8 @@ async def join_group(
         own.begin_like(client)
         return Coordinator(own, member, member.post, member.is_there, group_id=group_id, new=new)
 
-    async with beside(_find_coordinator(client, group_id), f"find the coordinator of {group_id}"):
-        await member.start(make)
+    await member.start(make)
     return member
-
-
-async def _find_coordinator(client: KafkaClient, group_id: str) -> None:
-    """Look up whom to ask for committed offsets, which is the first thing that is asked for when there is an assignment."""
-    with suppress(LogError):  # who asks finds it out then
-        await client.coordinator(GROUP, group_id)
 
 
 @final

@@ -13,6 +13,7 @@ from ks_actors.log.kafka._connections import PRODUCE
 from ks_actors.log.kafka._coordination import PROMPT_S, Coordination
 from ks_actors.log.kafka._endings import Ended, Endings
 from ks_actors.log.kafka._lane import NOBODY, Identity
+from ks_actors.log.kafka._offsets_ahead import OffsetsAhead
 from ks_actors.log.kafka._outbox import Outbox, missing
 from ks_actors.log.kafka._sender import EpochRefused, Sender
 
@@ -53,6 +54,7 @@ class KafkaTransactionalProducer:
         self._name: str = name
         self._coordination: Coordination = Coordination(client, name, timeout_ms)
         self._scope: TransactionScope | None = scope
+        self._ahead: OffsetsAhead = OffsetsAhead(self._coordination, "" if scope is None else scope.group_id)
         self._endings: Endings = Endings(client, self._coordination, scope)
         self._encoder: Encoder = Encoder(client.options, transactional=True)
         self._sender: Sender = Sender(client, self._encoder, transactional_id=name)
@@ -60,7 +62,6 @@ class KafkaTransactionalProducer:
         self._order: asyncio.Lock = asyncio.Lock()
         self._added: set[TopicPartition] = set()
         self._groups: dict[str, set[TopicPartition]] = {}
-        self._adding: asyncio.Task[None] | None = None
         self._futures: list[asyncio.Future[int]] = []
         self._doom: str | None = None
         self._expired: Identity | None = None
@@ -162,23 +163,8 @@ class KafkaTransactionalProducer:
         async for added, refused in self._coordination.take_in(self._sender.identity, new - outbox.errors.keys()):
             self._added |= added
             outbox.refuse({partition: error_of(code, f"{partition} cannot be written to") for partition, code in refused.items()})
-        if self._scope is not None and self._scope.group_id and self._added and self._adding is None and not self._groups:
-            self._adding = asyncio.create_task(self._add_group(self._scope.group_id), name=f"offsets to {self._name}")
-
-    async def _add_group(self, group: str) -> None:
-        """Make the group's offsets part of the transaction while records are written: the commit, which tells of errors, has less to wait for."""
-        try:
-            await self._coordination.add_offsets(self._sender.identity, group)
-            self._groups.setdefault(group, set())
-            await self._coordination.find_group(group)
-        except LogError as error:
-            _log.debug("%s is not part of a transaction of %s before its commit: %s", group, self._name, error)
-
-    async def _group_added(self) -> None:
-        """Wait until nothing more is asked for beside: it would open a transaction once more that has been ended."""
-        if self._adding is not None:
-            await asyncio.wait([self._adding])
-            self._adding = None
+        if self._added:
+            self._ahead.begin(self._sender.identity, self._groups)
 
     async def _judge(self, refused: LogError) -> LogError:
         """Find out why there is a newer epoch: our time was over, or somebody else has the id.
@@ -238,7 +224,7 @@ class KafkaTransactionalProducer:
             raise TransactionAborted(f"transaction of {self._name} is void: {doom}; nothing of it will be visible")
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
-        await self._group_added()
+        await self._ahead.settle()
         if offsets:
             try:
                 await self._begin_well()
@@ -343,18 +329,20 @@ class KafkaTransactionalProducer:
 
     async def _abort(self) -> None:
         self._doom = self._doom or "it is being aborted"
-        # Nobody knows how the coordinator fared with one that it has ended by itself.
-        undisturbed = self._client.lost == self._lost and self._expired is None
+        lost, clock = self._lost, asyncio.get_running_loop().time
         self._sender.drop(TransactionAborted(f"transaction of {self._name} was aborted"))
         await self._sender.settle(self._futures)
-        await self._group_added()
+        await self._ahead.settle()
+        began = clock()
         try:
             if self._expired is None and not self._sender.spoiled:
                 if self._open:
                     await self._end_by_abort()
             else:
                 await self._renew(self._expired or self._sender.identity)
-            await self._ended(commit=False, smoothly=undisturbed)
+            # Nobody knows how the coordinator fared with one that it has ended by itself.
+            undisturbed = self._client.lost == lost and self._expired is None
+            await self._ended(commit=False, smoothly=undisturbed and clock() - began < PROMPT_S)
         except EpochRefused as error:
             self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id}: {error}"
             raise Fenced(self._fenced) from error
@@ -396,5 +384,6 @@ class KafkaTransactionalProducer:
             if self._unconfirmed is not None:
                 _log.warning("%s is closed before the end of its last transaction was written once more: its offsets may be pending", self._name)
         finally:
+            await self._ahead.end()
             await self._sender.close(LogClosed(f"producer {self.client_id} is closed"))
             await self._client.close()
