@@ -10,6 +10,7 @@ import pytest
 from ks_actors._errors import Fenced, LogClosed, NotAuthorized
 from ks_actors.log import GroupMetadata, OffsetAndMetadata, TransactionScope
 from ks_actors.log.kafka import _transactions
+from ks_actors.log.kafka._connections import Unavailable
 from ks_actors.log.kafka._coordination import Coordination
 from tests.kafka.helpers import soon
 from tests.kafka.tampering import error_code
@@ -91,6 +92,23 @@ async def test_offsets_are_part_of_a_transaction_when_its_records_are(log: Kafka
     await producer.abort()
     assert await committed(log, group, partition) == 7
     assert await values_of(log, partition, COMMITTED) == [b"a", b"b", b"a", b"b"]
+
+
+async def test_who_coordinates_the_group_is_known_by_whoever_asked_first(log: KafkaLog, tampering: Tampering) -> None:
+    """Committed offsets are looked up before there are records: the first commit does not look for the coordinator once more."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    producer = await begun(log, partition, group)
+    assert await committed(log, group, partition) is None
+    tampering.asked.clear()
+    await write(producer, partition, b"a")
+    await producer.commit({partition: OffsetAndMetadata(1)}, alone(group))
+    assert tampering.count("FindCoordinator") == 0
+    tampering.add("TxnOffsetCommit", Unavailable("it has moved"))
+    await write(producer, partition, b"b")
+    await producer.commit({partition: OffsetAndMetadata(2)}, alone(group))
+    assert tampering.count("FindCoordinator") == 1
+    assert await committed(log, group, partition) == 2
 
 
 # --- when it takes its time -------------------------------------------------------------------------------------------------

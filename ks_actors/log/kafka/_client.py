@@ -94,6 +94,10 @@ class KafkaClient:
         self._topics = dict(other._topics)
         self._answered = set(other._answered)
 
+    def share_coordinators(self, other: KafkaClient) -> None:
+        """Know at any time which coordinators another client knows, and the other way round. Both are on one loop."""
+        self._coordinators = other._coordinators
+
     async def close(self) -> None:
         """Close all connections. Does nothing when that was done before."""
         self._closed = True

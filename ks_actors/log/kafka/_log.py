@@ -133,6 +133,7 @@ class KafkaLog:
     def _another_client(self, client_id: str) -> KafkaClient:
         client = KafkaClient(self._servers, self._options, client_id=client_id)
         client.begin_like(self._client)
+        client.share_coordinators(self._client)
         return client
 
     async def _started(self, part: P, topics: Collection[str]) -> P:
