@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar, assert_never
@@ -21,6 +22,7 @@ from ks_actors._errors import (
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._beginnings import told_of_sources
 from ks_actors.runtime._committing import COMMITTING, Phase, TasksBroken
+from ks_actors.runtime._gathering import LOOK_AGAIN_S, Gathering
 from ks_actors.runtime._messages import CommitterMessage
 from ks_actors.runtime._patience import patiently
 from ks_actors.runtime._rests import Rests, TaskRests
@@ -97,6 +99,7 @@ class Committer(Actor[CommitterMessage]):
         self._purger = purger
         self._delete_records = delete_records
         self._metrics = metrics
+        self._gathering = Gathering(metrics.tasks)
         self._workers: tuple[Ref[m.WorkerMessage], ...] = ()
         self._phase = COMMITTING.start(Phase.IDLE)
 
@@ -116,9 +119,7 @@ class Committer(Actor[CommitterMessage]):
                     self._rebalancing = self._moved_on = False
                     self.ctx.unstash()
             case m.CommitTimer():
-                if not self._held and self._void is None:
-                    await self._commit(m.Commit(None, "commit_interval_ms has gone by"))
-                self.ctx.timers.once("commit", self._interval, message)
+                self.ctx.timers.once("commit", await self._commit_by_time(), message)
             case m.WorkersChanged():
                 self._workers = message.workers
                 for worker in message.workers:
@@ -148,6 +149,15 @@ class Committer(Actor[CommitterMessage]):
             await self._commit(request)
         self._held = self._held or request.hold
         self._rebalancing = self._rebalancing or request.rebalancing
+
+    async def _commit_by_time(self) -> float:
+        """Commit, unless that is better done a little later; return after how many seconds to look again."""
+        if self._held or self._void is not None:
+            return self._interval
+        if self._transactional and self._gathering.waits(asyncio.get_running_loop().time()):
+            return min(LOOK_AGAIN_S, self._interval)
+        await self._commit(m.Commit(None, "commit_interval_ms has gone by"))
+        return self._interval
 
     async def _commit(self, request: m.Commit) -> None:
         began = perf_counter()

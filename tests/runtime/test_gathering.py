@@ -1,0 +1,105 @@
+"""When a commit that is due waits for tasks that have just begun."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from ks_actors import TaskId
+from ks_actors.log import TopicPartition
+from ks_actors.runtime._gathering import GATHERING_S, LOOK_AGAIN_S, Gathering
+from ks_actors.testing import run_app
+from tests.runtime.helpers import ALOS, EOS, echo
+
+if TYPE_CHECKING:
+    from ks_actors.runtime._task import Task
+    from ks_actors.testing import AppHarness
+
+ONE, TWO = TaskId(0, 0), TaskId(0, 1)
+
+
+class Begun:
+    """As much of a task as is looked at."""
+
+    def __init__(self, *, commit_needed: bool = False) -> None:
+        self.commit_needed = commit_needed
+
+
+def gathering(**tasks: Begun) -> tuple[Gathering, dict[TaskId, Begun]]:
+    known = {TaskId(0, number): task for number, task in enumerate(tasks.values())}
+    return Gathering(cast("dict[TaskId, Task]", known)), known
+
+
+def test_it_waits_until_all_that_begin_together_have_something_to_commit() -> None:
+    """And then no more for these, whatever they have to commit."""
+    looked, tasks = gathering(one=Begun(commit_needed=True), two=Begun())
+    assert looked.waits(5.0)
+    tasks[TWO].commit_needed = True
+    assert not looked.waits(5.02)
+    tasks[TWO].commit_needed = False
+    assert not looked.waits(5.12)
+
+
+def test_it_does_not_wait_for_long() -> None:
+    """A partition may have no records; once that was found out nobody waits for its task again."""
+    looked, _ = gathering(one=Begun(commit_needed=True), two=Begun())
+    assert looked.waits(1.0)
+    assert looked.waits(1.0 + GATHERING_S - 0.01)
+    assert not looked.waits(1.0 + GATHERING_S)
+    assert not looked.waits(9.0)
+
+
+def test_it_does_not_wait_when_nothing_of_those_that_begin_is_to_be_committed() -> None:
+    """What others have to commit is not held up by them."""
+    looked, tasks = gathering(one=Begun(commit_needed=True))
+    assert not looked.waits(0.0)
+    tasks[TWO] = Begun()
+    assert not looked.waits(1.0)
+    tasks[TaskId(0, 2)] = Begun()
+    tasks[TWO].commit_needed = True
+    assert looked.waits(2.0)
+
+
+def test_a_task_that_comes_back_begins_anew() -> None:
+    """It is fetched for anew."""
+    looked, tasks = gathering(one=Begun(commit_needed=True), two=Begun(commit_needed=True))
+    assert not looked.waits(0.0)
+    tasks[TWO] = Begun()
+    tasks[ONE] = Begun(commit_needed=True)
+    assert looked.waits(1.0)
+
+
+def test_one_transaction_holds_the_first_records_of_all_tasks() -> None:
+    """Though the commit is due when only one task has had some."""
+
+    async def test(harness: AppHarness) -> None:
+        def committed() -> int:
+            return sum(one.offset for one in harness.log._groups.get("app").committed().values())
+
+        await harness.produce("in", "a", "1", partition=0)
+        await harness.kit.clock.advance(0.105)
+        assert committed() == 0
+        await harness.produce("in", "b", "1", partition=1)
+        await harness.kit.clock.advance(2 * LOOK_AGAIN_S)
+        assert committed() == 2
+        # From now on neither is waited for.
+        await harness.produce("in", "a", "2", partition=0)
+        await harness.kit.clock.advance(0.1)
+        assert committed() == 3
+
+    run_app(test, echo(), topics={"in": 2, "out": 1}, processing_guarantee=EOS)
+
+
+def test_a_partition_without_records_holds_the_first_commit_up_for_a_moment() -> None:
+    """Without transactions not even that: what is written is seen at once there."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1", partition=0)
+        await harness.kit.clock.advance(0.105)
+        transactional = harness.config.processing_guarantee.value == EOS
+        found = harness.log._groups.get("app").committed()
+        assert (TopicPartition("in", 0) in found) is not transactional
+        await harness.kit.clock.advance(GATHERING_S + LOOK_AGAIN_S)
+        assert harness.log._groups.get("app").committed()[TopicPartition("in", 0)].offset == 1
+
+    for guarantee in (EOS, ALOS):
+        run_app(test, echo(), topics={"in": 2, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100)
