@@ -11,9 +11,10 @@ from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._batch import Batch
 from ks_actors._errors import Fenced, IllegalGeneration, LogClosed, LogError, ProduceFailed, ProductionFailed, TransactionAborted
 from ks_actors._partitioner import partition as default_partition
+from ks_actors.log._port import WritesBytes
 from ks_actors.log._types import Outgoing, TopicPartition
 from ks_actors.runtime import _messages as m
-from ks_actors.runtime._merge import merged, split
+from ks_actors.runtime._merge import LARGEST, LARGEST_OF_BYTES, merged, split
 from ks_actors.runtime._messages import CollectorMessage
 from ks_actors.runtime._output import UNKNOWN_PARTITION
 from ks_actors.runtime._production import LeftOut
@@ -71,6 +72,7 @@ class Collector(Actor[CollectorMessage]):
         self._lease = lease
         self._patience: float = patience
         self._log = log
+        self._largest: int = LARGEST_OF_BYTES if isinstance(log, WritesBytes) else LARGEST
         self._epoch: int = epoch
         self._committer = committer
         self._manager = manager
@@ -222,7 +224,7 @@ class Collector(Actor[CollectorMessage]):
             if size >= _MOST:
                 break
         portion, self._ready = self._ready[:taken], self._ready[taken:]
-        return merged(portion)
+        return merged(portion, self._largest)
 
     def _answer_flush(self) -> None:
         if self._flush is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ks_actors._batch import Batch
 from ks_actors._compact_batch import WORTHWHILE, CompactBatch
@@ -11,20 +11,24 @@ from ks_actors.log._types import Outgoing, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_LARGEST = 1_000
+LARGEST: Final = 1_000
+"""Records, for logs that take a turn for each batch."""
+
+LARGEST_OF_BYTES: Final = 10_000
+"""Records, for logs that write all batches of a send in one turn anyway, and what is too much for a record batch as several."""
 
 
-def merged(batches: Sequence[Outgoing]) -> list[Outgoing]:
-    """Return what is to be sent with one batch per partition where there were many small ones, in order."""
+def merged(batches: Sequence[Outgoing], largest: int = LARGEST) -> list[Outgoing]:
+    """Return what is to be sent with one batch per partition where there were many small ones, in order; of up to `largest` records."""
     if len(batches) == 1:
         return list(batches)
     by_partition: dict[TopicPartition, list[Batch]] = {}
     for outgoing in batches:
         by_partition.setdefault(outgoing.partition, []).append(outgoing.batch)
-    return [Outgoing(partition, batch) for partition, parts in by_partition.items() for batch in _joined(parts)]
+    return [Outgoing(partition, batch) for partition, parts in by_partition.items() for batch in _joined(parts, largest)]
 
 
-def _joined(parts: list[Batch]) -> list[Batch]:
+def _joined(parts: list[Batch], largest: int) -> list[Batch]:
     if len(parts) == 1:
         return parts
     joined: list[Batch] = []
@@ -33,7 +37,7 @@ def _joined(parts: list[Batch]) -> list[Batch]:
         if isinstance(part, CompactBatch) and len(part) >= WORTHWHILE:
             last = None
             joined.append(part)
-        elif last is not None and len(last) + len(part) <= _LARGEST:
+        elif last is not None and len(last) + len(part) <= largest:
             _append(last, part)
         else:
             last = Batch(part.keys[:], part.values[:], part.timestamps[:], None if part.headers is None else part.headers[:])

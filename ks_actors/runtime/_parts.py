@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors import Spec
 from ks_actors._config import ProcessingGuarantee
-from ks_actors._errors import IllegalGeneration, LogError, TaskMigrated
+from ks_actors._errors import IllegalGeneration, LogError, TaskMigrated, TransactionAborted
 from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
 from ks_actors.log._lease import Lease
@@ -357,8 +357,8 @@ class Parts:
             await try_step(self.manager.ask(m.SuspendTasks, None, _ANY_GENERATION).within(self._config.task_timeout_ms / 1000), [])
             poller.tell(m.Closing())
             await try_step(self.committer.ask(m.Commit, "the app closes", closing=True).within(patience), failed)
-        # What is somebody else's by now that one will do: there is nothing wrong with this app.
-        errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration)]
+        # What is somebody else's by now that one will do, and what took too long for its transaction whoever comes: nothing is wrong with this app.
+        errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration | TransactionAborted)]
         # From here on nobody asks for anything of which those who would have to do it may have ended.
         await try_step(poller.ask(m.StopFollowing).within(patience), errors)
         if clean:

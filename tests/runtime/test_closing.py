@@ -17,7 +17,7 @@ from ks_actors.runtime import _messages as m
 from ks_actors.runtime._membership import GroupView
 from ks_actors.runtime._poller import Poller
 from ks_actors.testing import TestRecord, run_app
-from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting
+from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -213,3 +213,23 @@ def test_who_closes_fetches_nothing_more() -> None:
         await here.end()
 
     run_app(test, counting("in_memory"), topics={"in": 2, "out": 1}, start=False)
+
+
+def test_who_closes_too_late_for_its_transaction_closes_without_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker was away for longer than the transaction could wait: what was in it is told, and is done by whoever processes it next."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        await load.send(6_000)  # fewer would not be written before the commit
+        await harness.kit.clock.advance(0.01)
+        (transaction,) = harness.log._broker.transactions.values()
+        assert transaction.partitions
+        harness.log._broker._expire(transaction)  # as if its time were over
+        await harness.close()
+        assert "commit failed, everything since the last one is rolled back" in caplog.text
+        assert await harness.read("out") == []
+        await harness.start()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=1_000)

@@ -73,11 +73,10 @@ def test_small_batches_are_sent_as_one() -> None:
         (one,) = merged([Outgoing(P, part) for part in parts])
         assert one.batch.headers == headers
         assert one.batch.timestamps == [part.timestamps[0] for part in parts]
-    large = Batch([b"k"] * 9_999, [b"v"] * 9_999, [0] * 9_999)
-    sizes = [len(one.batch) for one in merged([Outgoing(P, part) for part in (large, plain, plain)])]
-    assert sum(sizes) == 10_001
-    assert len(sizes) == 2
-    assert len(plain) == 1
+    some = Batch([b"k"] * 600, [b"v"] * 600, [0] * 600)
+    for largest, sizes in ((1_000, [600, 601]), (1_200, [1_200, 1]), (10_000, [1_201])):
+        assert [len(one.batch) for one in merged([Outgoing(P, part) for part in (some, some, plain)], largest)] == sizes
+    assert (len(some), len(plain)) == (600, 1)
 
 
 @pytest.mark.skipif(kernel is None, reason="there is no kernel")
