@@ -357,7 +357,7 @@ class Parts:
             await try_step(self.manager.ask(m.SuspendTasks, None, _ANY_GENERATION).within(self._config.task_timeout_ms / 1000), [])
             poller.tell(m.Closing())
             await try_step(self.committer.ask(m.Commit, "the app closes", closing=True).within(patience), failed)
-        # What is somebody else's by now that one will do, and what took too long for its transaction whoever comes: nothing is wrong with this app.
+        # What is somebody else's by now that one will do, and what a transaction has lost, whoever comes next: the committer has warned of it.
         errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration | TransactionAborted)]
         # From here on nobody asks for anything of which those who would have to do it may have ended.
         await try_step(poller.ask(m.StopFollowing).within(patience), errors)
