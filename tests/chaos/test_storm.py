@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.chaos.faults import draw
 from tests.chaos.options import Options, parse
 from tests.kafka.broker import require_kafka
+from tests.kafka.count_app import command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +55,20 @@ async def test_a_short_storm_loses_nothing(guarantee: str, where: list[str], tmp
     assert report["violations"] == []
     assert (report["lost"], report["unexpected_exits"], report["unclean_stops"], report["header_ids"]) == (0, 0, 0, True)
     assert report["input_records"] >= 4000
+
+
+@pytest.mark.timeout(150)
+async def test_kafka_streams_itself_passes(tmp_path: Path) -> None:
+    """What is measured beside ours is checked as ours is: a member that is stopped and one that is added change none of its counts."""
+    require_kafka()
+    app = shlex.join(await asyncio.to_thread(command))
+    report = await storm(
+        tmp_path, "--app-cmd", app, "--members", "1", "--partitions", "2", "--keys", "20", "--rate", "200", "--records", "1000",
+        "--kills", "2", "--faults", "term=1,scale=1", "--restart-max", "1", "--session-timeout", "2", "--mode", "isolated",
+    )  # fmt: skip
+    assert {fault["kind"] for fault in report["faults"]} == {"term", "scale_up"}
+    assert report["violations"] == []
+    assert (report["lost"], report["unexpected_exits"], report["unclean_stops"], report["header_ids"]) == (0, 0, 0, True)
 
 
 def test_faults_come_again_with_their_seed() -> None:

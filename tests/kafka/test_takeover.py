@@ -8,7 +8,6 @@ import time
 import uuid
 from collections import Counter
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,11 +16,12 @@ from ks_actors import App, Batch, Consumed, Materialized, Produced, SessionWindo
 from ks_actors._partitioner import partition
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.serdes import BYTES, LONG
-from tests.kafka.broker import jars
+from tests.kafka.count_app import command
 from tests.kafka.helpers import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from ks_actors.log.kafka import KafkaLog
     from ks_actors.topology import Topology
@@ -31,7 +31,6 @@ PARTITIONS = 2
 RECORDS = 2_000
 PATIENCE_S = 120
 SESSION_BYTES = 16
-APP = Path(__file__).parent / "streams" / "CountApp.java"
 
 
 def count(source: str, sink: str, gap_ms: int | None) -> Topology:
@@ -110,9 +109,8 @@ class Stage:
         options["state-dir"] = str(self.directory / "java")
         options |= {} if self.gap_ms is None else {"gap": str(self.gap_ms)}
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
-        quick = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
         process = await asyncio.create_subprocess_exec(
-            "java", *quick, "-cp", f"{jars()}/*", str(APP), *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *await asyncio.to_thread(command), *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
         assert process.stdout is not None
         said = asyncio.ensure_future(process.stdout.read())

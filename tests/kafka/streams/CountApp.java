@@ -22,7 +22,7 @@ import org.apache.kafka.streams.state.SessionStore;
 
 /**
  * Kafka Streams itself: a running count per key, every update to the output, until SIGTERM. Options: bootstrap, guarantee, input, output, app-id, state-dir; with
- * gap (ms) the count of each key's sessions.
+ * gap (ms) the count of each key's sessions; session-timeout (s) of its group.
  */
 public class CountApp {
     public static void main(String[] arguments) throws Exception {
@@ -38,6 +38,11 @@ public class CountApp {
         config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "100");
         config.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
+        if (options.containsKey("session-timeout")) {
+            int timeout = (int) (Double.parseDouble(options.get("session-timeout")) * 1000);
+            config.put(StreamsConfig.consumerPrefix("session.timeout.ms"), timeout);
+            config.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), timeout / 3);
+        }
 
         StreamsBuilder builder = new StreamsBuilder();
         KGroupedStream<byte[], byte[]> grouped =
