@@ -29,7 +29,7 @@ from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._format import HEADER
 from tests.kafka.helpers import connect, soon
-from tests.log.helpers import batch, new_topic, outgoing, read_all, values_of, write
+from tests.log.helpers import NOBODY, batch, group_name, new_topic, outgoing, read_all, values_of, write
 
 if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog
@@ -270,6 +270,34 @@ async def test_a_topic_that_is_deleted_while_it_is_written_to_is_told(log: Kafka
     await log.create_topics([NewTopic(partition.topic, 1)])
     assert await soon(write(producer, partition, b"c")) == 1
     assert await values_of(log, other) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("name", ["no topic's name", "x" * 250])
+async def test_a_topic_of_a_name_that_none_can_have_is_told_alone(log: KafkaLog, name: str) -> None:
+    """It is the only one that fails; what is sent to others with it is written, the first time and later."""
+    (other,) = await new_topic(log)
+    nowhere = TopicPartition(name, 0)
+    producer = await log.producer(client_id="p")
+    for value in (b"a", b"b"):
+        with pytest.raises(ProduceFailed) as failed:
+            await soon(producer.send([outgoing(nowhere, b"lost"), outgoing(other, value)]))
+        assert set(failed.value.errors) == {nowhere}
+        assert isinstance(failed.value.errors[nowhere], UnknownTopicOrPartition)
+    assert await values_of(log, other) == [b"a", b"b"]
+
+
+async def test_in_a_transaction_a_name_that_no_topic_can_have_is_told_alone(log: KafkaLog) -> None:
+    """Nothing of the transaction is seen; the next one without it is committed."""
+    (other,) = await new_topic(log)
+    nowhere = TopicPartition("no topic's name", 0)
+    producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000)
+    with pytest.raises(ProduceFailed) as failed:
+        await soon(producer.send([outgoing(nowhere, b"lost"), outgoing(other, b"a")]))
+    assert set(failed.value.errors) == {nowhere}
+    await soon(producer.abort())
+    await soon(write(producer, other, b"b"))
+    await soon(producer.commit({}, NOBODY))
+    assert await values_of(log, other) == [b"b"]
 
 
 async def test_closing_ends_those_who_wait(own_broker: Broker) -> None:

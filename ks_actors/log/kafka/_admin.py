@@ -10,6 +10,7 @@ from ks_actors._errors import ConfigError, LogError, NotAuthorized, OffsetOutOfR
 from ks_actors.log._types import IsolationLevel, TopicDescription, TopicPartition
 from ks_actors.log.kafka._codes import (
     INVALID_CONFIG,
+    INVALID_TOPIC_EXCEPTION,
     NOT_CONTROLLER,
     OFFSET_OUT_OF_RANGE,
     RETRIABLE,
@@ -161,7 +162,7 @@ class Admin:
         return {topic.name: TopicDescription(topic.name, len(topic.leaders), described.get(topic.name, {})) for topic in shown}
 
     async def _configs(self, topics: Sequence[str], names: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
-        """Return configs of topics; none for a topic that is gone, or that may not be looked at."""
+        """Return configs of topics; none for a topic that is gone, that may not be looked at, or of a name that no topic can have."""
         if not topics:
             return {}
         request = DescribeConfigsRequest([(TOPIC, topic, names) for topic in topics])
@@ -169,7 +170,7 @@ class Admin:
         found: dict[str, dict[str, str]] = {}
         for code, detail, _, topic, entries in response.resources:
             error = error_of(code, f"to describe topic {topic}", detail) if code else None
-            if error is not None and not isinstance(error, NotAuthorized | UnknownTopicOrPartition):
+            if error is not None and code != INVALID_TOPIC_EXCEPTION and not isinstance(error, NotAuthorized | UnknownTopicOrPartition):
                 raise error
             found[topic] = {name: value for name, value, *_ in entries if value is not None}
         return found
