@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka._options import KafkaOptions
 
 _DOUBLINGS: Final = 10
+# Also where no pause is set: whoever asked again at once would do nothing else.
+_LEAST_MS: Final = 1
 
 
 @final
@@ -35,7 +37,7 @@ class Failures:
         first, most = (
             (options.reconnect_backoff_ms, options.reconnect_backoff_max_ms) if away else (options.retry_backoff_ms, options.retry_backoff_max_ms)
         )
-        pause_ms = min(first << min(self._count, _DOUBLINGS), most)
+        pause_ms = max(_LEAST_MS, min(first << min(self._count, _DOUBLINGS), most))
         self._count += 1
         return pause_ms / 1000
 
