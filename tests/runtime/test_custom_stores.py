@@ -13,7 +13,7 @@ from ks_actors.log import IsolationLevel
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, Query, RangeQuery, StateQueryRequest
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import run_app
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, by_key, check_counts
 from tests.state.test_custom import KINDS, InMemory, OnDisk, Transactional
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ class Counts(Processor[str, str, str, int]):
             raise RuntimeError("boom")
 
 
-def counting(kind: type[InMemory]) -> Topology:
+def counting(kind: type[InMemory], processor: type[Counts] = Counts) -> Topology:
     topology = Topology()
     topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
-    topology.add_processor("counts", Counts, "source")
+    topology.add_processor("counts", processor, "source")
     topology.add_state_store(stores.custom("custom", kind), "counts")
     topology.add_state_store(stores.key_value("ours", serdes.STRING, serdes.LONG, type="rocksdb"), "counts")
     topology.add_sink("sink", "out", "counts", key=serdes.STRING, value=serdes.LONG)
@@ -124,6 +124,34 @@ def test_a_failing_processor_rolls_its_store_back(guarantee: str, kind: type[InM
 
     options = {"topics": {"in": 1, "out": 1}, "processing_guarantee": guarantee, "commit_interval_ms": 3_600_000, "transaction_timeout_ms": 3_600_000}
     run_app(test, counting(kind), uncaught_handler=replace, **options)  # type: ignore[arg-type]  # of the app's settings
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_failures_the_app_goes_on_with_all_its_tasks(guarantee: str, kind: type[InMemory]) -> None:
+    """Each task's processor fails once, in the middle of what is not committed: all records are counted, and the stores agree."""
+    failed: set[str] = set()
+
+    class FailsOnce(Counts):
+        def process(self, record: Record[str, str]) -> None:
+            poison = record.value == "!" and record.key not in failed
+            failed.update([record.key] if poison else [])
+            super().process(record if poison else record.with_value("v"))
+
+    async def test(harness: AppHarness) -> None:
+        for value in "xyv!w":
+            for key in "abcd":
+                await harness.produce("in", key, value)
+            await asyncio.sleep(0.05)
+        await harness.caught_up()
+        await harness.app.commit()
+        assert failed == set("abcd")
+        found = by_key(await harness.read("out"))
+        assert all(-1 not in counts and max(counts) == 5 for counts in found.values())
+        assert guarantee == ALOS or all(counts == [1, 2, 3, 4, 5] for counts in found.values())
+
+    options: dict[str, Any] = {"processing_guarantee": guarantee, "num_workers": 2, "commit_interval_ms": 100}
+    run_app(test, counting(kind, FailsOnce), topics={"in": 4, "out": 1}, uncaught_handler=replace, **options)
 
 
 def test_only_what_has_changed_is_restored() -> None:
