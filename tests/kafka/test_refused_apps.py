@@ -69,6 +69,32 @@ async def test_a_record_that_is_too_large(kafka_broker: Broker, tmp_path: Path, 
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ["no topic's name", "nobody-made-it"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_a_record_for_a_topic_that_there_cannot_be(kafka_broker: Broker, tmp_path: Path, guarantee: str, name: str) -> None:
+    """It ends the app by ProductionFailed, unless the handler goes on: then it is left out alone, and all others are written."""
+    async with counting(kafka_broker, guarantee, tmp_path) as here:
+        builder = StreamsBuilder()
+        stream = builder.stream(here.source, Consumed(BYTES, BYTES))
+        stream.to(lambda _, value, __: name if value == b"lost" else here.sink, Produced(BYTES, BYTES))
+        topology = builder.build()
+        await feed_values(here, b"a", b"lost", b"b")
+        app = here.app("app", topology=topology)
+        error = await ended(app)
+        assert isinstance(error, ProductionFailed), repr(error)
+        assert name in str(error)
+        async with here.app("app", topology=topology, production_exception_handler="continue") as again:
+            await soon(again.wait_until_caught_up())
+            assert again.metrics()["dropped-records-total"] == 1
+            await feed_values(here, b"c")
+            await soon(again.wait_until_caught_up())
+        written = [value for number in range(PARTITIONS) for value in await values_of(here.log, TopicPartition(here.sink, number))]
+        assert {*written} == {b"a", b"b", b"c"}
+        if guarantee == EXACTLY_ONCE:
+            assert written == [b"a", b"b", b"c"]
+
+
+@pytest.mark.timeout(120)
 async def test_a_producer_that_is_fenced(kafka_broker: Broker, tmp_path: Path) -> None:
     """The app gives up what is not committed, takes its transactional id back, and goes on."""
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:
