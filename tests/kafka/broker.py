@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 VERSION = "4.3.1"
 _PATIENCE_S = 60
 _LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
-_QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", *_LOGGING)
+QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", *_LOGGING)
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>tests</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>
@@ -224,7 +224,7 @@ class Broker:
 
     def _format(self, config: Path) -> None:
         shared = [] if self._classes is not None else self._sharing()
-        tool = ["java", *_QUICK, *shared, "-cp", f"{jars()}/*", "kafka.tools.StorageTool"]
+        tool = ["java", *QUICK, *shared, "-cp", f"{jars()}/*", "kafka.tools.StorageTool"]
         users: list[str] = []
         if self.secure:
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):

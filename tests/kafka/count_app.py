@@ -8,17 +8,15 @@ import subprocess
 import zlib
 from pathlib import Path
 
-from tests.kafka.broker import jars
+from tests.kafka.broker import QUICK, jars
 
 SOURCE = Path(__file__).parent / "streams" / "CountApp.java"
-# What a small process starts soonest with.
-_QUICK = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-_LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+_SMALL = ("-Xmx256m", "-XX:+UseSerialGC")
 
 
 def command() -> list[str]:
     """Return what starts the application, but for its options. Raises RuntimeError when it cannot be compiled."""
-    return ["java", *_QUICK, *_LOGGING, "-cp", f"{_classes()}:{jars()}/*", "CountApp"]
+    return ["java", *_SMALL, *QUICK, "-cp", f"{_classes()}:{jars()}/*", "CountApp"]
 
 
 def _classes() -> Path:

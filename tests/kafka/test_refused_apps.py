@@ -71,7 +71,7 @@ async def test_a_record_that_is_too_large(kafka_broker: Broker, tmp_path: Path, 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", ["no topic's name", "nobody-made-it"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-async def test_a_record_for_a_topic_that_there_cannot_be(kafka_broker: Broker, tmp_path: Path, guarantee: str, name: str) -> None:
+async def test_a_record_for_a_topic_that_there_is_not(kafka_broker: Broker, tmp_path: Path, guarantee: str, name: str) -> None:
     """It ends the app by ProductionFailed, unless the handler goes on: then it is left out alone, and all others are written."""
     async with counting(kafka_broker, guarantee, tmp_path) as here:
         builder = StreamsBuilder()
