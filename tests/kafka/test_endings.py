@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from typing import TYPE_CHECKING, Any
 
@@ -247,6 +248,27 @@ async def test_an_end_in_which_an_answer_was_lost_is_looked_at_once_more(log: Ka
     assert producer._confirming is not None
     await soon(producer._confirming)
     assert completed == [Ended(frozenset({one}), {}, commit)]
+
+
+async def test_who_is_closed_looks_at_its_last_end_no_more(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it is its own end that was not smooth, and nobody answers who could tell."""
+    (one,) = await new_topic(log)
+    producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000)
+    real = Coordination.end
+
+    async def end(self: Coordination, identity: Identity, *, commit: bool) -> None:
+        self._client._connections.lost += 1
+        await real(self, identity, commit=commit)
+
+    async def complete(_: Endings, __: Identity, ended: Ended) -> None:
+        raise LogTimeout(f"{ended}")
+
+    await write(producer, one, b"a")
+    monkeypatch.setattr(Coordination, "end", end)
+    monkeypatch.setattr(Endings, "complete", complete)
+    await soon(producer.close())
+    assert producer._unconfirmed is not None
+    assert [task for task in asyncio.all_tasks() if task.get_name().startswith("end of a transaction")] == []
 
 
 @pytest.mark.parametrize("then", ["send", "commit offsets", "close"])

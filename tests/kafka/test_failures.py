@@ -39,7 +39,7 @@ def test_pauses_double_up_to_their_limit_and_begin_anew_for_another_kind(kinds: 
     row = 0
     for place, away in enumerate(kinds):
         row = row + 1 if place and kinds[place - 1] == away else 0
-        assert failures.pause_s(options, away=away) == max(1, min((first + away) * 2 ** min(row, 10), most + away)) / 1000
+        assert failures.pause_s(options, away=away) == max(1, min(max(1, first + away) * 2 ** min(row, 10), most + away)) / 1000
         assert failures
     failures.end()
     assert not failures

@@ -241,6 +241,70 @@ async def test_who_is_cancelled_when_it_is_in_leaves_nobody_behind(log: KafkaLog
     assert not log._parts
 
 
+@pytest.fixture
+def coordinators(monkeypatch: pytest.MonkeyPatch) -> list[Coordinator]:
+    """All that are started."""
+    made: list[Coordinator] = []
+    real = Coordinator.start
+
+    async def start(self: Coordinator) -> None:
+        made.append(self)
+        await real(self)
+
+    monkeypatch.setattr(Coordinator, "start", start)
+    return made
+
+
+async def cancelled_before_it_begins(log: KafkaLog, group: str, topic: str) -> tuple[asyncio.Future[Membership], threading.Event]:
+    """Cancel a join that has not begun in its thread, which waits for the event."""
+    let = threading.Event()
+    log._threads.loop.call_soon_threadsafe(let.wait, 30)
+    joining = asyncio.ensure_future(enter(log, group, topic))
+    await asyncio.sleep(0)
+    joining.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return joining, let
+
+
+async def test_who_is_cancelled_before_it_is_in_leaves_nobody_behind(log: KafkaLog, coordinators: list[Coordinator]) -> None:
+    """What its thread does in one step is not cancelled, and the group would wait for somebody who never answers."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    joining, let = await cancelled_before_it_begins(log, group, partition.topic)
+    let.set()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(joining)
+    await soon(log._threads.call(asyncio.sleep(0)))  # behind whatever was asked of the thread
+    assert [each._main for each in coordinators] == [None]
+    assert not log._parts
+    member = await enter(log, group, partition.topic)
+    assert (await assigned(member)).assignment.partitions == (partition,)
+
+
+async def test_who_is_cancelled_twice_leaves_nobody_behind(log: KafkaLog, coordinators: list[Coordinator]) -> None:
+    """Whoever does not wait for the end does not end it."""
+    (partition,) = await new_topic(log)
+    joining, let = await cancelled_before_it_begins(log, group_name(), partition.topic)
+    joining.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(joining)
+    let.set()
+    await soon(log._threads.call(asyncio.sleep(0)))
+    assert [each._main for each in coordinators] == [None]
+
+
+async def test_who_is_cancelled_while_the_log_is_closed_hears_that_it_is_cancelled(log: KafkaLog) -> None:
+    """There is nobody left to be ended, and that is no error."""
+    joining, let = await cancelled_before_it_begins(log, group_name(), "topic")
+    closing = asyncio.ensure_future(log.close())
+    await asyncio.sleep(0)
+    let.set()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(joining)
+    await soon(closing)
+
+
 async def test_a_log_that_is_closed_meanwhile_is_not_entered(kafka_broker: Broker) -> None:
     """Nobody would be there to leave."""
     log = KafkaLog(kafka_broker.bootstrap)
@@ -305,6 +369,22 @@ async def test_a_thread_that_has_ended_takes_no_work() -> None:
     with pytest.raises(LogClosed):
         await threads.call(work())
     await LoopThread("idle").close()
+
+
+async def test_a_thread_that_cannot_be_begun_is_begun_later(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be too many: who joins is told so, each time, and waits for no loop that does not run."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    (partition,) = await new_topic(log)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="new thread"):
+                await soon(enter(log, group_name(), partition.topic))
+    member = await enter(log, group_name(), partition.topic)
+    assert (await assigned(member)).assignment.partitions == (partition,)
 
 
 async def test_what_comes_too_late_changes_nothing(log: KafkaLog) -> None:

@@ -167,6 +167,26 @@ async def test_who_closes_asks_no_more(log: KafkaLog, monkeypatch: pytest.Monkey
     assert not held_back.is_set()
 
 
+@pytest.mark.parametrize("end", ["commit", "abort"])
+async def test_who_waits_for_its_offsets_hears_that_its_producer_is_closed(
+    log: KafkaLog, monkeypatch: pytest.MonkeyPatch, held_back: asyncio.Event, end: str
+) -> None:
+    """It is not whoever waits that is cancelled; nothing of the transaction is seen."""
+    monkeypatch.setattr(_transactions, "_CLOSING_S", 0.01)
+    (partition,) = await new_topic(log)
+    group, name = group_name(), group_name()
+    producer = await begun(log, partition, group, name)
+    await write(producer, partition, b"void")
+    ending = asyncio.ensure_future(producer.commit({}, alone(group)) if end == "commit" else producer.abort())
+    await exchange(log, partition)
+    await soon(producer.close())
+    with pytest.raises(LogClosed, match=name):
+        await soon(ending)
+    assert not held_back.is_set()
+    await log.transactional_producer(name, client_id="t", timeout_ms=10_000)
+    assert await values_of(log, partition, COMMITTED) == []
+
+
 # --- when it fails ----------------------------------------------------------------------------------------------------------
 
 

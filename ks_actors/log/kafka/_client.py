@@ -124,7 +124,7 @@ class KafkaClient:
                         last = error
                         if error.soon:
                             await asyncio.sleep(soon)
-                            soon = min(soon * 1.5, self.options.retry_backoff_ms / 1000)
+                            soon = max(_SOON_S, min(soon * 1.5, self.options.retry_backoff_ms / 1000))
                             continue
                     pause = failures.pause_s(self.options, away=last.away)
                     await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - to come apart, not to be secret

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 _DOUBLINGS: Final = 10
 # Also where no pause is set: whoever asked again at once would do nothing else.
+LEAST_S: Final = 0.001
 _LEAST_MS: Final = 1
 
 
@@ -37,7 +38,7 @@ class Failures:
         first, most = (
             (options.reconnect_backoff_ms, options.reconnect_backoff_max_ms) if away else (options.retry_backoff_ms, options.retry_backoff_max_ms)
         )
-        pause_ms = max(_LEAST_MS, min(first << min(self._count, _DOUBLINGS), most))
+        pause_ms = max(_LEAST_MS, min(max(_LEAST_MS, first) << min(self._count, _DOUBLINGS), most))
         self._count += 1
         return pause_ms / 1000
 

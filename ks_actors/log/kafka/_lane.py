@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ks_actors._batch import Batch
     from ks_actors._errors import LogError
     from ks_actors.log._types import TopicPartition
-    from ks_actors.log.kafka._builder import RecordBatch
+    from ks_actors.log.kafka._builder import Encoder, RecordBatch
 
 SLOW_SECONDS: Final = 10.0
 _SEQUENCES = 2**31
@@ -36,10 +36,10 @@ class Piece:
 
     `number` orders the pieces of a lane as they were sent; what one was split into has the same. `sequence` is what brokers know it by, -1 before it
     was sent the first time. `records` is where it was made from, to make it smaller if need be. `behind` is the offset behind its last record, once
-    it is there.
+    it is there. `repeated`: it may be there since it was sent before.
     """
 
-    __slots__ = ("batch", "behind", "deadline", "number", "records", "sequence")
+    __slots__ = ("batch", "behind", "deadline", "number", "records", "repeated", "sequence")
 
     def __init__(self, batch: RecordBatch, records: Batch, behind: asyncio.Future[int], deadline: float) -> None:
         self.batch: RecordBatch = batch
@@ -48,6 +48,20 @@ class Piece:
         self.deadline: float = deadline
         self.number = -1
         self.sequence = -1
+        self.repeated = False
+
+    def cut(self, encoder: Encoder) -> list[Piece]:
+        """Return smaller pieces that have, together, the records and the sequence of this one."""
+        made = list[Piece]()
+        half, sequence = self.batch.count // 2, self.sequence
+        for part in (self.records.slice(0, half), self.records.slice(half, self.batch.count)):
+            start = 0
+            for batch in encoder.encode(part, self.batch.size - 1):
+                smaller = Piece(batch, part.slice(start, start + batch.count), self.behind.get_loop().create_future(), self.deadline)
+                smaller.sequence, smaller.number = sequence, self.number
+                sequence, start = (sequence + batch.count) % _SEQUENCES, start + batch.count
+                made.append(smaller)
+        return made
 
     def fail(self, error: LogError) -> None:
         """End; whether anybody waits for it or not: what is lost is told by the exception of `send`."""
@@ -67,8 +81,8 @@ class Lane:
     """
 
     __slots__ = (
-        "abandoned", "acknowledged", "failures", "flying", "missing_since", "next_sequence", "not_before", "numbers", "partition", "queue", "reason",
-        "refused", "repeating", "since", "spoiled",
+        "abandoned", "acknowledged", "behind", "failures", "flying", "missing_since", "next_sequence", "not_before", "numbers", "partition", "queue",
+        "reason", "refused", "repeating", "since", "spoiled",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -79,6 +93,8 @@ class Lane:
         self.numbers = 0
         self.abandoned = 0
         self.acknowledged = False
+        # The offset behind the last batch that was acknowledged.
+        self.behind = 0
         self.repeating = False
         self.spoiled = False
         self.refused: LogError | None = None
@@ -134,6 +150,15 @@ class Lane:
         """Note that an answer for the piece is there."""
         self.flying.remove(piece)
 
+    def written(self, piece: Piece, behind: int) -> None:
+        """Note that the piece is there, and end it."""
+        self.landed(piece)
+        self.acknowledged = True
+        self.behind = behind
+        self.failures.end()
+        if not piece.behind.done():
+            piece.behind.set_result(behind)
+
     def is_slow(self, now: float) -> bool:
         """Return whether something has been repeated for long, once for each time that it is."""
         if not self.failures:
@@ -153,6 +178,12 @@ class Lane:
             place += 1
         for piece in reversed(pieces):
             queue.insert(place, piece)
+
+    def forget_sequences(self, first: Piece) -> None:
+        """Note that a piece in the queue is not there: nor is any behind it, as its leader takes them in their order."""
+        for piece in self.queue:
+            if piece.number >= first.number:
+                piece.sequence = -1
 
     def unresolved_before(self, piece: Piece) -> bool:
         """Return whether an earlier piece is not decided yet: then no broker can take this one now."""

@@ -30,11 +30,25 @@ class LoopThread:
         if self._closed:
             raise LogClosed(f"{self._name} has been ended")
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            # A process may end without having closed its log: others find out by the session timeout.
-            self._thread = Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)
-            self._thread.start()
+            self._loop, self._thread = self._begin()
         return self._loop
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a thread: it has begun, and is not being ended."""
+        return self._loop is not None
+
+    def _begin(self) -> tuple[asyncio.AbstractEventLoop, Thread]:
+        loop = asyncio.new_event_loop()
+        # A process may end without having closed its log: others find out by the session timeout.
+        thread = Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # There are too many threads. Nobody may wait for what a loop does that does not run.
+            loop.close()
+            raise
+        return loop, thread
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -48,7 +62,7 @@ class LoopThread:
         """Run `work` there, and wait for it here; cancelling the wait cancels the work. Raises LogClosed when the thread ends meanwhile."""
         try:
             loop = self.loop
-        except LogClosed:
+        except BaseException:
             work.close()
             raise
         try:

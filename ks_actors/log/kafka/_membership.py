@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -100,7 +101,7 @@ class KafkaMembership:
         try:
             await self._threads.call(enter())
         except BaseException:
-            # It may have been done when the wait for it was cancelled.
+            # It may have been done when the wait for it was cancelled; or it is about to be, for its first step is done in any case.
             await self._end(leave=True)
             raise
 
@@ -175,14 +176,21 @@ class KafkaMembership:
         await asyncio.shield(self._ending)
 
     async def _end_coordinator(self, *, leave: bool) -> None:
+        # Nothing lives in a thread that has not begun; what lived in one that has ended, also while this waits, has ended with it.
+        if self._threads.running:
+            with suppress(LogClosed):
+                await self._threads.call(self._end_there(leave=leave))
+
+    async def _end_there(self, *, leave: bool) -> None:
+        # Only the thread knows whether there is one: it gets here after the first step of entering, and after the cancel of the other steps.
         coordinator, self._coordinator = self._coordinator, None
         if coordinator is not None:
-            await self._threads.call(coordinator.end(leave=leave))
+            await coordinator.end(leave=leave)
 
     # --- between the loops ------------------------------------------------------------------------------------------------
 
     def _say(self, what: str, *arguments: Any) -> None:
-        if self._coordinator is not None:
+        if self._coordinator is not None and not self._closed:
             self._threads.loop.call_soon_threadsafe(getattr(self._coordinator, what), *arguments)
 
     def post(self, call: Callable[..., None], *arguments: Any) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, final
 
-from ks_actors._errors import LogError
+from ks_actors._errors import LogClosed, LogError
 
 if TYPE_CHECKING:
     from ks_actors.log._types import TopicPartition
@@ -42,10 +42,14 @@ class OffsetsAhead:
             _log.debug("%s is not part of a transaction of %s before its commit: %s", self._group, self._coordination.name, error)
 
     async def settle(self) -> None:
-        """Wait until nothing is asked for any more. When that is cancelled it may be called again."""
-        if self._asking is not None:
-            await asyncio.wait([self._asking])
-            asking, self._asking = self._asking, None
+        """Wait until nothing is asked for any more. When that is cancelled it may be called again. Raises LogClosed after `end`."""
+        asking = self._asking
+        if asking is not None:
+            await asyncio.wait([asking])
+            self._asking = None
+            if asking.cancelled():
+                # By `end`: nobody has cancelled whoever waits here.
+                raise LogClosed(f"the producer of {self._coordination.name} was closed while {self._group} was made part of its transaction")
             asking.result()
 
     async def end(self) -> None:

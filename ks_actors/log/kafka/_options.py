@@ -25,8 +25,8 @@ class KafkaOptions:
     `request_timeout_ms` is what one request may take, `api_timeout_ms` what a call may take with all its retries, `delivery_timeout_ms` how long
     records are tried to be written: a call ends in LogTimeout then. `missing_topic_wait_ms` is how long a topic that nobody knows is waited for.
     What failed is tried again after `retry_backoff_ms`, then twice that, up to `retry_backoff_max_ms`; where no connection can be made it is
-    `reconnect_backoff_ms` up to `reconnect_backoff_max_ms`, as that costs next to nothing, and whoever comes back is met soon. Calls
-    and fetches take 0 for 1 ms; with `retry_backoff_ms` 0 records that wait to be written are looked at all the time: leave it above 0.
+    `reconnect_backoff_ms` up to `reconnect_backoff_max_ms`, as that costs next to nothing, and whoever comes back is met soon; 0
+    is taken for 1 ms.
 
     `compression` is of written records, `compression_level` None means 1 for lz4 and the usual one for others; `batch_bytes` limits a batch before
     compression, `max_in_flight` the requests per broker that wait for an answer (at most 5, else Kafka could not tell repeated ones).

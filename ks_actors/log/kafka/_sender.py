@@ -22,8 +22,10 @@ from ks_actors.log.kafka._codes import (
     name_of,
 )
 from ks_actors.log.kafka._connections import PRODUCE, Unavailable
+from ks_actors.log.kafka._failures import LEAST_S
 from ks_actors.log.kafka._lane import NOBODY, SLOW_SECONDS, Identity, Lane, Piece, join
 from ks_actors.log.kafka._requests import ProduceRequest
+from ks_actors.log.kafka._written import find_written
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -194,18 +196,30 @@ class Sender:
 
     def _answered(self, lane: Lane, piece: Piece, code: int, offset: int) -> None:
         if code == NONE and offset >= 0:
-            lane.landed(piece)
-            lane.acknowledged = True
-            lane.failures.end()
-            if not piece.behind.done():
-                piece.behind.set_result(offset + piece.batch.count)
+            lane.written(piece, offset + piece.batch.count)
         elif code in RETRIABLE:
             self._again(lane, piece, f"its leader answered {name_of(code)}", stale=code in STALE_METADATA)
         elif code == OUT_OF_ORDER_SEQUENCE_NUMBER and not lane.spoiled and lane.unresolved_before(piece):
             self._again(lane, piece, "an earlier batch has to be repeated first", stale=False)
+        elif code == OUT_OF_ORDER_SEQUENCE_NUMBER and piece.repeated:
+            self._spawn(self._find(lane, piece), f"find {lane.partition} {piece.sequence}")
         else:
             lane.landed(piece)
             self._refused(lane, piece, code)
+
+    async def _find(self, lane: Lane, piece: Piece) -> None:
+        """Find out whether a piece is there that its leader refuses as one that does not follow; it is in flight until then."""
+        behind = None
+        try:
+            behind = await find_written(self._client, lane.partition, lane.behind, self.identity, piece.sequence, piece.batch.count)
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the piece to end
+            _log.warning("whether records for %s are there, which were refused when they were repeated, is not known: %r", lane.partition, error)
+        if behind is not None:
+            lane.written(piece, behind)
+        else:
+            lane.landed(piece)
+            self._refused(lane, piece, OUT_OF_ORDER_SEQUENCE_NUMBER)
+        self.go()
 
     def _refused(self, lane: Lane, piece: Piece, code: int) -> None:
         transactional = self._transactional_id is not None
@@ -217,8 +231,8 @@ class Sender:
             self._fail(lane, piece, TransactionAborted(f"an earlier batch for {lane.partition} failed"))
         elif not transactional and (code == UNKNOWN_PRODUCER_ID or (code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled)):
             # Not written, for sure: it goes out again, by a new identity.
-            piece.sequence = -1
             lane.again(name_of(code), piece)
+            lane.forget_sequences(piece)
             self._spoil(lane)
             self._waiting[lane] = None
         elif code in (NONE, DUPLICATE_SEQUENCE_NUMBER):
@@ -231,6 +245,7 @@ class Sender:
         if self._closed:
             self._fail(lane, piece, LogClosed(f"the producer was closed, and it is not known whether records for {lane.partition} are there"))
             return
+        piece.repeated = True
         lane.again(reason, piece)
         self._waiting[lane] = None
         if lane.is_slow(now := asyncio.get_running_loop().time()):
@@ -243,17 +258,7 @@ class Sender:
 
     def _split(self, lane: Lane, piece: Piece) -> None:
         """Make smaller pieces out of one, as the topic takes less than it did; together they have the sequence of the one."""
-        half = piece.batch.count // 2
-        parts = (piece.records.slice(0, half), piece.records.slice(half, piece.batch.count))
-        loop = asyncio.get_running_loop()
-        sequence, made = piece.sequence, list[Piece]()
-        for part in parts:
-            start = 0
-            for batch in self._encoder.encode(part, piece.batch.size - 1):
-                smaller = Piece(batch, part.slice(start, start + batch.count), loop.create_future(), piece.deadline)
-                smaller.sequence, smaller.number = sequence, piece.number
-                sequence, start = (sequence + batch.count) % 2**31, start + batch.count
-                made.append(smaller)
+        made = piece.cut(self._encoder)
         lane.again("it was too large, and has been split", *made)
         self._waiting[lane] = None
         join([smaller.behind for smaller in made], piece.behind)
@@ -295,7 +300,7 @@ class Sender:
                 self._waiting.pop(lane, None)
                 return
             lane.reason = str(why)
-        lane.not_before = now + min(wait / 4, 0.1)
+        lane.not_before = now + max(LEAST_S, min(wait / 4, 0.1))
         self._wake_in(lane.not_before - now)
         self._refresh()
 
@@ -313,7 +318,7 @@ class Sender:
         self.go()
         if self._waiting and not self._closed and not any(self._flights.values()):
             # All wait for something: a time, a leader, a new identity. None of that may be missed.
-            self._wake_in(self._client.options.retry_backoff_ms / 1000)
+            self._wake_in(max(LEAST_S, self._client.options.retry_backoff_ms / 1000))
 
     def _refresh(self) -> None:
         if not self._refreshing:

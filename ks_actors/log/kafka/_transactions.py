@@ -384,6 +384,10 @@ class KafkaTransactionalProducer:
             if self._unconfirmed is not None:
                 _log.warning("%s is closed before the end of its last transaction was written once more: its offsets may be pending", self._name)
         finally:
+            if self._confirming is not None:
+                # Another one: the abort may have begun it.
+                self._confirming.cancel()
+                await asyncio.wait([self._confirming])
             await self._ahead.end()
             await self._sender.close(LogClosed(f"producer {self.client_id} is closed"))
             await self._client.close()

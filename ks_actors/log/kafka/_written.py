@@ -1,0 +1,65 @@
+"""Whether records are there that their leader does not take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors._errors import LogCorrupted
+from ks_actors.log.kafka._codes import error_of
+from ks_actors.log.kafka._format import BEHIND_LENGTH, HEADER, MAGIC
+from ks_actors.log.kafka._requests import FetchRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ks_actors.log._types import TopicPartition
+    from ks_actors.log.kafka._client import KafkaClient
+    from ks_actors.log.kafka._lane import Identity
+
+_MOST_BYTES: Final = 8 << 20
+# Somebody who leads since a moment ago may not have told the end of what is there yet.
+_WAIT_MS: Final = 500
+
+
+async def find_written(client: KafkaClient, partition: TopicPartition, start: int, writer: Identity, sequence: int, count: int) -> int | None:
+    """Return the offset behind a record batch that is to be found at `start` or later; None: it is not there.
+
+    A leader that has been restarted knows of each producer the last batch alone. One from before that, which is repeated as its answer got lost, is
+    refused then as if something before it were missing, though it is there. Raises LogError when that cannot be looked at.
+    """
+    channel = f"look at {partition}"
+    position, end = start, -1
+    try:
+        while True:
+            before = position
+            request = FetchRequest(_WAIT_MS, 1, _MOST_BYTES, 0, [(partition.topic, [(partition.partition, position, _MOST_BYTES)])])
+            answer = await client.send_to_leader(partition, request, _codes, channel=channel)
+            ((_, ((_, code, high, *_, raw),)),) = answer.topics
+            if code:
+                raise error_of(code, f"it cannot be seen whether records for {partition} are there")
+            for behind, found in _batches(partition, raw):
+                position = behind
+                if found == (writer, sequence, count):
+                    return behind
+            if end >= 0 and (position >= end or position == before):
+                return None
+            end = max(end, high)
+    finally:
+        client.disconnect(channel)
+
+
+def _codes(answer: Any) -> list[int]:
+    return [code for _, partitions in answer.topics for _, code, *_ in partitions]
+
+
+def _batches(partition: TopicPartition, raw: bytes) -> Iterator[tuple[int, tuple[tuple[int, int], int, int]]]:
+    """Go through whole record batches: the offset behind each, and its writer, first sequence, and length."""
+    at = 0
+    while at + HEADER.size <= len(raw):
+        base, length, _, magic, _, _, delta, _, _, producer_id, epoch, sequence, _ = HEADER.unpack_from(raw, at)
+        at += BEHIND_LENGTH + length
+        if at > len(raw):
+            return
+        if magic != MAGIC:
+            raise LogCorrupted(f"{partition} at offset {base}: no producer writes record batches of format {magic}")
+        yield base + delta + 1, ((producer_id, epoch), sequence, delta + 1)

@@ -1,0 +1,104 @@
+"""Records that a leader has written and then forgotten to have: its answers got lost, and then it was restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from ks_actors import ProduceFailed
+from ks_actors.log import Outgoing
+from ks_actors.log.kafka._connections import Unavailable
+from tests.kafka.helpers import connect, soon
+from tests.kafka.tampering import fetch_code
+from tests.log.helpers import NOBODY, batch, group_name, new_topic, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ks_actors.log import Producer, TopicPartition
+    from ks_actors.log.kafka import KafkaLog
+    from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
+    from tests.kafka.broker import Broker
+    from tests.kafka.tampering import Tampering
+
+_NOT_AUTHORIZED = 29
+
+
+def lost(_: Any) -> Any:
+    """An answer that does not arrive: the request was done."""
+    raise Unavailable("the connection has been lost")
+
+
+async def write_now(producer: Producer | KafkaTransactionalProducer, partition: TopicPartition, *values: bytes) -> Sequence[int]:
+    """Write records of this time: brokers forget producers of old ones when they restart."""
+    return await soon(producer.send([Outgoing(partition, batch(*values, timestamps=[time.time_ns() // 1_000_000] * len(values)))]))
+
+
+async def forgotten(
+    log: KafkaLog, broker: Broker, tampering: Tampering, producer: Producer | KafkaTransactionalProducer
+) -> tuple[TopicPartition, list[asyncio.Future[Any]]]:
+    """Have three batches written of which the producer does not hear, and the broker know the last of them alone."""
+    (partition,) = await new_topic(log)
+    await write_now(producer, partition, b"a")
+    tampering.add("Produce", lost, lost, lost, *[Unavailable("not now")] * 10_000)
+    sending = [asyncio.ensure_future(write_now(producer, partition, value, value)) for value in (b"b", b"c", b"d")]
+    async with asyncio.timeout(30):
+        while tampering.left > 10_000:
+            await asyncio.sleep(0)
+    await asyncio.to_thread(broker.restart)
+    tampering.clear()
+    return partition, [asyncio.ensure_future(each) for each in sending]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("transactional", [False, True])
+async def test_what_is_there_is_found_though_its_leader_has_forgotten_who_wrote_it(
+    own_broker: Broker, tampering: Tampering, transactional: bool
+) -> None:
+    """It is refused when it is repeated, as if something before it were missing, and yet it is there once, with its offset."""
+    log = await connect(own_broker)
+    once = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000) if transactional else None
+    producer: Producer | KafkaTransactionalProducer = await log.producer(client_id="p") if once is None else once
+    partition, sending = await forgotten(log, own_broker, tampering, producer)
+    assert await soon(asyncio.gather(*sending)) == [[3], [5], [7]]
+    assert tampering.count("Fetch") > 0
+    assert await write_now(producer, partition, b"e") == [8]
+    if once is not None:
+        await soon(once.commit({}, NOBODY))
+    assert await values_of(log, partition) == [b"a", b"b", b"b", b"c", b"c", b"d", b"d", b"e"]
+    await log.close()
+
+
+@pytest.mark.timeout(120)
+async def test_where_nobody_may_look_whether_records_are_there_they_count_as_refused(own_broker: Broker, tampering: Tampering) -> None:
+    """Who writes may not be allowed to read: the caller is told, and what comes behind is written."""
+    log = await connect(own_broker)
+    producer = await log.producer(client_id="p")
+    partition, sending = await forgotten(log, own_broker, tampering, producer)
+    tampering.add("Fetch", fetch_code(_NOT_AUTHORIZED))
+    with pytest.raises(ProduceFailed, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+        await sending[0]
+    assert tampering.left == 0
+    await soon(asyncio.wait(sending))
+    await write_now(producer, partition, b"e")
+    assert (await values_of(log, partition))[-1] == b"e"
+    await log.close()
+
+
+async def test_what_was_repeated_and_is_not_there_is_refused(log: KafkaLog, tampering: Tampering) -> None:
+    """Its leader has lost what was before it: nobody takes it for written, and what was repeated behind it goes out by a new id."""
+    (partition,) = await new_topic(log)
+    producer = await log.producer(client_id="p")
+    await write_now(producer, partition, b"a")
+    producer._sender._lanes[partition].next_sequence += 5
+    tampering.add("Produce", *[Unavailable("not now")] * 3)
+    sending = asyncio.gather(*(write_now(producer, partition, value) for value in (b"lost", b"b", b"c")), return_exceptions=True)
+    refused, *ends = await soon(sending)
+    assert tampering.count("Fetch") > 0
+    with pytest.raises(ProduceFailed, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+        raise cast("ProduceFailed", refused)
+    assert ends == [[2], [3]]
+    assert await values_of(log, partition) == [b"a", b"b", b"c"]
