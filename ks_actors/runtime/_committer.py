@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar, assert_never
@@ -153,9 +152,10 @@ class Committer(Actor[CommitterMessage]):
     async def _commit_by_time(self) -> float:
         """Commit, unless that is better done a little later; return after how many seconds to look again."""
         if self._held or self._void is not None:
+            self._gathering.forget()
             return self._interval
-        if self._transactional and self._gathering.waits(asyncio.get_running_loop().time()):
-            return min(LOOK_AGAIN_S, self._interval)
+        if self._transactional and self._gathering.waits(self.ctx.time()):
+            return LOOK_AGAIN_S
         await self._commit(m.Commit(None, "commit_interval_ms has gone by"))
         return self._interval
 
@@ -311,7 +311,7 @@ class Committer(Actor[CommitterMessage]):
             self._held = self._moved_on = True
         if isinstance(error, TaskMigrated):
             self._poller().tell(m.Rejoin(error))
-        elif self._void is not None:
+        elif self._void is error:
             self._instance.tell(m.Fatal(error, rolled_back=False))
         elif not isinstance(error, (TasksBroken, IllegalGeneration, TransactionAborted)):
             # Of a worker that died its supervisor knows by itself. A commit that came too late, for the group or for the log, is simply done again.
@@ -347,8 +347,9 @@ class Committer(Actor[CommitterMessage]):
         try:
             positions = await self._manager.ask(m.Rewind, tasks, self._fetch_epoch, failed, tasks_rest)
         except TaskCorrupted as spoiled:
-            # Tasks are given up, and opened anew; until then workers stand still, and nothing is committed.
+            # Tasks are given up, and opened anew; until then nothing is committed. Workers go on: what they still have is waited for.
             self._void = spoiled
+            self._resume()
             self._poller().tell(m.Rejoin(spoiled))
             return
         await self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest)

@@ -22,6 +22,7 @@ class Gathering:
 
     Tasks are handed over one after the other, and fetched for one after the other. A commit that comes due in between would hold the first one's
     records alone, and all others would wait for it, and for the next one: behind an outage, where each answer takes its time, twice as long.
+    Tasks of another subtopology are not waited for: what they read may be just that which the commit is to make visible.
     """
 
     def __init__(self, tasks: Mapping[TaskId, Task]) -> None:
@@ -31,13 +32,20 @@ class Gathering:
 
     def waits(self, now: float) -> bool:
         """Return whether a commit that is due at `now` (seconds) had better wait; it is to be asked again until it does not."""
-        fresh = [task for task in self._tasks.values() if task not in self._begun]
-        needed = [task.commit_needed for task in fresh]
-        if any(needed) and not all(needed):
+        fresh: dict[int, list[Task]] = {}
+        for task_id, task in self._tasks.items():
+            if task not in self._begun:
+                fresh.setdefault(task_id.subtopology, []).append(task)
+        ready = [tasks for tasks in fresh.values() if any(task.commit_needed for task in tasks)]
+        if not all(task.commit_needed for tasks in ready for task in tasks):
             self._since = now if self._since is None else self._since
             if now - self._since < GATHERING_S:
                 return True
-        if any(needed):
-            self._begun.update(self._tasks.values())
+        for tasks in ready:
+            self._begun.update(tasks)
         self._since = None
         return False
+
+    def forget(self) -> None:
+        """Note that nothing is due for a while: who waits afterwards waits for the whole time."""
+        self._since = None

@@ -38,8 +38,9 @@ class Handover:
         self._seconds = seconds
         # How far the state is of the tasks that are not processed here, as of the last step.
         self.offsets: Mapping[TaskId, int] = {}
-        # Of the last assignment that was followed: the group may have told of a newer one, whose tasks are still to begin.
-        self.generation: int = -1
+        # How many have been followed: the group may have told of a newer one, whose tasks are still to begin. Its generation does not tell them
+        # apart: a static member that comes back in time gets the same one again, and a group that is begun anew counts from 1.
+        self.assignments: int = 0
 
     async def before_rebalance(self) -> None:
         """Commit what is done: the group is going to give tasks to others."""
@@ -50,11 +51,11 @@ class Handover:
             _log.warning("the commit before a rebalance failed: %s", error)
         await self._look()
 
-    async def give_up(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId], generation: int) -> None:
-        """Commit tasks and give them back; of those that are `standbys` from now on the stores stay open. Older assignments of them are void."""
+    async def give_up(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId], number: int) -> None:
+        """Commit tasks and give them back; of those that are `standbys` from now on the stores stay open. Assignments up to `number` are void."""
         # From here on they write nothing more: it would be committed without them.
         who = "the handover of " + ", ".join(map(str, sorted(tasks)))
-        await self._wait(who, "workers to be done with them", self._manager.ask(m.SuspendTasks, tasks, generation))
+        await self._wait(who, "workers to be done with them", self._manager.ask(m.SuspendTasks, tasks, number))
         try:
             await self._wait(who, "the commit before it", self._committer.ask(m.Commit, "tasks move to another member", hold=True))
         except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
@@ -76,7 +77,7 @@ class Handover:
         """Drop all tasks as they are; return whether anything was committed since the last time. Standbys stay: they have nobody's tasks."""
         who = "an instance that has lost its tasks"
         try:
-            await self._wait(who, "workers to be done with them", self._manager.ask(m.SuspendTasks, None, self.generation))
+            await self._wait(who, "workers to be done with them", self._manager.ask(m.SuspendTasks, None, self.assignments))
         except AskTimeout as late:
             raise TaskTimeout(f"a processor does not return, {self._seconds:g} s after its task was lost: {cause}") from late
         fruitful = await self._wait(who, "what is not committed to be dropped", self._committer.ask(m.Rollback, None, cause, give_up=True))

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class OpenTask(Message, frozen=True, tag="ASSIGN"):
-    """Make this task: open its stores, restore them, pass it on."""
+    """Make this task: open its stores, restore them, pass it on. `assignment`: which one it came by, counted by the poller."""
 
     task: TaskId
     positions: Mapping[TopicPartition, Position]
-    epoch: int
+    assignment: int
 
 
 class OpenStandby(Message, frozen=True, tag="STAND_BY"):

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class AssignTask(Message, frozen=True, tag="ASSIGN"):
-    """A task's stores are restored: it is yours to run, from these positions (offset and partition time)."""
+    """A task's stores are restored: it is yours to run, from these positions (offset and partition time). `assignment`: which one it came by."""
 
     task: TaskId
     positions: Mapping[TopicPartition, Position]
     stores: TaskStores | None
     current: Current
-    generation: int
+    assignment: int
 
 
 class Records(Message, frozen=True, tag="RECORDS"):
@@ -59,14 +59,14 @@ class Wake(Message, frozen=True, tag="WAKE"):
 
 
 class SuspendTasks(Message, frozen=True, tag="SUSPEND"):
-    """Have these tasks (None: all) processed no more, and take none of them that was begun up to `generation`.
+    """Have these tasks (None: all) processed no more, and take none of them that came by `assignment`, or one before it.
 
     Answered when no worker has any of them.
     """
 
     reply: Reply[None]
     tasks: frozenset[TaskId] | None
-    generation: int
+    assignment: int
 
 
 class CloseTasks(Message, frozen=True, tag="CLOSE"):

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _FIRST_EPOCH = 1
 _AFTER_FAILURE = 1.0
-_ANY_GENERATION = 1 << 31
+_ANY_ASSIGNMENT = 1 << 31
 _log = logging.getLogger("ks_actors")
 
 
@@ -354,7 +354,7 @@ class Parts:
         self.manager.tell(m.PauseProcessing(paused=True))
         if clean:
             # A slice that comes after the last commit would write what nobody commits. Whoever does not return is what the commit complains about.
-            await try_step(self.manager.ask(m.SuspendTasks, None, _ANY_GENERATION).within(self._config.task_timeout_ms / 1000), [])
+            await try_step(self.manager.ask(m.SuspendTasks, None, _ANY_ASSIGNMENT).within(self._config.task_timeout_ms / 1000), [])
             poller.tell(m.Closing())
             await try_step(self.committer.ask(m.Commit, "the app closes", closing=True).within(patience), failed)
         # What is somebody else's by now that one will do, and what a transaction has lost, whoever comes next: the committer has warned of it.

@@ -291,7 +291,7 @@ class Poller(Actor[PollerMessage]):
             case Assigned():
                 # Somebody else has made the group assign: that is as good.
                 self.ctx.timers.cancel("rest")
-                self._handover.generation = event.group.generation
+                self._handover.assignments += 1
                 for late in self._commits.next_generation():
                     self.ctx.self_ref.tell(late)
                 self._committer.tell(m.HoldCommits(held=False))
@@ -334,32 +334,32 @@ class Poller(Actor[PollerMessage]):
         self._tasks.update(new)
         self._pending = (self._pending - gone) | set(new)
         self._tell_instance()
-        self._do(self._change(gone, migrated, new, event), m.Settled)
+        self._do(self._change(gone, migrated, new, event, self._handover.assignments), m.Settled)
 
     async def _change(
-        self, gone: frozenset[TaskId], migrated: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned
+        self, gone: frozenset[TaskId], migrated: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned, number: int
     ) -> int:
         """Give up what is gone, begin what is new: tasks first, then standbys."""
         await patiently("an assignment", "transactions of members that have gone", self._bury(self._group.take_gone(event.assignment)))
         if gone:
             self._forget(gone)
-            await self._handover.give_up(gone, self._standbys, event.group.generation - 1)
+            await self._handover.give_up(gone, self._standbys, number - 1)
         if migrated:
             await self._handover.close(migrated)
         if gone or self._ask_again:
             self._membership.rejoin(self._user_data(event.group.generation))
         if not self._leaving:
-            await self._begin(new, event.group.generation)
+            await self._begin(new, number)
         return event.group.generation
 
-    async def _begin(self, new: Mapping[TaskId, tuple[TopicPartition, ...]], generation: int) -> None:
+    async def _begin(self, new: Mapping[TaskId, tuple[TopicPartition, ...]], number: int) -> None:
         wanted = [partition for partitions in new.values() for partition in partitions]
         positions = await patiently("an assignment", "committed offsets", begin_positions(wanted, self._membership, self._log, self._reset))
         if self._leaving:
             return
         for task, partitions in new.items():
             if task in self._tasks:
-                self._state.tell(m.OpenTask(task, {partition: positions[partition] for partition in partitions}, generation))
+                self._state.tell(m.OpenTask(task, {partition: positions[partition] for partition in partitions}, number))
         for task in sorted(self._standbys):
             self._state.tell(m.OpenStandby(task))
 

@@ -181,7 +181,7 @@ class StateManager(Actor[StateManagerMessage]):
         stores, current = self._make(task)
         if stores is None:
             if order is not None:
-                self._manager.tell(m.AssignTask(task, order.positions, None, current, order.epoch))
+                self._manager.tell(m.AssignTask(task, order.positions, None, current, order.assignment))
             return
         held = self._held[task] = Held(task, stores, current, order)
         held.wiped = wiped
@@ -286,7 +286,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._progress.ended(held, self._changelogs(held))
         held.lent = True
         held.stores.restoring = False
-        self._manager.tell(m.AssignTask(held.task, order.positions, held.stores, held.current, order.epoch))
+        self._manager.tell(m.AssignTask(held.task, order.positions, held.stores, held.current, order.assignment))
         self._writing.begin()  # now there may be more of it than a crash may cost
 
     # --- standbys -------------------------------------------------------------------------------------------------------------

@@ -65,14 +65,12 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._closing: list[m.CloseTasks] = []
         self._suspending: list[m.SuspendTasks] = []
         self._suspended: set[TaskId] = set()
-        self._void_generation: dict[TaskId | None, int] = {}
+        self._void: dict[TaskId | None, int] = {}
         self._draining: Reply[None] | None = None
         self._drained: bool = False
         self._rewinding: m.Rewind | None = None
         self._uncommitted: Uncommitted = Uncommitted(setup.config.statestore_uncommitted_max_bytes)
-        self._paused: bool = False
-        self._pressed: bool = False
-        self._woken: bool = False
+        self._paused = self._pressed = self._woken = False
         self._budget = InputBudget(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes)
 
     def signal(self, signal: Signal) -> None:
@@ -229,8 +227,9 @@ class TaskManager(Actor[TaskManagerMessage]):
     # --- tasks come and go ----------------------------------------------------------------------------------------------------
 
     def _assign(self, message: m.AssignTask) -> None:
-        if message.generation <= max(self._void_generation.get(message.task, -1), self._void_generation.get(None, -1)):
-            return  # it was given up while it was on its way
+        if message.assignment <= max(self._void.get(message.task, -1), self._void.get(None, -1)):
+            _log.debug("task %s was given up while it was on its way", message.task)
+            return
         task = Task(message.task, self._setup, message.positions, message.stores, wake=self._wake, current=message.current)
         try:
             task.start()
@@ -248,7 +247,7 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _suspend(self, message: m.SuspendTasks) -> None:
         for task_id in (None,) if message.tasks is None else message.tasks:
-            self._void_generation[task_id] = message.generation
+            self._void[task_id] = message.assignment
         self._suspended.update(self._tasks if message.tasks is None else message.tasks & self._tasks.keys())
         self._suspending.append(message)
         self._settle()
@@ -360,6 +359,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                     task.stores.drop()
                 task.rewind(positions)
             except Exception as error:  # noqa: BLE001 - a user's close or init, or store; told to whoever asked
+                task.broken = True
                 errors.append(error)
             if message.rest and message.failed in {None, task.id}:
                 self._broken.add(task.id)

@@ -78,6 +78,10 @@ class Worker(Actor[WorkerMessage]):
                 assert_never(message)
 
     async def _work(self, lease: Lease) -> None:
+        if lease.task.broken:
+            # It could not be rolled back while the lease lay here. Whoever gives it up waits for the lease.
+            self._manager.tell(TaskDone(self.ctx.self_ref, lease.task.id, 0))
+            return
         task = self.at = lease.task
         try:
             work = self._drain if lease.draining else self._slice

@@ -154,6 +154,35 @@ def test_after_failures_the_app_goes_on_with_all_its_tasks(guarantee: str, kind:
     run_app(test, counting(kind, FailsOnce), topics={"in": 4, "out": 1}, uncaught_handler=replace, **options)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("replacing", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_commit_that_fails_while_records_come_is_done_again_soon(seed: int, kind: type[InMemory], replacing: bool) -> None:
+    """Also where a store cannot go back: its task is opened anew, nobody waits for workers that stand still, and nobody is asked about it."""
+    asked: list[Exception] = []
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.REPLACE_WORKER
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(seed))
+        for _ in range(4):
+            await load.send(50)
+            harness.fail("commit", TransactionAborted("void"))
+            for _ in range(20):
+                await load.send(10)
+                await asyncio.sleep(0.01)
+            async with asyncio.timeout(10):
+                await harness.caught_up()
+        assert harness.app.state.name == "RUNNING"
+        assert asked == []
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    options: dict[str, Any] = {"topics": {"in": 4, "out": 1}, "num_workers": 2, "commit_interval_ms": 100}
+    run_app(test, counting(kind), seed=seed, uncaught_handler=handler if replacing else None, processing_guarantee=EOS, **options)
+
+
 def test_only_what_has_changed_is_restored() -> None:
     """A persistent store is read from its changelog from where it is, a transactional one also after a crash under exactly once."""
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
 
 ONE, TWO = TaskId(0, 0), TaskId(0, 1)
+BEHIND, BESIDE = TaskId(1, 0), TaskId(1, 1)
 
 
 class Begun:
@@ -57,6 +58,28 @@ def test_it_does_not_wait_when_nothing_of_those_that_begin_is_to_be_committed() 
     tasks[TaskId(0, 2)] = Begun()
     tasks[TWO].commit_needed = True
     assert looked.waits(2.0)
+
+
+def test_it_does_not_wait_for_another_subtopology() -> None:
+    """What that reads may be what is to be committed; when its turn comes it is waited for like any other."""
+    looked, tasks = gathering(one=Begun(commit_needed=True), two=Begun(commit_needed=True))
+    tasks |= {BEHIND: Begun(), BESIDE: Begun()}
+    assert not looked.waits(1.0)
+    tasks[BEHIND].commit_needed = True
+    assert looked.waits(1.1)
+    tasks[BESIDE].commit_needed = True
+    assert not looked.waits(1.2)
+
+
+def test_it_waits_for_the_whole_time_after_commits_were_held() -> None:
+    """When it had waited before is of no meaning any more."""
+    looked, tasks = gathering(one=Begun(commit_needed=True), two=Begun())
+    assert looked.waits(1.0)
+    looked.forget()
+    assert looked.waits(9.0)
+    assert looked.waits(9.0 + GATHERING_S - 0.01)
+    assert not looked.waits(9.0 + GATHERING_S)
+    assert tasks[ONE].commit_needed
 
 
 def test_a_task_that_comes_back_begins_anew() -> None:

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from ks_actors import LogError, StreamsError
 from ks_actors.log import Assigned
@@ -171,6 +172,29 @@ def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int, monk
         check_counts(await harness.read("out"), load.sent, EOS)
 
     run_app(test, counting("in_memory"), topics={"in": 8, "out": 1}, processing_guarantee=EOS, seed=seed)
+
+
+def test_a_member_that_gets_the_same_generation_again_gets_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a static one does that was thrown out and comes back in time: its generation does not tell assignments apart."""
+
+    class Same(Poller):
+        def _follow(self, event: MembershipEvent) -> None:
+            super()._follow(replace(event, group=replace(event.group, generation=5)) if isinstance(event, Assigned) else event)
+
+    monkeypatch.setattr(_parts, "Poller", Same)
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        for _ in range(3):
+            await load.send(50)
+            await harness.caught_up()
+            harness.lose_membership()
+        await load.send(50)
+        await harness.caught_up()
+        assert harness.app.state.name == "RUNNING"
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    run_app(test, counting("in_memory"), topics=TOPICS, processing_guarantee=EOS)
 
 
 def test_who_rests_may_be_closed() -> None:
