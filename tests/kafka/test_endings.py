@@ -75,10 +75,17 @@ class Left:
     async def unstable(self) -> set[TopicPartition]:
         return await fetch_unstable(self.log._client, self.group, [self.one, self.two])
 
+    async def ended(self) -> None:
+        """Wait until each partition has its marker: the offsets' one may be there before."""
+        places = [self.one, self.two]
+        while await self.log.end_offsets(places, COMMITTED) != await self.log.end_offsets(places, UNCOMMITTED):
+            await asyncio.sleep(0)
+
     async def check(self, *, commit: bool) -> None:
         """Wait until it is ended, and see that it is so as the rest was."""
         found = await soon(fetch_committed(self.log._client, self.group, [self.one]))
         assert found == ({self.one: OffsetAndMetadata(7)} if commit else {})
+        await soon(self.ended())
         assert [await values_of(self.log, each) for each in (self.one, self.two)] == ([[b"seen"], [b"pending"]] if commit else [[], []])
 
 

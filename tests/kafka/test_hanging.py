@@ -67,15 +67,19 @@ class World:
             self.fed[key] = self.fed.get(key, 0) + count
         await producer.close()
 
-    def app(self, who: str, log: KafkaLog, function: Callable[[bytes], bytes], max_poll_ms: int, on_state: Callable[[Any, Any], None]) -> App:
+    def app(
+        self, who: str, log: KafkaLog, function: Callable[[bytes], bytes], max_poll_ms: int, on_state: Callable[[Any, Any], None], **settings: Any
+    ) -> App:
         builder = StreamsBuilder()
         counts = (
             builder.stream(f"in-{self.name}", Consumed(BYTES, BYTES)).map_values(function).group_by_key().count(Materialized("counts", BYTES, LONG))
         )
         counts.to_stream().to(f"out-{self.name}", Produced(BYTES, LONG))
-        config = StreamsConfig(
-            application_id=self.name, state_dir=self._directory / who, processing_guarantee=EXACTLY_ONCE, commit_interval_ms=50,
-            session_timeout_ms=SESSION_MS, max_poll_interval_ms=max_poll_ms,
+        config = StreamsConfig.of(
+            {
+                "application_id": self.name, "state_dir": str(self._directory / who), "processing_guarantee": EXACTLY_ONCE, "commit_interval_ms": 50,
+                "session_timeout_ms": SESSION_MS, "max_poll_interval_ms": max_poll_ms, **settings,
+            }
         )  # fmt: skip
         return App(builder.build(), config, log=log, on_state=on_state)
 
@@ -186,6 +190,34 @@ async def test_a_processor_that_hangs_loses_its_tasks(kafka_broker: Broker, tmp_
             trap.release.set()
             await away.end()
         assert away.error is None
+
+
+@pytest.mark.timeout(120)
+async def test_a_static_member_that_hung_has_its_tasks_again(kafka_broker: Broker, tmp_path: Path) -> None:
+    """It was thrown out and comes back within its session: the group gives it its place again, by the same generation."""
+    trap = Trap()
+    states: list[InstanceState] = []
+    static = {"group_instance_id": "one", "session_timeout_ms": 30_000}
+    async with world(kafka_broker, tmp_path) as here:
+        app = here.app("here", here.log, blocking(trap), 1_500, lambda new, _: states.append(new), **static)
+        try:
+            async with app:
+                await here.feed()
+                await here.counted()
+                seen = len(states)
+                trap.armed = True
+                await here.feed()
+                assert await soon(asyncio.to_thread(trap.caught.wait, 20))
+                async with asyncio.timeout(30):
+                    while len(states) == seen:
+                        await asyncio.sleep(0)
+                trap.release.set()
+                await here.counted()
+                await here.feed()
+                await here.counted()
+                assert states[-1] is InstanceState.RUNNING
+        finally:
+            trap.release.set()
 
 
 @pytest.mark.timeout(120)
