@@ -209,16 +209,18 @@ class Sender:
 
     async def _find(self, lane: Lane, piece: Piece) -> None:
         """Find out whether a piece is there that its leader refuses as one that does not follow; it is in flight until then."""
-        behind = None
+        what = f"repeated records for {lane.partition} were refused"
         try:
             behind = await find_written(self._client, lane.partition, lane.behind, self.identity, piece.sequence, piece.batch.count)
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the piece to end
-            _log.warning("whether records for %s are there, which were refused when they were repeated, is not known: %r", lane.partition, error)
-        if behind is not None:
-            lane.written(piece, behind)
-        else:
             lane.landed(piece)
-            self._refused(lane, piece, OUT_OF_ORDER_SEQUENCE_NUMBER)
+            self._fail(lane, piece, error_of(OUT_OF_ORDER_SEQUENCE_NUMBER, what, f"and it is not known whether they are there: {error!r}"))
+        else:
+            if behind is not None:
+                lane.written(piece, behind)
+            else:
+                lane.landed(piece)
+                self._refused(lane, piece, OUT_OF_ORDER_SEQUENCE_NUMBER)
         self.go()
 
     def _refused(self, lane: Lane, piece: Piece, code: int) -> None:
