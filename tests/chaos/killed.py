@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,7 +165,15 @@ async def counted(log: EmbeddedLog) -> None:
                 return
 
 
+def tell_tasks() -> None:
+    """Say what each task waits for."""
+    for task in asyncio.all_tasks():
+        task.print_stack(file=sys.stderr)
+    sys.stderr.flush()
+
+
 async def main(directory: Path, life: Life) -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, tell_tasks)
     be_small(life)
     async with EmbeddedLog(directory / "log") as log:
         if SOURCE not in await log.describe_topics():

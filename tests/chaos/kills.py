@@ -70,6 +70,10 @@ def live(directory: Path, life: Life, seconds: float | None) -> str:
         first = app.stdout.readline()
         with contextlib.suppress(subprocess.TimeoutExpired):
             app.wait(_PATIENCE_S if seconds is None else seconds)
+        if seconds is None and app.poll() is None:
+            app.send_signal(signal.SIGUSR1)  # it says what its tasks wait for
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                app.wait(5)
         app.kill()
         rest, errors = app.communicate()
     check(first == "running\n", f"the app did not start: {first}{rest}{errors}")
