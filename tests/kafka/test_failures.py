@@ -14,7 +14,7 @@ from ks_actors import LogTimeout
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka._client import KafkaClient
 from ks_actors.log.kafka._connections import Unavailable
-from ks_actors.log.kafka._failures import Failures
+from ks_actors.log.kafka._failures import LEAST_S, Failures
 from tests.kafka.tampering import Tampering
 from tests.kafka.test_fetch_faults import filled, reading
 from tests.kafka.test_sender import Slow, sending
@@ -75,6 +75,26 @@ def test_a_broker_that_answers_is_asked_again_by_the_usual_settings() -> None:
         client = KafkaClient("127.0.0.1:1", KNOCKING, client_id="test")
         with pytest.raises(LogTimeout, match="not now"):
             await client.retry("to get through", attempt, timeout_ms=1_000)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
+
+
+@pytest.mark.parametrize("fault", [AWAY, BUSY, Unavailable("look again", soon=True)])
+def test_where_no_pause_is_set_there_is_a_short_one(fault: Unavailable) -> None:
+    """Settings of 0 are no reason to do nothing else than to ask: time goes by between two attempts."""
+    faults = iter([fault] * 30)
+
+    async def attempt() -> float:
+        for found in faults:
+            raise found
+        return asyncio.get_running_loop().time()
+
+    async def test() -> None:
+        options = KafkaOptions(retry_backoff_ms=0, retry_backoff_max_ms=0, reconnect_backoff_ms=0, reconnect_backoff_max_ms=0)
+        client = KafkaClient("127.0.0.1:1", options, client_id="test")
+        began = asyncio.get_running_loop().time()
+        assert await client.retry("to get through", attempt, timeout_ms=1_000) - began >= 30 * LEAST_S * 0.999
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(test())

@@ -12,6 +12,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka._builder import Encoder
 from ks_actors.log.kafka._codes import NONE
+from ks_actors.log.kafka._connections import Unavailable
 from ks_actors.log.kafka._lane import Identity
 from ks_actors.log.kafka._sender import EpochRefused, Sender
 from tests.log.helpers import batch
@@ -63,6 +64,25 @@ class Refusing(Slow):
         return SimpleNamespace(topics=[("t", [(number, self._code, -1) for number, _ in partitions])])
 
 
+class Leaderless(Slow):
+    """A cluster of which nobody knows for a while who leads, and that is to be asked without any pause."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options = KafkaOptions(retry_backoff_ms=0, retry_backoff_max_ms=0, missing_topic_wait_ms=0)
+        self.asked: int = 0
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        return super().leader(SECOND if self.asked <= 1_000 else FIRST)
+
+    def why_no_leader(self, partition: TopicPartition) -> Unavailable:
+        return Unavailable(f"nobody leads {partition}")
+
+    async def refresh(self, topics: Iterable[str] = ()) -> None:
+        """Count."""
+        self.asked += 1
+
+
 def sending(client: Slow, *places: TopicPartition) -> tuple[Sender, list[asyncio.Future[int]]]:
     """Begin to send a record to each place, else to the first one."""
     encoder = Encoder(client.options, transactional=False)
@@ -72,6 +92,21 @@ def sending(client: Slow, *places: TopicPartition) -> tuple[Sender, list[asyncio
     futures = [future for where in places or (FIRST,) for future in sender.put(where, encoder.encode(records, 1_000), records)]
     sender.go()
     return sender, futures
+
+
+def test_a_leader_that_nobody_knows_is_not_asked_for_without_any_pause() -> None:
+    """Where settings name none, there is one of a millisecond; the records go out once somebody leads."""
+
+    async def test() -> None:
+        client = Leaderless()
+        sender, (future,) = sending(client)
+        async with asyncio.timeout(5):
+            await sender.settle([future])
+        assert future.result() == 8
+        assert 0 < client.asked <= 100
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
 
 
 def test_a_partition_that_waits_is_not_forgotten_for_another_one() -> None:

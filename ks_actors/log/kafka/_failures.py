@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 _DOUBLINGS: Final = 10
 # Also where no pause is set: whoever asked again at once would do nothing else.
-LEAST_S: Final = 0.001
 _LEAST_MS: Final = 1
+LEAST_S: Final = _LEAST_MS / 1000
 
 
 @final

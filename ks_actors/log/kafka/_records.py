@@ -15,7 +15,7 @@ from ks_actors.log.kafka._body import Body, IteratedBody, KernelBody, Records, h
 from ks_actors.log.kafka._format import BEHIND_LENGTH, CONTROL, HEADER, MAGIC, TRANSACTIONAL, checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ks_actors._batch import Headers
     from ks_actors.log._types import TopicPartition
@@ -119,21 +119,9 @@ class Chunk:
         self._failure: LogError | None = None
 
     def _find_end(self, raw: bytes) -> int | None:
-        end = len(raw)
-        at, behind = 0, None
-        while end - at > _LAST_DELTA_AT:
-            base, length = _LENGTHS.unpack_from(raw, at)
-            if length <= 0:
-                raise LogCorrupted(
-                    f"{self._partition} holds bytes that are no records, behind offset {behind or base}: a batch is {length} bytes long"
-                )
-            following = at + BEHIND_LENGTH + length
-            if following > end:
-                break
-            behind = base + 1
-            if raw[at + _MAGIC_AT] >= MAGIC:
-                behind += _LAST_DELTA.unpack_from(raw, at + _LAST_DELTA_AT)[0]
-            at = following
+        behind = None
+        for _, behind in whole_batches(self._partition, raw):  # noqa: B007 - the last one's
+            pass
         return behind
 
     @property
@@ -255,6 +243,24 @@ class Chunk:
                 elif attributes & TRANSACTIONAL:
                     return True
         return control
+
+
+def whole_batches(partition: TopicPartition, raw: bytes) -> Iterator[tuple[int, int]]:
+    """Go through the record batches that are there as a whole: where each begins, and the offset behind it. Raises LogCorrupted."""
+    end = len(raw)
+    at, behind = 0, None
+    while end - at > _LAST_DELTA_AT:
+        base, length = _LENGTHS.unpack_from(raw, at)
+        if length <= 0:
+            raise LogCorrupted(f"{partition} holds bytes that are no records, behind offset {behind or base}: a batch is {length} bytes long")
+        following = at + BEHIND_LENGTH + length
+        if following > end:
+            return
+        behind = base + 1
+        if raw[at + _MAGIC_AT] >= MAGIC:
+            behind += _LAST_DELTA.unpack_from(raw, at + _LAST_DELTA_AT)[0]
+        yield at, behind
+        at = following
 
 
 def _first_offset(aborted: tuple[int, int]) -> int:

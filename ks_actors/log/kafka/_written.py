@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors._errors import LogCorrupted
 from ks_actors.log.kafka._codes import error_of
-from ks_actors.log.kafka._format import BEHIND_LENGTH, HEADER, MAGIC
+from ks_actors.log.kafka._format import HEADER, MAGIC
+from ks_actors.log.kafka._records import whole_batches
 from ks_actors.log.kafka._requests import FetchRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ks_actors.log._types import TopicPartition
     from ks_actors.log.kafka._client import KafkaClient
     from ks_actors.log.kafka._lane import Identity
@@ -37,10 +35,9 @@ async def find_written(client: KafkaClient, partition: TopicPartition, start: in
             ((_, ((_, code, high, *_, raw),)),) = answer.topics
             if code:
                 raise error_of(code, f"it cannot be seen whether records for {partition} are there")
-            for behind, found in _batches(partition, raw):
-                position = behind
-                if found == (writer, sequence, count):
-                    return behind
+            for at, position in whole_batches(partition, raw):
+                if _is(raw, at, writer, sequence, count):
+                    return position
             if end >= 0 and (position >= end or position == before):
                 return None
             end = max(end, high)
@@ -52,14 +49,9 @@ def _codes(answer: Any) -> list[int]:
     return [code for _, partitions in answer.topics for _, code, *_ in partitions]
 
 
-def _batches(partition: TopicPartition, raw: bytes) -> Iterator[tuple[int, tuple[tuple[int, int], int, int]]]:
-    """Go through whole record batches: the offset behind each, and its writer, first sequence, and length."""
-    at = 0
-    while at + HEADER.size <= len(raw):
-        base, length, _, magic, _, _, delta, _, _, producer_id, epoch, sequence, _ = HEADER.unpack_from(raw, at)
-        at += BEHIND_LENGTH + length
-        if at > len(raw):
-            return
-        if magic != MAGIC:
-            raise LogCorrupted(f"{partition} at offset {base}: no producer writes record batches of format {magic}")
-        yield base + delta + 1, ((producer_id, epoch), sequence, delta + 1)
+def _is(raw: bytes, at: int, writer: Identity, sequence: int, count: int) -> bool:
+    if at + HEADER.size > len(raw):
+        return False
+    _, _, _, magic, _, _, delta, _, _, producer_id, epoch, first, _ = HEADER.unpack_from(raw, at)
+    found: bool = magic == MAGIC and (producer_id, epoch, first, delta + 1) == (*writer, sequence, count)
+    return found
