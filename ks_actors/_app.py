@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from contextlib import AsyncExitStack, suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors import ActorsError, Spec, System
 from ks_actors._app_history import AppOverHistory
+from ks_actors._clocks import wall_time, work_time
 from ks_actors._config_kafka import opened
 from ks_actors._errors import KsActorsError, NotRunning, TaskTimeout
 from ks_actors._gc import tune_gc
@@ -30,6 +30,7 @@ from ks_actors.runtime._parts import Parts
 from ks_actors.runtime._progress import Progress
 from ks_actors.runtime._setup import Setup
 from ks_actors.runtime._states import InstanceState
+from ks_actors.runtime._steps import try_step
 from ks_actors.runtime._task_metrics import TaskMetrics, task_metrics
 from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
 
@@ -92,6 +93,9 @@ class App(AppOverHistory):
         self._given_services = tuple(services)
         self._services = AsyncExitStack()
         self._stack: AsyncExitStack | None = None
+        self._starting: asyncio.Event | None = None
+        self._unwanted: bool = False
+        self._leaves: bool = False
         self._log: Log | None = None
         self._instance: Instance | None = None
         self._ref: Ref[m.InstanceMessage] | None = None
@@ -117,31 +121,62 @@ class App(AppOverHistory):
                 raise
 
     async def start(self) -> None:
-        """Start, and return when all tasks run. Raises what kept it from that; nothing is left of it then."""
+        """Start, and return when all tasks run. Raises what kept it from that, NotRunning when it is closed meanwhile; nothing is left of it then.
+
+        When cancelled it closes what there is, committed and out of the group, as `close` does.
+        """
         if self._begun:
             raise NotRunning(f"app {self.config.application_id} has been started already; make a new one")
+        self._check_wanted()
         self._begun = True
-        async with AsyncExitStack() as stack:
-            log = await stack.enter_async_context(opened(self.config, self._given_log))
-            system = self._given_system
-            if system is None:
-                system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
-            self._log = log
-            stack.push_async_exit(self._services)
+        self._starting = over = asyncio.Event()
+        try:
+            async with AsyncExitStack() as stack:
+                log = await stack.enter_async_context(opened(self.config, self._given_log))
+                system = self._given_system
+                if system is None:
+                    system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
+                self._log = log
+                stack.push_async_exit(self._services)
+                ref = self._ref = await system.spawn(self._spec(log, system), f"app-{self.config.client_id}")
+                stack.push_async_callback(system.stop, ref)
+                await self._begin(log, ref)
+                self._stack = stack.pop_all()
+        finally:
+            self._starting = None
+            over.set()
+            if self._stack is None:
+                self._ended.set()
+
+    async def _begin(self, log: Log, ref: Ref[m.InstanceMessage]) -> None:
+        try:
+            self._check_wanted()
             await enter_services(self._services, self._topology, self._given_services)
+            self._check_wanted()
             await self._create_topics(log)
-            ref = self._ref = await system.spawn(self._spec(log, system), f"app-{self.config.client_id}")
-            stack.push_async_callback(system.stop, ref)
             # Each step has its deadline; how long stores take to be restored is not for the app to say.
             await ref.ask(m.Start).within(inf)
-            self._stack = stack.pop_all()
+            self._check_wanted()
+        except BaseException:
+            assert self._instance is not None
+            self._instance.give_up_start()
+            # What has ended the start is what counts; this is the app's error besides.
+            errors: list[Exception] = []
+            await try_step(ref.ask(m.StopInstance, leave=self._leaves).within(inf), errors)
+            for error in errors:
+                _log.warning("closing what had been started failed: %s", error)
+            raise
+
+    def _check_wanted(self) -> None:
+        if self._unwanted:
+            raise NotRunning(f"app {self.config.application_id} was closed before it had started; make a new one")
 
     def _spec(self, log: Log, system: System) -> Spec[m.InstanceMessage]:
         setup = self._setup = Setup(
             self._topology,
             self.config,
-            wall_time=_wall_time(system),
-            work_time=getattr(system, "work_time", time.perf_counter),
+            wall_time=wall_time(system),
+            work_time=work_time(system),
             partitions=lambda _: None,
             nodes=self._nodes,
         )
@@ -159,25 +194,38 @@ class App(AppOverHistory):
                 _log.exception("the state listener raised, about %s", new.name)
 
     async def close(self, *, leave_group: bool = False) -> None:
-        """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when not started, or closed.
+        """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when that was done before.
 
-        With a `group_instance_id` the app keeps its place in the group, and its tasks, for `session_timeout_ms`, unless `leave_group` says to leave.
+        A start that is under way, or yet to come, fails with NotRunning, whatever it waits for; only a log or a service that is being entered is
+        waited for. With a `group_instance_id` the app keeps its place in the group, and its tasks, for `session_timeout_ms`, unless
+        `leave_group` says to leave.
         """
+        starting = self._starting
+        if starting is not None or not self._begun:
+            self._unwanted, self._leaves = True, leave_group
+        if starting is not None:
+            if self._instance is not None:
+                self._instance.give_up_start()
+            await starting.wait()
         stack, self._stack = self._stack, None
-        if stack is None:
+        if stack is not None:
+            async with stack:
+                if self._ref is not None and self.state is not InstanceState.ERROR:
+                    await self._ref.ask(m.StopInstance, leave=leave_group).within(inf)
+        elif starting is None:
             return
-        async with stack:
-            if self._ref is not None and self.state is not InstanceState.ERROR:
-                await self._ref.ask(m.StopInstance, leave=leave_group).within(inf)
         if self.error is not None:
             raise self.error
 
     async def run(self) -> None:
-        """Run until the app ends by itself, or is cancelled: then it is closed. Starts it unless it was. Raises the error that it ended by."""
-        if not self._begun:
-            await self.start()
+        """Run until the app ends, is closed, or this is cancelled: then it is closed. Starts it unless it was. Raises the error that it ended by."""
         try:
+            if not self._begun:
+                await self.start()
             await self._ended.wait()
+        except NotRunning:
+            if not self._unwanted:
+                raise
         finally:
             await self.close()
         if self.error is not None:
@@ -201,7 +249,9 @@ class App(AppOverHistory):
     @property
     def state(self) -> InstanceState:
         """Where the app is in its life."""
-        return InstanceState.CREATED if self._instance is None else self._instance.state
+        state = InstanceState.CREATED if self._instance is None else self._instance.state
+        over = self._starting is None and (self._begun or self._unwanted)
+        return InstanceState.NOT_RUNNING if over and state is InstanceState.CREATED else state
 
     @property
     def error(self) -> Exception | None:
@@ -345,9 +395,3 @@ class App(AppOverHistory):
         if self._ref is None or self.state not in {InstanceState.RUNNING, InstanceState.REBALANCING}:
             raise NotRunning(f"the app is {self.state.name}; this needs it RUNNING")
         return self._ref
-
-
-def _wall_time(system: System) -> Callable[[], int]:
-    """Return the clock: the system's own where that is virtual."""
-    clock = getattr(system, "wall_time_ms", None)
-    return clock if clock is not None else lambda: time.time_ns() // 1_000_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import msgspec
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from actors import Context
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.runtime._setup import Setup
     from ks_actors.state import SharedResources, TaskStores
@@ -58,14 +57,14 @@ class GlobalStores:
         assert stores is not None
         self.stores: TaskStores = stores
 
-    async def open(self, context: Context[Any], log: Log, isolation: IsolationLevel) -> None:
-        """Open them, and find out from where on to read, and how far the topics go now. Raises what the log does, and the stores do."""
+    async def look(self, log: Log, isolation: IsolationLevel) -> None:
+        """Find out how far the topics go now. Raises what the log does."""
         partitions = [partition for own in self.topics.values() for partition in own]
         self.begins = await log.begin_offsets(partitions)
         self.ends = await log.end_offsets(partitions, isolation)
-        await context.blocking(self._open)
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Open them, and find out from where on to read; to be done when the topics have been looked at. Raises what stores do. Blocks."""
         stores = self.stores
         try:
             stores.open()

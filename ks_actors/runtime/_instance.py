@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
-from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, SnapshotFailed, StreamsError
+from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, NotRunning, SnapshotFailed, StreamsError
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import InstanceMessage
 from ks_actors.runtime._states import INSTANCE_TRANSITIONS, InstanceState
+from ks_actors.runtime._steps import whole
 from ks_actors.runtime._uncaught import UncaughtResponse
 from ks_actors.runtime._worker import WORKER_MAILBOX, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from actors import Ref, Reply
     from ks_actors._task_id import TaskId
@@ -57,6 +59,8 @@ class Instance(Actor[InstanceMessage]):
         self._life = INSTANCE_TRANSITIONS.start(InstanceState.CREATED)
         self.error: Exception | None = None
         self._started: Reply[None] | None = None
+        self._preparing: asyncio.Future[None] | None = None
+        self._unwanted: bool = False
         self._removing: dict[str, Reply[str | None]] = {}
         self._assigned_once: bool = False
 
@@ -77,6 +81,14 @@ class Instance(Actor[InstanceMessage]):
             return await self._parts.snapshots.ask(m.TakeSnapshot).within(self._parts.patience + 3 * self._setup.config.snapshot_timeout_ms / 1000)
         except ActorsError as ended:
             raise SnapshotFailed(f"the app has ended in the middle of a snapshot: {ended}") from ended
+
+    def give_up_start(self) -> None:
+        """End the start that is under way, or yet to come, with NotRunning, whatever it waits for; from any task of the loop. Stop it then."""
+        self._unwanted = True
+        if self._preparing is not None:
+            self._preparing.cancel()
+        else:
+            self._fail_start()
 
     # --- messages -------------------------------------------------------------------------------------------------------------
 
@@ -135,16 +147,37 @@ class Instance(Actor[InstanceMessage]):
             self._on_state(state, old)
 
     async def _start(self, reply: Reply[None]) -> None:
-        self._to(InstanceState.REBALANCING)
         self._started = reply
+        if self._unwanted:
+            self._fail_start()
+            return
+        self._to(InstanceState.REBALANCING)
         try:
-            await self._parts.start(self.ctx)
-            for _ in range(self._setup.config.num_stream_threads):
-                await self._hire()
+            await self._until_given_up(self._prepare())
         except (KsActorsError, ActorsError, OSError) as error:
-            self._started = None
             await self._end_in_error(error)
-            reply.fail(error)
+
+    async def _until_given_up(self, work: Coroutine[Any, Any, None]) -> None:
+        self._preparing = asyncio.ensure_future(work)
+        try:
+            await self._preparing
+        except asyncio.CancelledError:
+            if not self._unwanted:
+                raise
+            self._fail_start()
+        finally:
+            self._preparing = None
+
+    async def _prepare(self) -> None:
+        await self._parts.start(self.ctx)
+        for _ in range(self._setup.config.num_stream_threads):
+            # As soon as it is there it may have a task, of which nobody else would know that it is to be waited for.
+            await whole(self._hire())
+
+    def _fail_start(self, error: Exception | None = None) -> None:
+        if self._started is not None:
+            self._started.fail(error or NotRunning(f"app {self._setup.application_id} was closed before it had started; make a new one"))
+            self._started = None
 
     def _note_tasks(self, message: m.TasksChanged) -> None:
         if not self._running():
@@ -185,9 +218,7 @@ class Instance(Actor[InstanceMessage]):
             await self._parts.close(clean=False, leave=True)
         except Exception as worse:  # noqa: BLE001 - the first error is what counts
             _log.error("closing failed as well: %s", worse)
-        if self._started is not None:
-            self._started.fail(error)
-            self._started = None
+        self._fail_start(error)
         self._dismiss_all()
         self._to(InstanceState.ERROR)
 

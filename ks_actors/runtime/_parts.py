@@ -35,7 +35,7 @@ from ks_actors.runtime._restorer import RESTORER_MAILBOX, Restorer
 from ks_actors.runtime._snapshot_source import SnapshotSource
 from ks_actors.runtime._snapshots import SNAPSHOTS_MAILBOX, Snapshots
 from ks_actors.runtime._state_manager import STATE_MANAGER_MAILBOX, StateManager
-from ks_actors.runtime._steps import try_step
+from ks_actors.runtime._steps import try_step, whole
 from ks_actors.runtime._task_manager import TASK_MANAGER_MAILBOX, TaskManager
 from ks_actors.runtime._topics import topics_prepared
 from ks_actors.snapshots import Place
@@ -105,16 +105,16 @@ class Parts:
     # --- start ----------------------------------------------------------------------------------------------------------------
 
     async def start(self, context: Context[Any]) -> None:
-        """Make all actors but the workers, and enter the group."""
+        """Make all actors but the workers, and enter the group. May be cancelled; `close` and `release` end what there is by then."""
         self._context = context
         async with topics_prepared(self._log, self._setup) as counts:
             self._setup.know_topics(counts)
             if max(counts.values(), default=1) > 1:
                 # What partitions keys is loaded now, not in the middle of the first records.
-                await context.blocking(warm_up)
-            process_id = await context.blocking(self._directory.open)
+                await whole(context.blocking(warm_up))
+            process_id = await whole(context.blocking(self._directory.open))
             self._shared = SharedResources.within(self._config.statestore_memory_max_bytes, statistics=self._config.metrics_recording_level != "INFO")
-            await context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms))
+            await whole(context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms)))
             await self._start_collector(context, process_id)
             await self._start_state(context)
         if self._setup.topology.global_topics:
@@ -212,15 +212,20 @@ class Parts:
         return {"setup": self._setup, "specs": self._specs, "shared": self._shared, "directory": self._directory.path, "metrics": self._metrics}
 
     async def _start_globals(self, context: Context[Any]) -> None:
-        setup, config, log = self._setup, self._config, self._log
         assert self._shared is not None
-        stores = GlobalStores(setup, self._directory.path, self._shared)
-        await stores.open(context, log, self._isolation)
-        setup.global_stores = {name: stores.stores.store(name) for name in stores.stores.names}
-        fetcher = log.fetcher(client_id=f"{config.client_id}-global", isolation=self._isolation)
-        tables = GlobalTables(setup, stores, fetcher, instance=context.self_ref, metrics=self._metrics, poll_ms=config.poll_ms)
-        ref = await self._spawn(context, Spec(lambda: tables, mailbox=GLOBAL_MAILBOX), "global-tables")
+        stores = GlobalStores(self._setup, self._directory.path, self._shared)
+        await stores.look(self._log, self._isolation)
+        # What is open has somebody to close it.
+        ref = await whole(self._open_globals(context, stores))
         await ref.ask(AwaitFilled).within(inf)
+
+    async def _open_globals(self, context: Context[Any], stores: GlobalStores) -> Ref[Any]:
+        setup, config = self._setup, self._config
+        await context.blocking(stores.open)
+        setup.global_stores = {name: stores.stores.store(name) for name in stores.stores.names}
+        fetcher = self._log.fetcher(client_id=f"{config.client_id}-global", isolation=self._isolation)
+        tables = GlobalTables(setup, stores, fetcher, instance=context.self_ref, metrics=self._metrics, poll_ms=config.poll_ms)
+        return await self._spawn(context, Spec(lambda: tables, mailbox=GLOBAL_MAILBOX), "global-tables")
 
     async def _start_committer(self, context: Context[Any]) -> None:
         setup, config = self._setup, self._config
@@ -280,10 +285,14 @@ class Parts:
             state=self._state,
             committer=self.committer,
         )
+        await whole(self._spawn_poller(context, poller))
+
+    async def _spawn_poller(self, context: Context[Any], poller: Poller) -> None:
         self._poller = await self._spawn(context, Spec(lambda: poller, mailbox=POLLER_MAILBOX), "poller")
 
     async def _spawn(self, context: Context[Any], spec: Spec[Any], name: str) -> Ref[Any]:
-        ref = await context.spawn(spec, name)
+        # It has what it is made of: it is there to close that, or nobody is.
+        ref = await whole(context.spawn(spec, name))
         self._started.append(ref)
         return ref
 

@@ -106,7 +106,7 @@ def start_fails(topology: Topology, topics: dict[str, int], **options: Any) -> E
             with pytest.raises(Exception) as failed:
                 await harness.start()
             errors.append(failed.value)
-            assert harness.app.state in {InstanceState.CREATED, InstanceState.ERROR}
+            assert harness.app.state in {InstanceState.NOT_RUNNING, InstanceState.ERROR}
             assert harness.log._parts.keys() == set()
             assert [info.path for info in harness.kit.tree()] == []
             with pytest.raises(NotRunning):

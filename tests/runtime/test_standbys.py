@@ -198,6 +198,7 @@ def test_stores_stay_open_both_ways(store: str, guarantee: str) -> None:
                 await harness.caught_up()
                 await settled(harness.kit)
             await harness.caught_up()
+            await settled(harness.kit)
             assert active(harness) == ALL
             assert stores_of(harness) == first
             assert engines_of(harness) == engines
