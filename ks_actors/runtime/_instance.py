@@ -164,9 +164,10 @@ class Instance(Actor[InstanceMessage]):
         except asyncio.CancelledError:
             if not self._unwanted:
                 raise
-            self._fail_start()
         finally:
             self._preparing = None
+        if self._unwanted:
+            self._fail_start()
 
     async def _prepare(self) -> None:
         await self._parts.start(self.ctx)
