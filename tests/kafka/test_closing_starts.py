@@ -62,7 +62,7 @@ async def cancel(_: App, running: asyncio.Future[None]) -> None:
 async def test_an_app_may_be_closed_at_any_request_of_its_start(
     end: Callable[[App, asyncio.Future[None]], Awaitable[None]], guarantee: str, kafka_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Closed, or cancelled as by a signal, it ends without an error; neither a member of its group nor a transaction is left for others to wait for."""
+    """Closed, or cancelled as by a signal, it ends without an error; no member of its group and no transaction is left to be waited for."""
     async with counting(kafka_broker, guarantee, tmp_path) as made:
         watch = Watch(monkeypatch)
         for number in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 25, 30, 40):
