@@ -54,7 +54,8 @@ def test_many_records_take_their_way_through_sparks_exchange(session: SparkSessi
     expected = filled_back(words(), SETTINGS, topics, lines, tmp_path / "local")
     options: dict[str, Any] = {"engine": "spark", "spark": SPARK, "progress": told.append}
     assert filled_back(words(), SETTINGS, topics, lines, tmp_path / "spark", durable=tmp_path / "log", **options) == expected
-    assert list(dict.fromkeys((each.tasks_done, each.tasks) for each in told if not each.spark_known)) == [(3, 6), (6, 6)]
+    # Where Spark takes its time it may be asked before it knows of a task of its own.
+    assert list(dict.fromkeys((each.tasks_done, each.tasks) for each in told if each.tasks_done and not each.spark_known)) == [(3, 6), (6, 6)]
     assert all(each.spark_done <= each.spark_known for each in told)
 
 
