@@ -159,7 +159,7 @@ class App(AppOverHistory):
             self._check_wanted()
         except BaseException:
             assert self._instance is not None
-            self._instance.give_up_start()
+            self._instance.give_up_start(self._closed_early())
             # What has ended the start is what counts; this is the app's error besides.
             errors: list[Exception] = []
             await try_step(ref.ask(m.StopInstance, leave=self._leaves).within(inf), errors)
@@ -169,7 +169,10 @@ class App(AppOverHistory):
 
     def _check_wanted(self) -> None:
         if self._unwanted:
-            raise NotRunning(f"app {self.config.application_id} was closed before it had started; make a new one")
+            raise self._closed_early()
+
+    def _closed_early(self) -> NotRunning:
+        return NotRunning(f"app {self.config.application_id} was closed before it had started; make a new one")
 
     def _spec(self, log: Log, system: System) -> Spec[m.InstanceMessage]:
         setup = self._setup = Setup(
@@ -201,11 +204,11 @@ class App(AppOverHistory):
         `leave_group` says to leave.
         """
         starting = self._starting
-        if starting is not None or not self._begun:
+        if self._stack is None:
             self._unwanted, self._leaves = True, leave_group
         if starting is not None:
             if self._instance is not None:
-                self._instance.give_up_start()
+                self._instance.give_up_start(self._closed_early())
             await starting.wait()
         stack, self._stack = self._stack, None
         if stack is not None:

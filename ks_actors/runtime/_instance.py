@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
-from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, NotRunning, SnapshotFailed, StreamsError
+from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, SnapshotFailed, StreamsError
+from ks_actors._in_thread import whole
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import InstanceMessage
 from ks_actors.runtime._states import INSTANCE_TRANSITIONS, InstanceState
-from ks_actors.runtime._steps import whole
 from ks_actors.runtime._uncaught import UncaughtResponse
 from ks_actors.runtime._worker import WORKER_MAILBOX, Worker
 
@@ -60,7 +60,7 @@ class Instance(Actor[InstanceMessage]):
         self.error: Exception | None = None
         self._started: Reply[None] | None = None
         self._preparing: asyncio.Future[None] | None = None
-        self._unwanted: bool = False
+        self._given_up: Exception | None = None
         self._removing: dict[str, Reply[str | None]] = {}
         self._assigned_once: bool = False
 
@@ -82,13 +82,13 @@ class Instance(Actor[InstanceMessage]):
         except ActorsError as ended:
             raise SnapshotFailed(f"the app has ended in the middle of a snapshot: {ended}") from ended
 
-    def give_up_start(self) -> None:
-        """End the start that is under way, or yet to come, with NotRunning, whatever it waits for; from any task of the loop. Stop it then."""
-        self._unwanted = True
+    def give_up_start(self, why: Exception) -> None:
+        """Fail the start that is under way, or yet to come, whatever it waits for; from any task of the loop. Stop the instance then."""
+        self._given_up = why
         if self._preparing is not None:
             self._preparing.cancel()
         else:
-            self._fail_start()
+            self._fail_start(why)
 
     # --- messages -------------------------------------------------------------------------------------------------------------
 
@@ -148,26 +148,24 @@ class Instance(Actor[InstanceMessage]):
 
     async def _start(self, reply: Reply[None]) -> None:
         self._started = reply
-        if self._unwanted:
-            self._fail_start()
-            return
-        self._to(InstanceState.REBALANCING)
-        try:
-            await self._until_given_up(self._prepare())
-        except (KsActorsError, ActorsError, OSError) as error:
-            await self._end_in_error(error)
+        if self._given_up is None:
+            self._to(InstanceState.REBALANCING)
+            try:
+                await self._until_given_up(self._prepare())
+            except (KsActorsError, ActorsError, OSError) as error:
+                await self._end_in_error(error)
+        if self._given_up is not None:
+            self._fail_start(self._given_up)
 
     async def _until_given_up(self, work: Coroutine[Any, Any, None]) -> None:
         self._preparing = asyncio.ensure_future(work)
         try:
             await self._preparing
         except asyncio.CancelledError:
-            if not self._unwanted:
+            if self._given_up is None:
                 raise
         finally:
             self._preparing = None
-        if self._unwanted:
-            self._fail_start()
 
     async def _prepare(self) -> None:
         await self._parts.start(self.ctx)
@@ -175,9 +173,9 @@ class Instance(Actor[InstanceMessage]):
             # As soon as it is there it may have a task, of which nobody else would know that it is to be waited for.
             await whole(self._hire())
 
-    def _fail_start(self, error: Exception | None = None) -> None:
+    def _fail_start(self, error: Exception) -> None:
         if self._started is not None:
-            self._started.fail(error or NotRunning(f"app {self._setup.application_id} was closed before it had started; make a new one"))
+            self._started.fail(error)
             self._started = None
 
     def _note_tasks(self, message: m.TasksChanged) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from actors import Spec
 from ks_actors._config import ProcessingGuarantee
 from ks_actors._errors import IllegalGeneration, LogError, TaskMigrated, TransactionAborted
+from ks_actors._in_thread import whole
 from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
 from ks_actors.log._lease import Lease
@@ -35,7 +36,7 @@ from ks_actors.runtime._restorer import RESTORER_MAILBOX, Restorer
 from ks_actors.runtime._snapshot_source import SnapshotSource
 from ks_actors.runtime._snapshots import SNAPSHOTS_MAILBOX, Snapshots
 from ks_actors.runtime._state_manager import STATE_MANAGER_MAILBOX, StateManager
-from ks_actors.runtime._steps import try_step, whole
+from ks_actors.runtime._steps import try_step
 from ks_actors.runtime._task_manager import TASK_MANAGER_MAILBOX, TaskManager
 from ks_actors.runtime._topics import topics_prepared
 from ks_actors.snapshots import Place

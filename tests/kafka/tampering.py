@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,6 +23,7 @@ class Tampering:
         # Whom each answer was for is told by the request's class, or that of its struct; memberships ask from threads of their own.
         self._faults: dict[str, list[Fault]] = {}
         self._lock = threading.Lock()
+        self._awaited: tuple[int, Callable[[], object]] | None = None
         self.asked: list[str] = []
         real = KafkaClient.send
 
@@ -38,6 +40,8 @@ class Tampering:
     def _next(self, name: str) -> Fault | None:
         with self._lock:
             self.asked.append(name)
+            if self._awaited is not None and len(self.asked) == self._awaited[0]:
+                self._awaited[1]()
             for kind, faults in self._faults.items():
                 if name.startswith(kind) and faults:
                     return faults.pop(0)
@@ -47,6 +51,13 @@ class Tampering:
         """Have the next answers to requests whose class begins with `kind` changed."""
         with self._lock:
             self._faults.setdefault(kind, []).extend(faults)
+
+    def after(self, number: int) -> asyncio.Event:
+        """Return what is set as soon as so many more requests are made."""
+        loop, made = asyncio.get_running_loop(), asyncio.Event()
+        with self._lock:
+            self._awaited = len(self.asked) + number, lambda: loop.call_soon_threadsafe(made.set)
+        return made
 
     def clear(self) -> None:
         """Change nothing any more."""
