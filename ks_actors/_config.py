@@ -158,6 +158,11 @@ class StreamsConfig:
     """How long a task may fail to make progress because the log does not answer. Default: 300,000."""
     poll_ms: int
     """How long to wait for records at most before looking at anything else. Default: 100."""
+    linger_ms: int
+    """How long records that trickle are gathered before the next fetch and before they are written, in ms; 0: not at all.
+
+    The first record after a quiet moment is not delayed. Default: 10.
+    """
     max_poll_interval_ms: int
     """How long a function may not return, or hold up a rebalance, before the instance loses its tasks. Default: 300,000."""
     session_timeout_ms: int

@@ -152,6 +152,7 @@ def kafka_options(config: StreamsConfig) -> dict[str, Any]:
         "connections_max_idle_ms": config.connections_max_idle_ms,
         "replication_factor": config.replication_factor,
         "compression": config.producer_compression_type,
+        "linger_ms": config.linger_ms,
     }
 
 

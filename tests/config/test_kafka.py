@@ -82,6 +82,7 @@ def test_all_settings_reach_the_log() -> None:
             connections_max_idle_ms=4,
             replication_factor=3,
             producer_compression_type="zstd",
+            linger_ms=7,
         )
     )
     assert made == KafkaOptions(
@@ -102,6 +103,7 @@ def test_all_settings_reach_the_log() -> None:
         connections_max_idle_ms=4,
         replication_factor=3,
         compression="zstd",
+        linger_ms=7,
     )
 
 

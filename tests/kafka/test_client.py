@@ -331,6 +331,7 @@ async def test_what_a_user_may_not_do_is_told(secure_broker: Broker) -> None:
         ({"max_in_flight": 6}, "1 to 5"),
         ({"request_timeout_ms": 0}, "positive"),
         ({"reconnect_backoff_ms": -1}, "reconnect_backoff_ms is -1: it cannot be negative"),
+        ({"linger_ms": -1}, "linger_ms is -1: it cannot be negative"),
     ],
 )
 def test_options_that_contradict_themselves_are_refused(settings: dict[str, Any], said: str) -> None:

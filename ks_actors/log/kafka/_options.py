@@ -30,6 +30,7 @@ class KafkaOptions:
 
     `compression` is of written records, `compression_level` None means 1 for lz4 and the usual one for others; `batch_bytes` limits a batch before
     compression, `max_in_flight` the requests per broker that wait for an answer (at most 5, else Kafka could not tell repeated ones).
+    `linger_ms` is how long records that trickle are gathered on the broker before the next fetch; 0: not at all.
     `replication_factor` is of topics that are created; -1 leaves it to the brokers. Raises ConfigError for what contradicts itself.
     """
 
@@ -58,6 +59,7 @@ class KafkaOptions:
     max_in_flight: int = 4
     max_partition_fetch_bytes: int = 1_048_576
     fetch_max_bytes: int = 52_428_800
+    linger_ms: int = 10
     replication_factor: int = -1
 
     def __post_init__(self) -> None:
@@ -76,7 +78,8 @@ class KafkaOptions:
         for name in ("request_timeout_ms", "api_timeout_ms", "delivery_timeout_ms", "connect_timeout_ms", "batch_bytes"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}: it has to be positive")
-        for name in ("retry_backoff_ms", "retry_backoff_max_ms", "reconnect_backoff_ms", "reconnect_backoff_max_ms", "missing_topic_wait_ms"):
+        backoffs = ("retry_backoff_ms", "retry_backoff_max_ms", "reconnect_backoff_ms", "reconnect_backoff_max_ms")
+        for name in (*backoffs, "missing_topic_wait_ms", "linger_ms"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}: it cannot be negative")
 
