@@ -143,6 +143,11 @@ class PendingReply(Generic[R]):
             self._ask = None
             ask.settle(None, error)
 
+    def wanted(self) -> bool:
+        """Whether the asker still waits."""
+        ask = self._ask
+        return ask is not None and ask.open
+
     def __del__(self) -> None:
         ask = self._ask
         if ask is not None and ask.open:

@@ -34,6 +34,10 @@ class Reply(Protocol[R_contra]):
         """Make the ask raise `error`. Never blocks, never raises."""
         ...
 
+    def wanted(self) -> bool:
+        """Whether the asker still waits: not once it has an answer, has given up, or was cancelled. May be read from any thread."""
+        ...
+
 
 class Started(msgspec.Struct, frozen=True):
     """The first thing an incarnation hears: `incarnation` is 0 at first, n after the n-th restart."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from actors import ActorsError, Spec, System
-from ks_actors._app_history import AppOverHistory
+from actors import Spec, System
+from ks_actors._app_orders import ENDS, AppOrders
 from ks_actors._clocks import wall_time, work_time
 from ks_actors._config_kafka import opened
-from ks_actors._errors import KsActorsError, NotRunning, TaskTimeout
+from ks_actors._errors import NotRunning
 from ks_actors._gc import tune_gc
 from ks_actors._loops import fastest_loop
 from ks_actors._services import enter_services
@@ -22,7 +22,6 @@ from ks_actors.query._execute import answer, lags
 from ks_actors.query._local import LocalStores
 from ks_actors.query._serve import serve
 from ks_actors.runtime import _messages as m
-from ks_actors.runtime._behind import offsets_behind
 from ks_actors.runtime._crew import Crew, WorkerMetadata
 from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
 from ks_actors.runtime._metrics import Metrics
@@ -45,16 +44,13 @@ if TYPE_CHECKING:
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult, StoreEndpoint
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
-    from ks_actors.snapshots import SnapshotManifest
     from ks_actors.topology import Topology
 
 R = TypeVar("R")
-_LOOK_AGAIN = 0.02
 _log = logging.getLogger("ks_actors")
-_ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 
 
-class App(AppOverHistory):
+class App(AppOrders):
     """Run a topology: `async with App(topology, config) as app:` starts it, and closes it at the end, committed.
 
     Makes no event loop, installs no signal handler and holds no global state (but `main` does, for programs that are nothing else). `log` takes the
@@ -188,7 +184,7 @@ class App(AppOverHistory):
         return Spec(lambda: instance, mailbox=INSTANCE_MAILBOX, stop_within=self.config.task_timeout_ms / 1000)
 
     def _note_state(self, new: InstanceState, old: InstanceState) -> None:
-        if new in _ENDS:
+        if new in ENDS:
             self._ended.set()
         if self._on_state is not None:
             try:
@@ -257,11 +253,6 @@ class App(AppOverHistory):
         return InstanceState.NOT_RUNNING if over and state is InstanceState.CREATED else state
 
     @property
-    def error(self) -> Exception | None:
-        """What the app ended by; None as long as it did not."""
-        return None if self._instance is None else self._instance.error
-
-    @property
     def log(self) -> Log:
         """The log that the app works on. Raises NotRunning before the start."""
         if self._log is None:
@@ -283,28 +274,6 @@ class App(AppOverHistory):
     def workers(self) -> tuple[WorkerMetadata, ...]:
         """Return what is known of each living worker."""
         return self._crew.metadata()
-
-    async def wait_until_caught_up(self, timeout_ms: int = 60_000) -> None:
-        """Wait until everything that the input topics, and the repartition topics, hold is processed and committed; commits what is not yet.
-
-        Raises TaskTimeout, which tells how far it has come; the error that the app has ended by, if it has; NotRunning.
-        """
-        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-        while (behind := await self._behind()) > 0:
-            if self.state in _ENDS:
-                raise self.error or NotRunning(f"the app is {self.state.name}")
-            if asyncio.get_running_loop().time() >= deadline:
-                raise TaskTimeout(f"not caught up within {timeout_ms} ms: {behind} offsets are not processed or not committed")
-            if self.state is InstanceState.RUNNING and not self._metrics.committing:
-                # One that fails is rolled back: the app does it again, or it ends.
-                with suppress(KsActorsError, ActorsError):
-                    await self.commit()
-            await asyncio.sleep(_LOOK_AGAIN)
-
-    async def _behind(self) -> int:
-        if self._log is None or self._instance is None:
-            raise NotRunning("the app has not been started")
-        return await offsets_behind(self._metrics, self._log, self.config) or int(self.state is not InstanceState.RUNNING)
 
     # --- its stores -------------------------------------------------------------------------------------------------------------
 
@@ -352,49 +321,3 @@ class App(AppOverHistory):
         endpoint = await serve(self._local, setup.changelog, host=host, port=port, token=token)
         self._stack.push_async_callback(endpoint.close)
         return endpoint
-
-    # --- orders -----------------------------------------------------------------------------------------------------------------
-
-    async def add_worker(self) -> str | None:
-        """Start one more worker; return its name, None when the app is neither RUNNING nor REBALANCING (KIP-663)."""
-        return None if self._ref is None or self.state in _ENDS else await self._ref.ask(m.AddWorker)
-
-    async def remove_worker(self, timeout_ms: int = 60_000) -> str | None:
-        """Stop a worker when it is done with its slice; return its name, None when there is none.
-
-        The app stays RUNNING without workers, until one is added. Raises TaskTimeout when it does not end in time; it still ends when it can.
-        """
-        if self._ref is None or self.state in _ENDS:
-            return None
-        try:
-            return await self._ref.ask(m.RemoveWorker).within(timeout_ms / 1000)
-        except TimeoutError as late:
-            raise TaskTimeout(f"the worker did not end within {timeout_ms} ms: a processor does not return") from late
-
-    async def pause(self) -> None:
-        """Process no more records and call no punctuators until `resume`; membership and state are kept. Raises NotRunning."""
-        await self._running().ask(m.PauseAll)
-
-    async def resume(self) -> None:
-        """Go on after `pause`. Raises NotRunning."""
-        await self._running().ask(m.ResumeAll)
-
-    async def commit(self) -> None:
-        """Commit all tasks now. Raises NotRunning, and what the commit fails by: then everything since the last one is rolled back."""
-        self._running()
-        assert self._instance is not None
-        await self._instance.commit("the application asks for it")
-
-    async def snapshot(self) -> SnapshotManifest:
-        """Take a snapshot of the tasks that are processed here, at `snapshot_uri`; return what it says of itself. Processing goes on meanwhile.
-
-        One that is being taken serves as well. Raises NotRunning, ConfigError when no place is set, SnapshotFailed.
-        """
-        self._running()
-        assert self._instance is not None
-        return await self._instance.snapshot()
-
-    def _running(self) -> Ref[m.InstanceMessage]:
-        if self._ref is None or self.state not in {InstanceState.RUNNING, InstanceState.REBALANCING}:
-            raise NotRunning(f"the app is {self.state.name}; this needs it RUNNING")
-        return self._ref

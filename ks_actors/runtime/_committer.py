@@ -138,6 +138,8 @@ class Committer(Actor[CommitterMessage]):
     # --- the procedure --------------------------------------------------------------------------------------------------------
 
     async def _commit_when_due(self, request: m.Commit) -> None:
+        if request.given_up:
+            return
         if self._void is not None:
             self._answer(request, self._void)
         elif self._moved_on and request.closing:
@@ -197,7 +199,7 @@ class Committer(Actor[CommitterMessage]):
             await self._pause()
             paused = perf_counter()
             self._phase.to(Phase.FREEZING)
-            frozen = await self._manager.ask(m.Freeze, self._transactional)
+            frozen = await self._wait("the tasks to be frozen", self._manager.ask(m.Freeze, self._transactional))
             if frozen.tasks:
                 self._epoch += 1
             if not self._whole:
@@ -212,7 +214,7 @@ class Committer(Actor[CommitterMessage]):
         await self._wait("the stores' changes", self._state.ask(m.EncodeChangelog, frozen, epoch))
         ends = await self._wait("all that was produced to be written", self._collector.ask(m.Flush, epoch))
         if self._transactional:
-            group = await self._poller().ask(m.AskGroup)
+            group = await self._wait("the group's generation", self._poller().ask(m.AskGroup))
             try:
                 await self._wait("the transaction to be committed", self._collector.ask(m.CommitTransaction, frozen.positions, group))
             except (Fenced, IllegalGeneration, TransactionAborted):
@@ -345,14 +347,16 @@ class Committer(Actor[CommitterMessage]):
         rest = self._rests.next(self.ctx.time()) if again and not isinstance(cause, TasksBroken) else 0.0
         tasks_rest = 0.0 if again else self._task_rests.next(failed, cause, self.ctx.time())
         try:
-            positions = await self._manager.ask(m.Rewind, tasks, self._fetch_epoch, failed, tasks_rest)
+            rewinding = self._manager.ask(m.Rewind, tasks, self._fetch_epoch, failed, tasks_rest)
+            # The manager gives up on calls that do not end by itself, and tells which.
+            positions = await patiently("a rollback", "calls in flight to end", rewinding.within(self._timeout + self._drain))
         except TaskCorrupted as spoiled:
             # Tasks are given up, and opened anew; until then nothing is committed. Workers go on: what they still have is waited for.
             self._void = spoiled
             self._resume()
             self._poller().tell(m.Rejoin(spoiled))
             return
-        await self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest)
+        await patiently("a rollback", "fetching to go back", self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest).within(self._timeout))
         self._resume()
 
     async def _drop_output(self) -> None:

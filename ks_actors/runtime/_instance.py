@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
-from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, SnapshotFailed, StreamsError
+from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, NotRunning, StreamsError
 from ks_actors._in_thread import whole
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import InstanceMessage
@@ -20,7 +20,7 @@ from ks_actors.runtime._worker import WORKER_MAILBOX, Worker
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from actors import Ref, Reply
+    from actors import Ask, Ref, Reply
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._crew import Crew
     from ks_actors.runtime._metrics import Metrics
@@ -63,24 +63,31 @@ class Instance(Actor[InstanceMessage]):
         self._given_up: Exception | None = None
         self._removing: dict[str, Reply[str | None]] = {}
         self._assigned_once: bool = False
+        self._prepared: bool = False
 
     @property
     def state(self) -> InstanceState:
         """Where the instance is in its life."""
         return self._life.state
 
-    async def commit(self, reason: str) -> None:
-        """Commit all tasks now; from any task of the loop."""
-        await self._parts.committer.ask(m.Commit, reason).within(self._parts.patience)
+    def commit(self, reason: str) -> Ask[None]:
+        """Ask for a commit of all tasks; from any task of the loop. Raises NotRunning before there is anything to commit."""
+        if not self._prepared:
+            raise NotRunning("the app is still starting; nothing can be committed yet")
+        return self._parts.committer.ask(m.Commit, reason).within(self._parts.patience)
 
-    async def snapshot(self) -> SnapshotManifest:
-        """Take a snapshot now; from any task of the loop."""
+    def snapshot(self) -> Ask[SnapshotManifest]:
+        """Ask for a snapshot; from any task of the loop. Raises NotRunning before there is anything to take one of, ConfigError without a place."""
+        if not self._prepared:
+            raise NotRunning("the app is still starting; no snapshot can be taken yet")
         if self._parts.snapshots is None:
             raise ConfigError("no place for snapshots is set: set snapshot_uri")
-        try:
-            return await self._parts.snapshots.ask(m.TakeSnapshot).within(self._parts.patience + 3 * self._setup.config.snapshot_timeout_ms / 1000)
-        except ActorsError as ended:
-            raise SnapshotFailed(f"the app has ended in the middle of a snapshot: {ended}") from ended
+        return self._parts.snapshots.ask(m.TakeSnapshot).within(self._parts.patience + 3 * self._setup.config.snapshot_timeout_ms / 1000)
+
+    @property
+    def removes_in_vain(self) -> bool:
+        """Whether a worker has been told to end, and nobody waits for that any more."""
+        return any(not reply.wanted() for reply in self._removing.values())
 
     def give_up_start(self, why: Exception) -> None:
         """Fail the start that is under way, or yet to come, whatever it waits for; from any task of the loop. Stop the instance then."""
@@ -101,14 +108,10 @@ class Instance(Actor[InstanceMessage]):
                 await self._stop(message)
             case m.Stopped():
                 self._answer_stop(message.reply)
-            case m.PauseAll():
-                self._parts.manager.tell(m.PauseProcessing(paused=True))
-                message.reply.tell(None)
-            case m.ResumeAll():
-                self._parts.manager.tell(m.PauseProcessing(paused=False))
-                message.reply.tell(None)
+            case m.PauseAll() | m.ResumeAll():
+                self._pause(message)
             case m.AddWorker():
-                message.reply.tell(await self._hire() if self._running() else None)
+                await self._add_worker(message.reply)
             case m.RemoveWorker():
                 self._dismiss(message.reply)
             case m.TasksChanged():
@@ -169,6 +172,7 @@ class Instance(Actor[InstanceMessage]):
 
     async def _prepare(self) -> None:
         await self._parts.start(self.ctx)
+        self._prepared = True
         for _ in range(self._setup.config.num_stream_threads):
             # As soon as it is there it may have a task, of which nobody else would know that it is to be waited for.
             await whole(self._hire())
@@ -221,6 +225,25 @@ class Instance(Actor[InstanceMessage]):
         self._dismiss_all()
         self._to(InstanceState.ERROR)
 
+    # --- orders: those that nobody waits for any more are dropped when their turn comes --------------------------------------------
+
+    def _pause(self, order: m.PauseAll | m.ResumeAll) -> None:
+        if not order.reply.wanted():
+            return
+        if self._running() and self._prepared:
+            self._parts.manager.tell(m.PauseProcessing(paused=isinstance(order, m.PauseAll)))
+            order.reply.tell(None)
+        else:
+            order.reply.fail(NotRunning(f"the app is {self.state.name}; this needs it RUNNING"))
+
+    async def _add_worker(self, reply: Reply[str | None]) -> None:
+        if not reply.wanted():
+            return
+        name = await self._hire() if self._running() and self._prepared else None
+        if name is not None and not reply.wanted():
+            self._end_worker(name)
+        reply.tell(name)
+
     # --- workers --------------------------------------------------------------------------------------------------------------
 
     async def _hire(self) -> str:
@@ -246,12 +269,17 @@ class Instance(Actor[InstanceMessage]):
         self._metrics.alive_workers = 0
 
     def _dismiss(self, reply: Reply[str | None]) -> None:
+        if not reply.wanted():
+            return
         name = self._crew.last() if self._running() else None
         if name is None:
             reply.tell(None)
             return
-        ref = self._crew.worker(name)
         self._removing[name] = reply
+        self._end_worker(name)
+
+    def _end_worker(self, name: str) -> None:
+        ref = self._crew.worker(name)
         self._crew.remove(name, dying=True)
         self._parts.removed[ref] = name
         # The committer goes on pausing it until it has ended: a slice may still be under way.

@@ -328,6 +328,11 @@ class Commit(Message, frozen=True, tag="COMMIT"):
     rebalancing: bool = False
     closing: bool = False
 
+    @property
+    def given_up(self) -> bool:
+        """Whether somebody has waited for it, and does not any more: then it is not wanted, unless it changes how commits go on."""
+        return self.reply is not None and not (self.reply.wanted() or self.hold or self.rebalancing)
+
 
 class CommitTimer(Message, frozen=True, tag="COMMIT_TIMER"):
     """The commit interval has gone by (internal)."""

@@ -91,8 +91,9 @@ class Snapshots(Actor[SnapshotsMessage]):
         """Take a snapshot unless one is being taken."""
         match message:
             case m.TakeSnapshot():
-                self._asked.append(message.reply)
-                self._begin()
+                if message.reply.wanted():
+                    self._asked.append(message.reply)
+                    self._begin()
             case m.SnapshotTimer():
                 if self._setup.residents.stateless or any(resident.role is Role.ACTIVE for resident in self._setup.residents):
                     self._begin()

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ks_actors.state import TaskStores
 
 _IDLE_SECONDS = 10.0
+# The restorer waits for nothing itself: only a loop that stands still keeps it from answering.
+_STOP_SECONDS = 60.0
 _TURN_SECONDS = 0.002
 _REST_SECONDS = 0.001
 _log = logging.getLogger("ks_actors")
@@ -361,7 +363,7 @@ class StateManager(Actor[StateManagerMessage]):
     async def _forget(self, tasks: frozenset[TaskId]) -> None:
         """Read and write nothing more for these."""
         with suppress(ActorStopped):  # then it restores nothing any more
-            await self._restorer().ask(m.StopRestoring, tasks)
+            await self._restorer().ask(m.StopRestoring, tasks).within(_STOP_SECONDS)
         self._writing.leave(tasks)
         self._by_changelog = {changelog: owner for changelog, owner in self._by_changelog.items() if owner[0] not in tasks}
 

@@ -32,6 +32,9 @@ class Answer:
     def fail(self, error: Exception, /) -> None:
         self.heard.append(error)
 
+    def wanted(self) -> bool:
+        return not self.heard
+
 
 class Moving:
     """A member that has agreed to a rebalance, of a group that has moved on, which it does not know yet."""

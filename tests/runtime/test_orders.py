@@ -1,0 +1,167 @@
+"""Orders to an app that cannot obey at once."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import KsActorsError, NotRunning, TaskTimeout
+from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.testing import _harness, run_app
+from tests.runtime.helpers import EOS, Bomb, counting, echo
+from tests.runtime.outages import Line, Weather
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ks_actors import App
+    from ks_actors.testing import AppHarness
+
+IN_AND_OUT = {"in": 1, "out": 1}
+ORDERS: list[tuple[str, Callable[[App], Awaitable[Any]]]] = [
+    ("pause", lambda app: app.pause(timeout_ms=6_000)),
+    ("resume", lambda app: app.resume(timeout_ms=6_000)),
+    ("add a worker", lambda app: app.add_worker(timeout_ms=6_000)),
+    ("remove a worker", lambda app: app.remove_worker(timeout_ms=6_000)),
+    ("commit", lambda app: app.commit(timeout_ms=6_000)),
+]
+ids = pytest.mark.parametrize(("what", "order"), ORDERS, ids=[name for name, _ in ORDERS])
+
+
+@pytest.fixture
+def weather(monkeypatch: pytest.MonkeyPatch) -> Weather:
+    """The log of the harness, to be made away and back."""
+    weather = Weather(Random(0), 60.0)
+    monkeypatch.setattr(_harness, "Connection", partial(Line, weather))
+    return weather
+
+
+async def process(harness: AppHarness, value: str) -> None:
+    await harness.produce("in", "a", value)
+    await harness.caught_up()
+
+
+@ids
+def test_an_order_that_comes_during_a_rollback_has_a_deadline(what: str, order: Callable[[App], Awaitable[Any]], weather: Weather) -> None:
+    """It raises TaskTimeout when its time is over, and nothing of it happens when the rollback has ended."""
+    bomb = Bomb()
+
+    async def test(harness: AppHarness) -> None:
+        app = harness.app
+        await process(harness, "1")
+        bomb.armed = 1
+        weather.down_at("abort")
+        await harness.produce("in", "a", "2")
+        while not weather.is_down:
+            await asyncio.sleep(0.01)
+        began = harness.kit.clock.time()
+        with pytest.raises(TaskTimeout, match=f"the order to {what} within 6000 ms; it is RUNNING. The order is dropped"):
+            await order(app)
+        assert harness.kit.clock.time() == pytest.approx(began + 6, abs=0.01)
+        weather.up()
+        await harness.caught_up()
+        await process(harness, "3")
+        assert [worker.name for worker in app.workers()] == ["app-Worker-2"]
+        assert {record.value for record in await harness.read("out")} == {"1", "2", "3"}
+
+    run_app(test, echo(bomb), topics=IN_AND_OUT, processing_guarantee=EOS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+
+
+@ids
+def test_an_order_that_comes_during_a_start_has_a_deadline(what: str, order: Callable[[App], Awaitable[Any]], weather: Weather) -> None:
+    """It raises an error of the app's own, by its deadline at the latest, and does nothing later: the app has its workers, and processes."""
+
+    async def test(harness: AppHarness) -> None:
+        weather.down_at("join")
+        starting = asyncio.ensure_future(harness.start())
+        while not weather.is_down:
+            await asyncio.sleep(0.01)
+        with pytest.raises(KsActorsError) as refused:
+            await order(harness.app)
+        assert isinstance(refused.value, NotRunning if what == "commit" else TaskTimeout)
+        weather.up()
+        await starting
+        await process(harness, "1")
+        assert len(harness.app.workers()) == 1
+
+    run_app(test, counting(), topics=IN_AND_OUT, start=False)
+
+
+def test_an_order_that_was_cancelled_is_not_obeyed(weather: Weather) -> None:
+    """Who cancels the wait for an order has taken it back."""
+
+    async def test(harness: AppHarness) -> None:
+        weather.down_at("join")
+        starting = asyncio.ensure_future(harness.start())
+        while not weather.is_down:
+            await asyncio.sleep(0.01)
+        orders = [asyncio.ensure_future(work) for work in (harness.app.pause(), harness.app.add_worker())]
+        await asyncio.sleep(1)
+        for waiting in orders:
+            waiting.cancel()
+        await asyncio.wait(orders)
+        weather.up()
+        await starting
+        await process(harness, "1")
+        assert len(harness.app.workers()) == 1
+
+    run_app(test, echo(), topics=IN_AND_OUT, start=False)
+
+
+def test_an_order_in_time_is_obeyed_when_the_start_is_over(weather: Weather) -> None:
+    """An order waits for a start for longer than five seconds, if it may, and is obeyed then."""
+
+    async def test(harness: AppHarness) -> None:
+        weather.down_at("join")
+        starting = asyncio.ensure_future(harness.start())
+        while not weather.is_down:
+            await asyncio.sleep(0.01)
+        adding = asyncio.ensure_future(harness.app.add_worker())
+        await asyncio.sleep(30)
+        weather.up()
+        await starting
+        assert await adding == "app-Worker-2"
+
+    run_app(test, echo(), topics=IN_AND_OUT, start=False)
+
+
+def test_an_order_to_an_app_that_ends_meanwhile_is_not_running(weather: Weather) -> None:
+    """Whoever waits for an order hears that the app has ended, as an error of the app's own."""
+
+    async def test(harness: AppHarness) -> None:
+        weather.down_at("join")
+        starting = asyncio.ensure_future(harness.start())
+        while not weather.is_down:
+            await asyncio.sleep(0.01)
+        app = harness.app
+        pausing = asyncio.ensure_future(app.pause())
+        await asyncio.sleep(1)
+        await harness.close()
+        with pytest.raises(NotRunning):
+            await pausing
+        with pytest.raises(NotRunning):
+            await starting
+        assert app.state is InstanceState.NOT_RUNNING
+
+    run_app(test, echo(), topics=IN_AND_OUT, start=False)
+
+
+def test_waiting_to_be_caught_up_ends_by_its_deadline_whatever_it_waits_for(weather: Weather) -> None:
+    """Also when the log does not answer, or a commit does not end: it is TaskTimeout then, and says what is missing."""
+
+    async def test(harness: AppHarness) -> None:
+        await process(harness, "1")
+        weather.down_at("send")
+        await harness.produce("in", "a", "2")
+        began = harness.kit.clock.time()
+        with pytest.raises(TaskTimeout, match="not caught up within 3000 ms"):
+            await harness.app.wait_until_caught_up(timeout_ms=3_000)
+        assert harness.kit.clock.time() == pytest.approx(began + 3, abs=0.01)
+        weather.up()
+        await harness.caught_up()
+
+    run_app(test, echo(), topics=IN_AND_OUT, commit_interval_ms=1_000)
