@@ -99,7 +99,7 @@ class Collector(Actor[CollectorMessage]):
         if isinstance(signal, Stopping):
             await self._producer.close()
 
-    async def receive(self, message: CollectorMessage) -> None:
+    def receive(self, message: CollectorMessage) -> None:
         """Write, flush, commit, abort."""
         match message:
             case m.Output():
@@ -113,7 +113,7 @@ class Collector(Actor[CollectorMessage]):
             case m.Flush():
                 self._flush = message
             case m.CommitTransaction():
-                await self._commit(message)
+                self._commit(message)
             case m.Abort():
                 self._abort = message
                 self._abandon()
@@ -304,13 +304,11 @@ class Collector(Actor[CollectorMessage]):
 
     # --- transactions ---------------------------------------------------------------------------------------------------------
 
-    async def _commit(self, message: m.CommitTransaction) -> None:
-        try:
-            await cast("TransactionalProducer", self._producer).commit(message.offsets, message.group)
-        except Exception as error:  # noqa: BLE001 - the committer decides what it means
-            message.reply.fail(error)
-        else:
-            message.reply.tell(None)
+    def _commit(self, message: m.CommitTransaction) -> None:
+        """End the transaction beside the messages: output of the next one comes meanwhile, which has to be counted."""
+        self._sending = True
+        end = cast("TransactionalProducer", self._producer).commit(message.offsets, message.group)
+        self.ctx.pipe(end, partial(_ended, reply=message.reply), partial(_end_failed, reply=message.reply))
 
     def _abandon(self) -> None:
         """Let nothing get behind what the next owner of a task writes; transactions see to that by themselves."""
@@ -333,7 +331,7 @@ class Collector(Actor[CollectorMessage]):
             abort.reply.tell(None)
         else:
             self._sending = True
-            self.ctx.pipe(self._end_transaction(self._renew), partial(_aborted, reply=abort.reply), partial(_abort_failed, reply=abort.reply))
+            self.ctx.pipe(self._end_transaction(self._renew), partial(_ended, reply=abort.reply), partial(_end_failed, reply=abort.reply))
 
     async def _end_transaction(self, renew: Callable[[], Awaitable[TransactionalProducer]]) -> None:
         """Abort, as often as it takes: what is sent next must not get into the transaction that failed."""
@@ -369,11 +367,11 @@ def _unsizable(error: Exception) -> CollectorMessage:
     return m.Partitioned({}, error)
 
 
-def _aborted(_: None, reply: Reply[None]) -> CollectorMessage:
+def _ended(_: None, reply: Reply[None]) -> CollectorMessage:
     reply.tell(None)
     return m.Sent((), ())
 
 
-def _abort_failed(error: Exception, reply: Reply[None]) -> CollectorMessage:
+def _end_failed(error: Exception, reply: Reply[None]) -> CollectorMessage:
     reply.fail(error)
     return m.Sent((), ())

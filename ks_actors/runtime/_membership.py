@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import IllegalGeneration
 from ks_actors.assignment import decode_processes, decode_standbys, decode_tasks, encode_member
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Iterable, Mapping
 
+    from actors import Reply
     from ks_actors._task_id import TaskId
     from ks_actors.log import MemberAssignment, Membership
     from ks_actors.log._types import TopicPartition
@@ -70,18 +72,45 @@ class OffsetCommits:
         self._moving: bool = False
         self._patient: bool = True
         self._late: list[tuple[CommitOffsets, Exception]] = []
+        # One commit at a time: an older position must not come behind a newer one.
+        self._turn = asyncio.Lock()
+        self._call: asyncio.Future[None] | None = None
+        # Count the generations that this member has heard of, and how often it was given up.
+        self._generation: int = 0
+        self._losses: int = 0
 
     async def commit(self, message: CommitOffsets) -> None:
-        """Commit, and answer; or keep it for the next generation."""
+        """Commit, and answer; or keep it for the next generation. The caller goes on meanwhile: what the group says may come in between."""
+        async with self._turn:
+            while True:
+                generation, losses = self._generation, self._losses
+                error = await self._try(message)
+                if error is None:
+                    message.reply.tell(None)
+                elif self._moving and isinstance(error, IllegalGeneration):
+                    self._late.append((message, error))
+                elif isinstance(error, IllegalGeneration) and self._generation != generation and self._losses == losses:
+                    # The group has said meanwhile where it has moved on to, and the tasks are still here.
+                    continue
+                else:
+                    message.reply.fail(error)
+                return
+
+    async def _try(self, message: CommitOffsets) -> Exception | None:
+        losses = self._losses
+        call = self._call = asyncio.ensure_future(self._membership.commit(message.offsets))
         try:
-            await self._membership.commit(message.offsets)
+            await call
+        except asyncio.CancelledError:
+            if self._losses == losses:
+                raise
+            return IllegalGeneration("the membership of the group was given up while offsets were being committed")
         except Exception as error:  # noqa: BLE001 - the committer decides what it means
-            if self._moving and isinstance(error, IllegalGeneration):
-                self._late.append((message, error))
-            else:
-                message.reply.fail(error)
+            return error
         else:
-            message.reply.tell(None)
+            return None
+        finally:
+            self._call = None
 
     def let_go(self) -> None:
         """Note that the group may go on to the next generation at any time."""
@@ -90,17 +119,34 @@ class OffsetCommits:
     def next_generation(self) -> list[CommitOffsets]:
         """Return what is to be committed now that the generation is known."""
         self._moving = False
+        self._generation += 1
         late, self._late = self._late, []
         return [message for message, _ in late]
 
     def give_up(self) -> None:
-        """Tell those who wait that there will be no next generation."""
+        """Tell those who wait that there will be no next generation, and wait for no answer of the group any more."""
+        self._losses += 1
+        self._fail_late()
+        if self._call is not None:
+            self._call.cancel()
+
+    def lose_patience(self) -> None:
+        """Wait for no generation any more: the group may be waiting for members that have died, one session timeout after the other."""
+        self._patient = False
+        self._fail_late()
+
+    def _fail_late(self) -> None:
         self._moving = False
         late, self._late = self._late, []
         for message, error in late:
             message.reply.fail(error)
 
-    def lose_patience(self) -> None:
-        """Wait for no generation any more: the group may be waiting for members that have died, one session timeout after the other."""
-        self._patient = False
-        self.give_up()
+
+async def answered(reply: Reply[None], work: Awaitable[None]) -> None:
+    """Do some work, and tell whoever asked for it how it has ended."""
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001 - whoever asked decides what it means
+        reply.fail(error)
+    else:
+        reply.tell(None)

@@ -5,6 +5,7 @@ Control messages carry an epoch where a stale one must not count. Record batches
 
 from ks_actors.runtime._messages_group import (
     AddWorker,
+    Answered,
     Arrived,
     AskGroup,
     BufferHigh,
@@ -24,6 +25,7 @@ from ks_actors.runtime._messages_group import (
     MembershipFailed,
     PauseAll,
     PollerMessage,
+    PositionKnown,
     Rejoin,
     RemoveWorker,
     Rested,
@@ -129,6 +131,7 @@ __all__ = [
     "Abandon",
     "Abort",
     "AddWorker",
+    "Answered",
     "Arrived",
     "AskGroup",
     "AskOffsets",
@@ -194,6 +197,7 @@ __all__ = [
     "Point",
     "PointStep",
     "PollerMessage",
+    "PositionKnown",
     "Purged",
     "Records",
     "Recycle",

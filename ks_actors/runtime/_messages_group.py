@@ -9,6 +9,7 @@ from actors import Message, Reply
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ks_actors._errors import OffsetOutOfRange
     from ks_actors._task_id import TaskId
     from ks_actors.log import MembershipEvent
     from ks_actors.log._types import Fetched, GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -116,6 +117,13 @@ class FetchFailed(Message, frozen=True, tag="FETCH_FAILED"):
     epoch: int
 
 
+class PositionKnown(Message, frozen=True, tag="POSITION_KNOWN"):
+    """Where to go on with a partition whose position was not in the log any more (internal)."""
+
+    error: OffsetOutOfRange
+    offset: int
+
+
 class EndsKnown(Message, frozen=True, tag="ENDS_KNOWN"):
     """How far the log goes in partitions of which a fetch may never bring anything."""
 
@@ -191,6 +199,12 @@ class LeaveGroup(Message, frozen=True, tag="LEAVE"):
     for_good: bool
 
 
+class Answered(Message, frozen=True, tag="ANSWERED"):
+    """A request that was dealt with beside the messages has its answer (internal); `error`: it could not be given."""
+
+    error: Exception | None
+
+
 class Settled(Message, frozen=True, tag="SETTLED"):
     """What had to happen before the group may go on has happened."""
 
@@ -221,8 +235,9 @@ GroupMessage: TypeAlias = (
     | TooLate
     | StopFollowing
     | LeaveGroup
+    | Answered
     | Settled
     | GivenUp
     | EnterAnew
 )
-PollerMessage: TypeAlias = Arrived | FetchFailed | EndsKnown | BufferHigh | BufferLow | TaskReady | SeekAll | Rested | GroupMessage
+PollerMessage: TypeAlias = Arrived | FetchFailed | PositionKnown | EndsKnown | BufferHigh | BufferLow | TaskReady | SeekAll | Rested | GroupMessage

@@ -12,11 +12,12 @@ from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import FencedInstanceId, KsActorsError, LogClosed, OffsetOutOfRange, StreamsError
 from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
 from ks_actors.runtime import _messages as m
-from ks_actors.runtime._beginnings import begin_positions, reset_position, told_of_sources
+from ks_actors.runtime._beginnings import begin_positions, told_of_sources
 from ks_actors.runtime._handover import Handover
-from ks_actors.runtime._membership import OffsetCommits
+from ks_actors.runtime._membership import OffsetCommits, answered
 from ks_actors.runtime._messages import GroupMessage, PollerMessage
 from ks_actors.runtime._patience import patiently
+from ks_actors.runtime._resets import Resets
 from ks_actors.runtime._rests import Rests
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Poller(Actor[PollerMessage]):
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
         self._stopped: set[TopicPartition] = set()
+        self._resets = Resets(log, fetcher, reset)
         # What is being done for the group.
         self._work: asyncio.Future[Any] | None = None
         # What the group says is dealt with one after the other, and before that what is to be given up.
@@ -104,8 +106,8 @@ class Poller(Actor[PollerMessage]):
             await self._fetcher.close()
             await self._membership.close()
 
-    async def receive(self, message: PollerMessage) -> None:
-        """Fetch, and follow the group."""
+    def receive(self, message: PollerMessage) -> None:
+        """Fetch, and follow the group. Nothing here waits for the log: the group is to be heard at any time."""
         match message:
             case m.Arrived():
                 self._fetching = False
@@ -126,17 +128,19 @@ class Poller(Actor[PollerMessage]):
             case m.FetchFailed():
                 self._fetching = self._fetching and message.epoch == _ENDS
                 if not self._closing:
-                    await self._fetch_failed(message.error)
+                    self._fetch_failed(message.error)
+            case m.PositionKnown():
+                self._resets.end(message.error, message.offset, assigned=self._positions.keys(), stopped=self._stopped)
             case m.Rested():
                 pass  # the timer has held up fetching
             case _:
-                await self._be_a_member(message)
+                self._be_a_member(message)
         self._fetch()
 
-    async def _be_a_member(self, message: GroupMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+    def _be_a_member(self, message: GroupMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
         match message:
             case m.CommitOffsets():
-                await self._commits.commit(message)
+                self.ctx.pipe(self._commits.commit(message), m.Answered, m.Answered)
             case m.AskGroup():
                 message.reply.tell(self._membership.group)
             case m.MembershipChanged():
@@ -161,14 +165,17 @@ class Poller(Actor[PollerMessage]):
             case m.StopFollowing():
                 self._stop_following(message.reply)
             case m.LeaveGroup():
-                await self._leave(message)
+                self.ctx.pipe(self._leave(message), m.Answered, m.Answered)
+            case m.Answered():
+                if message.error is not None:
+                    self._instance.tell(m.Fatal(message.error, rolled_back=False))
             case _:
                 assert_never(message)
 
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def _fetch(self) -> None:
-        if self._fetching or self._leaving or "fetch" in self.ctx.timers or not (self._positions.keys() - self._stopped):
+        if self._fetching or self._leaving or "fetch" in self.ctx.timers or not (self._positions.keys() - self._stopped - self._resets.partitions):
             return
         self._fetching = True
         # The epoch is that of the end: a seek while the fetch was under way has moved it, too.
@@ -217,21 +224,17 @@ class Poller(Actor[PollerMessage]):
     def _resume(self, partitions: Iterable[TopicPartition]) -> None:
         again = [partition for partition in partitions if partition in self._stopped]
         self._stopped.difference_update(again)
-        self._fetcher.resume([partition for partition in again if partition in self._positions])
+        self._fetcher.resume([partition for partition in again if partition in self._positions and partition not in self._resets.partitions])
 
-    async def _fetch_failed(self, error: Exception) -> None:
-        if isinstance(error, OffsetOutOfRange):
-            if error.partition not in self._positions or self._fetcher.position(error.partition) != error.position:
-                return  # that is over: it reads from somewhere else by now, or not at all
-            try:
-                self._fetcher.seek(error.partition, await reset_position(error, self._log, self._reset))
-            except StreamsError as failure:
-                self._give_up(failure)
-        else:
+    def _fetch_failed(self, error: Exception) -> None:
+        if not isinstance(error, OffsetOutOfRange):
             self._give_up(told_of_sources(error))
+        elif error.partition in self._positions and (search := self._resets.begin(error)) is not None:
+            self.ctx.pipe(search, partial(m.PositionKnown, error), partial(m.FetchFailed, epoch=_ENDS))
 
     def _give_up(self, error: Exception) -> None:
         self._positions.clear()
+        self._resets.partitions.clear()
         self._fetcher.assign({})
         self._instance.tell(m.Fatal(error, rolled_back=False))
 
@@ -392,5 +395,4 @@ class Poller(Actor[PollerMessage]):
     async def _leave(self, message: m.LeaveGroup) -> None:
         self._positions.clear()
         self._fetcher.assign({})
-        await (self._membership.leave() if message.for_good else self._membership.close())
-        message.reply.tell(None)
+        await answered(message.reply, self._membership.leave() if message.for_good else self._membership.close())

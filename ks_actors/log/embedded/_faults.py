@@ -1,7 +1,8 @@
-"""Errors on order, for tests of those who use a log."""
+"""Errors and delays on order, for tests of those who use a log."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import Literal, TypeAlias, final
 
@@ -23,18 +24,29 @@ Operation: TypeAlias = Literal[
     "send",
     "transactional_producer",
 ]
-"""What can be made to fail: the port's methods by name; `commit` is the end of a transaction, `commit_offsets` what a membership does."""
+"""The port's methods by name, which can be made to fail, or be held up; `commit` is the end of a transaction, `commit_offsets` of a membership."""
 
 
 @final
 class Faults:
-    """Errors that are still to be raised, by operation, in the order they were ordered."""
+    """Errors that are still to be raised, by operation, in the order they were ordered; and what holds operations up."""
 
-    __slots__ = ("_after", "_before")
+    __slots__ = ("_after", "_before", "_held")
 
     def __init__(self) -> None:
         self._before: dict[str, deque[Exception]] = {}
         self._after: dict[str, deque[Exception]] = {}
+        self._held: dict[str, asyncio.Event] = {}
+
+    def hold(self, operation: Operation) -> asyncio.Event:
+        """Have calls of `operation` wait, before they do anything, until the event is set that is returned."""
+        self._held[operation] = event = asyncio.Event()
+        return event
+
+    async def wait(self, operation: Operation) -> None:
+        """Wait for as long as the operation is held up."""
+        if self._held and (event := self._held.get(operation)) is not None:
+            await event.wait()
 
     def order(self, operation: Operation, error: Exception, *, times: int, after: bool) -> None:
         """Have the next `times` calls of `operation` fail."""

@@ -105,6 +105,7 @@ class EmbeddedFetcher:
             raise ValueError(f"max_records is at least 1, not {max_records}")
         # Before anything is read: from here on it cannot be cancelled, so nothing is lost.
         await asyncio.sleep(0)
+        await self._faults.wait("fetch")
         self._faults.before("fetch")
         found = self._collect(max_records)
         if found or max_wait_ms <= 0:

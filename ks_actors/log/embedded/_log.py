@@ -147,7 +147,7 @@ class EmbeddedLog:
         topics: Collection[str] = (),  # noqa: ARG002 - there is nothing to be found out about them
     ) -> EmbeddedProducer:
         """Return a new producer, which writes only while the lease holds, if it has one."""
-        self._begin("producer")
+        await self._begin("producer")
         return self._add(EmbeddedProducer(self._broker, self._faults, client_id, self._remove, lease=lease))
 
     async def transactional_producer(
@@ -162,7 +162,7 @@ class EmbeddedLog:
 
         A transaction that stays open for longer than `timeout_ms` is aborted. Nothing is ever left pending in a `scope`. Raises StorageFull.
         """
-        self._begin("transactional_producer")
+        await self._begin("transactional_producer")
         transaction = self._broker.begin_transactional(transactional_id, timeout_ms)
         return self._add(
             EmbeddedTransactionalProducer(
@@ -177,7 +177,7 @@ class EmbeddedLog:
         instance id of another member, which is thrown out, or of one that was closed within the session timeout. Else members of this process do
         not die unnoticed, and `stuck` is not asked: when the loop stands still, so do all others.
         """
-        self._begin("join")
+        await self._begin("join")
         group = self._groups.get(group_id)
         made = EmbeddedMembership(group, self._faults, member, closed=self._remove)
         if member.takes_over:
@@ -190,7 +190,7 @@ class EmbeddedLog:
 
         Raises TopicExists (then the others were created all the same); ConfigError, LogError for what cannot be a topic (then none was); StorageFull.
         """
-        self._begin("create_topics")
+        await self._begin("create_topics")
         topics = tuple(topics)
         for topic in topics:
             check_topic(topic.name, topic.partitions)
@@ -206,19 +206,19 @@ class EmbeddedLog:
 
     async def delete_topics(self, names: Iterable[str], /) -> None:
         """Delete topics. Raises UnknownTopicOrPartition (then the others were deleted all the same), StorageFull."""
-        self._begin("delete_topics")
+        await self._begin("delete_topics")
         self._broker.delete_topics(tuple(names))
 
     async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
         """Return those of the topics that exist; all topics for None. Configs are those that were given, none of them without `configs`."""
-        self._begin("describe_topics")
+        await self._begin("describe_topics")
         topics = self._broker.topics
         found = [topics[name] for name in (topics if names is None else names) if name in topics]
         return {topic.name: TopicDescription(topic.name, len(topic.partitions), topic.configs if configs else {}) for topic in found}
 
     async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
         """Delete all records below the given offsets. Raises UnknownTopicOrPartition, OffsetOutOfRange (then none was), StorageFull."""
-        self._begin("delete_records")
+        await self._begin("delete_records")
         for name, offset in before.items():
             partition = self._broker.partition(name)
             if offset > partition.end:
@@ -230,23 +230,24 @@ class EmbeddedLog:
 
     async def begin_offsets(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, int]:
         """Return the first offset that is there, per partition. Raises UnknownTopicOrPartition."""
-        self._begin("begin_offsets")
+        await self._begin("begin_offsets")
         return {name: self._broker.partition(name).begin for name in partitions}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
         """Return the offset behind the last record (READ_COMMITTED: the last stable offset). Raises UnknownTopicOrPartition."""
-        self._begin("end_offsets")
+        await self._begin("end_offsets")
         found = {name: self._broker.partition(name) for name in partitions}
         committed = isolation is IsolationLevel.READ_COMMITTED
         return {name: partition.stable if committed else partition.end for name, partition in found.items()}
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
         """Return the first offset at or after each time (ms); the end offset where there is none. Raises UnknownTopicOrPartition."""
-        self._begin("offsets_for_times")
+        await self._begin("offsets_for_times")
         return {name: self._broker.partition(name).offset_for_time(time) for name, time in times.items()}
 
-    def _begin(self, operation: Operation) -> None:
+    async def _begin(self, operation: Operation) -> None:
         self._check()
+        await self._faults.wait(operation)
         self._faults.before(operation)
 
     async def clean(self) -> None:
@@ -268,6 +269,10 @@ class EmbeddedLog:
     def inject(self, operation: Operation, error: Exception, times: int = 1, *, after: bool = False) -> None:
         """Make the next `times` calls of `operation` raise `error` instead of doing anything; or `after` everything was done. An aid for tests."""
         self._faults.order(operation, error, times=times, after=after)
+
+    def hold(self, operation: Operation) -> asyncio.Event:
+        """Make calls of `operation` wait, before they do anything, until the event is set that is returned. An aid for tests."""
+        return self._faults.hold(operation)
 
     def expire(self, membership: EmbeddedMembership) -> None:
         """Throw a member out of its group, as if its session had timed out: it gets Lost. Does nothing when it is out already. An aid for tests."""

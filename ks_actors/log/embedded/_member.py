@@ -113,6 +113,7 @@ class EmbeddedMembership:
         """Return what the group has committed, without the partitions that it never did. Commits are at once, so there are none to wait for."""
         self._check()
         await asyncio.sleep(0)
+        await self._faults.wait("committed")
         self._faults.before("committed")
         offsets = self._group.committed()
         return {partition: offsets[partition] for partition in partitions if partition in offsets}
@@ -120,6 +121,7 @@ class EmbeddedMembership:
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
         """Commit offsets outside of transactions, all or none. Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, LogClosed."""
         self._check()
+        await self._faults.wait("commit_offsets")
         self._faults.before("commit_offsets")
         self._group.commit(self._seen, offsets)
         await asyncio.sleep(0)

@@ -44,6 +44,7 @@ class EmbeddedProducer:
             raise LogClosed(f"producer {self.client_id} is closed")
         if self._lease is not None and not self._lease.holds():
             raise IllegalGeneration(f"producer {self.client_id} has not sent its last records: the member that they are of is not one any more")
+        await self._faults.wait("send")
         self._faults.before("send")
         behind = self._broker.append(batches)
         await asyncio.sleep(0)
@@ -105,6 +106,7 @@ class EmbeddedTransactionalProducer:
         if transaction.doom is not None:
             raise TransactionAborted(f"transaction of {transaction.name} is void: {transaction.doom}; abort it, and send again what it had")
         try:
+            await self._faults.wait("send")
             self._faults.before("send")
             behind = self._broker.append(batches, transaction)
         except BaseException as error:
@@ -121,6 +123,7 @@ class EmbeddedTransactionalProducer:
         LogError of writing: then it is still open, and may be committed again or aborted. The group is only looked at if there are offsets.
         """
         self._check()
+        await self._faults.wait("commit")
         self._faults.before("commit")
         transaction = self._transaction
         if transaction.doom is not None:
@@ -158,6 +161,7 @@ class EmbeddedTransactionalProducer:
         Raises Fenced; StorageFull, or another LogError of writing: call again.
         """
         self._check()
+        await self._faults.wait("abort")
         self._faults.before("abort")
         self._abort()
         await asyncio.sleep(0)
