@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-state bench-spark oracle chaos kills clean
+.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark oracle chaos kills clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +41,9 @@ bench-runtime: $(VENV)/.ready ## measure the streams runtime
 
 bench-kafka: $(VENV)/.ready ## compare with Kafka Streams on a real Kafka, and write the section of docs/benchmarks.md: OPTIONS="--reps 1 --apps map count"
 	$(BIN)/python benchmarks/kafka.py --markdown docs/benchmarks.md $(OPTIONS)
+
+bench-latency: $(VENV)/.ready ## measure latency and CPU time at ordinary rates, beside Kafka Streams on a real Kafka: OPTIONS="--rates 500 5000 --partitions 4"
+	$(BIN)/python benchmarks/latency.py $(OPTIONS)
 
 bench-spark: $(VENV)/.ready ## measure history: backfills in one process and on Spark beside the stream, and what a start from them takes: OPTIONS="--records 200000"
 	$(BIN)/python benchmarks/spark.py $(OPTIONS)

@@ -51,7 +51,7 @@ def kafka_streams() -> list[str]:
 
 def run(command: Sequence[str], broker: int, timeout_s: float) -> Run:
     """Run a contender to its end. Raises SystemExit when it fails."""
-    began, busy, at_broker = time.monotonic(), _busy_cpu(), _cpu(broker)
+    began, busy, at_broker = time.monotonic(), _busy_cpu(), cpu_of(broker)
     # As on a user's machine, a program is compiled when it first runs, not each time.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(  # noqa: S603 - ours
@@ -60,7 +60,7 @@ def run(command: Sequence[str], broker: int, timeout_s: float) -> Run:
     peak, used = 0, 0.0
     while process.poll() is None:
         peak = max(peak, _resident(process.pid))
-        used = max(used, _cpu(process.pid))
+        used = max(used, cpu_of(process.pid))
         if time.monotonic() - began > timeout_s:
             process.kill()
         # What it prints is a line or two: less than a pipe holds.
@@ -72,12 +72,12 @@ def run(command: Sequence[str], broker: int, timeout_s: float) -> Run:
         raise SystemExit(f"{' '.join(command)} failed with {process.returncode}: {said.get('error', '')}\n{errors.decode(errors='replace')[-3000:]}")
     wall = time.monotonic() - began
     cpu = max(used, float(said["cpu_s"]))
-    at_broker = _cpu(broker) - at_broker
+    at_broker = cpu_of(broker) - at_broker
     foreign = max(0.0, _busy_cpu() - busy - cpu - at_broker)
     return Run(said, wall, cpu, peak / 1024, at_broker, foreign / (wall * (os.cpu_count() or 1)))
 
 
-def _cpu(pid: int) -> float:
+def cpu_of(pid: int) -> float:
     """Return the CPU time (s) that a process has used; 0 when there is none any more."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

@@ -6,6 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from actors.testing import VirtualLoop
 from ks_actors import LogTimeout, TransactionAborted
 from ks_actors.log import TopicPartition
@@ -19,8 +21,6 @@ from tests.log.helpers import batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import pytest
 
     from ks_actors.log.kafka._client import KafkaClient
 
@@ -106,6 +106,23 @@ def test_a_leader_that_nobody_knows_is_not_asked_for_without_any_pause() -> None
         assert 0 < client.asked <= 100
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
+
+
+def test_a_wait_that_is_over_at_once_takes_the_next_one_on_uvloop() -> None:
+    """What uvloop returns for a time that has come is no timer: to set the next one asks it nothing, and the sender goes on."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def test() -> None:
+        client = Slow()
+        sender, (future,) = sending(client, SECOND)
+        for delay in (0.0001, 0.0, 0.0002):
+            sender._wake_in(delay)
+        async with asyncio.timeout(5):
+            await sender.settle([future])
+        assert future.result() == 8
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(test())
 
 

@@ -71,10 +71,8 @@ class Sender:
         self._flights: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._refreshing = False
-        self._recycling = False
-        self._renewing = False
-        self._closed = False
+        self._wake_at = 0.0
+        self._refreshing = self._recycling = self._renewing = self._closed = False
 
     @property
     def spoiled(self) -> bool:
@@ -310,10 +308,11 @@ class Sender:
         loop = asyncio.get_running_loop()
         when = loop.time() + delay
         if self._timer is not None:
-            if self._timer.when() <= when:
+            # Where the time has come already, uvloop's handle does not know it.
+            if self._wake_at <= when:
                 return
             self._timer.cancel()
-        self._timer = loop.call_at(when, self._wake)
+        self._timer, self._wake_at = loop.call_at(when, self._wake), when
 
     def _wake(self) -> None:
         self._timer = None
