@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,3 +21,16 @@ def work_time(system: System) -> Callable[[], float]:
     """Return what slices of work are measured by, in seconds: the system's own where time is virtual."""
     found: Callable[[], float] = getattr(system, "work_time", time.perf_counter)
     return found
+
+
+# On Linux CLOCK_MONOTONIC stops in sleep; on macOS it goes on, and there is no CLOCK_BOOTTIME.
+_ELAPSED: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def elapsed_time() -> float:
+    """Return seconds of a clock that nobody sets and that goes on while the machine sleeps; it is not the clock of event loops.
+
+    By it is decided whether others, on machines that did not sleep, may believe by now that this process is gone. Where the system has no such clock
+    it stops in sleep.
+    """
+    return time.clock_gettime(_ELAPSED)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import TYPE_CHECKING, final
+
+from ks_actors._clocks import elapsed_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,25 +17,30 @@ class Lease:
     """Tell whether a member of a group can be sure that nobody else has its partitions.
 
     A group gives them to others when it has heard nothing for the session timeout. So the member is sure for as long, counted from when it sent the
-    last heartbeat that was answered; a process that was frozen, or cut off, finds the lease over before anything has told it so. A producer without
-    transactions writes under the lease of the member whose work it is: there is nothing else that would keep what it sends late from getting behind
-    what the partitions' next owner has written.
+    last heartbeat that was answered. A process that was frozen or cut off, or whose machine has slept, finds the lease over before anything has told
+    it so: the `clock`, in seconds, goes on in sleep. A producer without transactions writes under the lease of the member whose work it is: nothing
+    else would keep what it sends late from getting behind what the partitions' next owner has written.
 
     The membership extends and ends it, from any thread; `lost` is called on the member's loop when the membership is over.
     """
 
-    __slots__ = ("_until", "lost")
+    __slots__ = ("_clock", "_until", "lost")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = elapsed_time) -> None:
+        self._clock: Callable[[], float] = clock
         self._until: float = _NEVER
         self.lost: Callable[[], None] = _nothing
 
     def holds(self) -> bool:
         """Return whether nobody else can have the partitions now."""
-        return monotonic() < self._until
+        return self._clock() < self._until
+
+    def time(self) -> float:
+        """Return the time of the lease's clock, in seconds."""
+        return self._clock()
 
     def extend(self, until: float) -> None:
-        """Be sure until this time of the monotonic clock, in seconds; no extension makes it shorter."""
+        """Be sure until this time of the lease's clock; no extension makes it shorter."""
         self._until = max(self._until, until)
 
     def end(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
+import os
 import uuid
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from ks_actors._errors import StateError, StateLocked
+from ks_actors._file_locks import close_locked, open_locked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,27 +17,26 @@ _PROCESS_FILE = "kafka-streams-process-metadata"
 
 
 class StateDirectory:
-    """`<state_dir>/<application id>`, for one instance at a time; it has a process id that lasts as long as the directory."""
+    """`<state_dir>/<application id>`, for one instance at a time; it has a process id that lasts as long as the directory.
+
+    It is free again when the instance closes it, and when its process ends, whatever that process has forked.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path: Path = path
-        self._lock: IO[str] | None = None
+        self._lock: int | None = None
 
     def open(self) -> str:
         """Take the directory, making it if need be; return the process id. Raises StateLocked, StateError. Blocks."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / ".lock").open("a+")
-        except OSError as error:
-            raise StateError(f"the state directory {self.path} cannot be used: {error}; set state_dir to one that can be written") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            lock.close()
+            self._lock = open_locked(self.path / ".lock", os.O_CREAT)
+        except BlockingIOError as error:
             raise StateLocked(
                 f"the state directory {self.path} is in use by another instance: stop it, or give this one another state_dir"
             ) from error
-        self._lock = lock
+        except OSError as error:
+            raise StateError(f"the state directory {self.path} cannot be used: {error}; set state_dir to one that can be written") from error
         return self._process_id()
 
     def _process_id(self) -> str:
@@ -51,7 +51,7 @@ class StateDirectory:
     def close(self) -> None:
         """Let go of the directory."""
         if self._lock is not None:
-            self._lock.close()
+            close_locked(self._lock)
             self._lock = None
 
 

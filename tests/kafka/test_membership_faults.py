@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ks_actors._clocks import elapsed_time
 from ks_actors._errors import IllegalGeneration, LogClosed, LogError, LogTimeout, NotAuthorized, UnknownTopicOrPartition
 from ks_actors.log import Lease, NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
@@ -97,6 +98,20 @@ async def test_heartbeats_extend_the_lease_until_the_member_is_out(log: KafkaLog
     await member.leave()
     assert not lease.holds()
     assert losses == [False]
+
+
+async def test_the_lease_is_over_when_the_machine_has_slept_for_the_session_timeout(log: KafkaLog) -> None:
+    """What the event loop's clock has not noticed counts, until the next heartbeat is answered."""
+    (partition,) = await new_topic(log)
+    slept = [0.0]
+    lease = Lease(lambda: elapsed_time() + slept[0])
+    member = await enter(log, group_name(), partition.topic, session_timeout_ms=30_000, lease=lease)
+    await assigned(member)
+    await until(lease.holds)
+    slept[0] = 30.0
+    assert not lease.holds()
+    await until(lease.holds)
+    await member.leave()
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -344,7 +344,7 @@ class Coordinator:
 
     async def _beat_once(self, group: GroupMetadata) -> int:
         """Return what the group says. Raises what that means for the membership."""
-        sent = asyncio.get_running_loop().time()
+        sent = self._lease.time()
         request = heartbeat(group, self._instance_id)
         try:
             response = await self._client.send_to_coordinator(GROUP, group.group_id, request, _codes, channel=_BEAT, timeout_ms=self._session_ms)

@@ -10,7 +10,6 @@ What a file says is what the group knew the process by. So nobody is taken for a
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import stat
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import LogError
+from ks_actors._file_locks import close_locked, open_locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ class Dead:
 
     def release(self) -> None:
         """Let others have a look."""
-        _unlock(self._lock)
+        close_locked(self._lock)
 
 
 @final
@@ -84,7 +84,7 @@ class Neighbours:
                 try:
                     self._write(lock)
                 except BaseException:
-                    _unlock(lock)
+                    close_locked(lock)
                     raise
                 self._lock = lock
         except OSError as error:
@@ -131,7 +131,7 @@ class Neighbours:
 
     def _let_go(self) -> None:
         if self._lock is not None:
-            _unlock(self._lock)
+            close_locked(self._lock)
             self._lock = None
 
 
@@ -149,27 +149,20 @@ def _is_own(found: os.stat_result, kind: int) -> bool:
 def _locked(path: Path, flags: int = 0) -> int | None:
     """Open a file that nobody has locked, and lock it; None when somebody has, or when it is gone, or none of this user's own."""
     try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | flags, 0o600)
-    except FileNotFoundError:
+        file = open_locked(path, os.O_NOFOLLOW | os.O_NONBLOCK | flags)
+    except (FileNotFoundError, BlockingIOError):
         return None
     mine = False
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         found = os.fstat(file)
         # Else somebody had it, and has taken it away.
         mine = _is_own(found, stat.S_IFREG) and found.st_ino == path.stat().st_ino
-    except (BlockingIOError, FileNotFoundError):
+    except FileNotFoundError:
         return None
     finally:
         if not mine:
-            os.close(file)
+            close_locked(file)
     return file if mine else None
-
-
-def _unlock(lock: int) -> None:
-    """Close a file; a process that was forked meanwhile keeps it open, but not locked."""
-    fcntl.flock(lock, fcntl.LOCK_UN)
-    os.close(lock)
 
 
 def _ids(lock: int) -> tuple[str, str]:

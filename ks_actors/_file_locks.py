@@ -1,0 +1,52 @@
+"""Locks on files that belong to one process: they end with it, and a process that it forks does not have them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from threading import RLock
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_held: Final[set[int]] = set()
+# Held while a file is opened and noted, and while a process forks: a child never has a file that it does not know of.
+_forking: Final = RLock()
+
+
+def open_locked(path: Path, flags: int = 0) -> int:
+    """Open a file for reading and writing, lock it, and return its descriptor; `flags` are added to those of `os.open`. Never waits.
+
+    A lock of `flock` is one of the open file, not of the process: a child that is forked, by `multiprocessing` say, would keep it after the end of
+    its parent. So the child closes its copy at once. Raises BlockingIOError when somebody has locked the file, this process included, and OSError.
+    """
+    with _forking:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(file)
+            raise
+        _held.add(file)
+    return file
+
+
+def close_locked(file: int) -> None:
+    """Unlock a file that `open_locked` has opened, and close it. Does nothing in a process that was forked since: it does not have the file."""
+    with _forking:
+        if file in _held:
+            _held.discard(file)
+            fcntl.flock(file, fcntl.LOCK_UN)
+            os.close(file)
+
+
+def _begin_as_child() -> None:
+    """Close what is the parent's. To unlock it would unlock it for the parent, too."""
+    for file in _held:
+        os.close(file)
+    _held.clear()
+    _forking.release()
+
+
+os.register_at_fork(before=_forking.acquire, after_in_parent=_forking.release, after_in_child=_begin_as_child)

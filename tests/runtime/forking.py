@@ -1,0 +1,37 @@
+"""An app that forks, as a process of its own: `python -m tests.runtime.forking DIRECTORY`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from ks_actors import App, StreamsConfig
+from ks_actors.log.embedded import EmbeddedLog
+from tests.runtime.helpers import counting
+
+
+def counting_app(directory: Path, log: EmbeddedLog) -> App:
+    """Return a count with its state below `directory`."""
+    return App(counting("rocksdb"), StreamsConfig(application_id="app", state_dir=directory / "state"), log=log, topics={"in": 2, "out": 1})
+
+
+async def main(directory: Path) -> None:
+    """Start the app, fork, and write the child's process id; close the app at SIGTERM."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with EmbeddedLog(directory / "log") as log, counting_app(directory, log):
+        child = os.fork()
+        if not child:
+            # It lives until nobody holds the other end of its input any more.
+            while os.read(0, 1):
+                pass
+            os._exit(0)
+        os.write(1, f"{child}\n".encode())
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
