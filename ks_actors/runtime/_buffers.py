@@ -2,61 +2,94 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
-    from ks_actors.log._types import Fetched, TopicPartition
-    from ks_actors.runtime._task import Task
+    from collections.abc import Iterable
 
-_SAMPLE = 8
-_RECORD_OVERHEAD = 120
+    from ks_actors._batch import Batch
+    from ks_actors.log._types import TopicPartition
+
+_SAMPLE: Final = 8
+_RECORD_OVERHEAD: Final = 120
+# All partitions that stand still for the sum are fetched again at this share of it, so that they do not stop and go with each slice.
+_LOW: Final = 0.75
 
 
+@final
 class InputBudget:
     """Say when a partition is not to be fetched any more, and when again.
 
-    `records` is the limit per partition; `size` is that of all partitions together in bytes, estimated from a sample of each batch (KIP-770).
+    `records` is the limit per partition; `size` is that of all partitions together in bytes (-1: none), estimated from a sample of each batch
+    (KIP-770). A partition of which nothing waits is fetched whatever the sum is: its task may wait for just that before it can process the others'
+    records. So the sum may go beyond `size` by one fetch of each partition.
     """
 
     def __init__(self, records: int, size: int) -> None:
         self._records: int = records
-        self._bytes: int = size
+        self._size: float = float("inf") if size < 0 else float(size)
+        self._counts: dict[TopicPartition, int] = {}
         self._record_bytes: dict[TopicPartition, float] = {}
-        self._buffered: dict[TopicPartition, int] = {}
-        self._stopped: set[TopicPartition] = set()
+        # Those with too many records of their own, and those that stand still for the sum.
+        self._full: set[TopicPartition] = set()
+        self._squeezed: set[TopicPartition] = set()
+        self.buffered: int = 0
+        self.estimate: float = 0.0
+        """About how many bytes wait in all partitions."""
 
-    @property
-    def estimate(self) -> float:
-        """How many bytes wait in all partitions."""
-        return sum(count * self._record_bytes.get(partition, 0.0) for partition, count in self._buffered.items())
-
-    def added(self, fetched: Fetched, buffered: int) -> bool:
+    def added(self, partition: TopicPartition, batch: Batch) -> bool:
         """Note what came; return whether the partition is to be stopped now."""
-        partition, batch = fetched.partition, fetched.batch
-        self._buffered[partition] = buffered
-        size = min(len(batch), _SAMPLE)
-        if size:
-            step = len(batch) // size
-            sample = sum(len(batch.keys[at] or b"") + len(batch.values[at] or b"") + _RECORD_OVERHEAD for at in range(0, size * step, step))
-            self._record_bytes[partition] = sample / size
-        if partition in self._stopped or (buffered <= self._records and self.estimate <= self._bytes):
+        count = self._counts.get(partition, 0)
+        if size := len(batch):
+            taken = min(size, _SAMPLE)
+            step = size // taken
+            sample = sum(len(batch.keys[at] or b"") + len(batch.values[at] or b"") + _RECORD_OVERHEAD for at in range(0, taken * step, step))
+            self._note(partition, 0)
+            self._record_bytes[partition] = sample / taken
+            count += size
+        self._note(partition, count)
+        if partition in self._full or partition in self._squeezed:
             return False
-        self._stopped.add(partition)
-        return True
+        if count > self._records:
+            self._full.add(partition)
+            return True
+        if count and self.estimate > self._size:
+            self._squeezed.add(partition)
+            return True
+        return False
 
-    def consumed(self, task: Task) -> tuple[TopicPartition, ...]:
-        """Note what a task has left; return the partitions that may be fetched again."""
-        for partition, queue in task.group.queues.items():
-            if partition in self._buffered:
-                self._buffered[partition] = queue.buffered
-        if not self._stopped or self.estimate > self._bytes:
-            return ()
-        low = tuple(partition for partition in self._stopped if self._buffered.get(partition, 0) <= self._records // 2)
-        self._stopped.difference_update(low)
-        return low
+    def consumed(self, counts: Iterable[tuple[TopicPartition, int]]) -> tuple[TopicPartition, ...]:
+        """Note how many records of some partitions wait now; return the partitions that may be fetched again, of all."""
+        low: list[TopicPartition] = []
+        for partition, count in counts:
+            self._note(partition, count)
+            if partition in self._full and count <= self._records // 2:
+                self._full.discard(partition)
+                self._squeezed.add(partition)
+            if not count and partition in self._squeezed:
+                self._squeezed.discard(partition)
+                low.append(partition)
+        if self._squeezed and self.estimate <= self._size * _LOW:
+            low += self._squeezed
+            self._squeezed.clear()
+        return tuple(low)
 
-    def forget(self, task: Task) -> None:
-        """Forget a task's partitions: they are gone, or are fetched anew."""
-        for partition in task.group.queues:
-            self._buffered.pop(partition, None)
-            self._stopped.discard(partition)
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget partitions: they are gone, or are fetched anew."""
+        for partition in partitions:
+            self._note(partition, 0)
+            self._counts.pop(partition, None)
+            self._record_bytes.pop(partition, None)
+            self._full.discard(partition)
+            self._squeezed.discard(partition)
+        if not self._counts:
+            self.estimate = 0.0
+
+    def _note(self, partition: TopicPartition, count: int) -> None:
+        more = count - self._counts.get(partition, 0)
+        if more:
+            self._counts[partition] = count
+            self.buffered += more
+            self.estimate += more * self._record_bytes.get(partition, 0.0)
+            if not self.buffered:
+                self.estimate = 0.0  # sums of fractions drift

@@ -53,6 +53,16 @@ class Plan(NamedTuple):
     caches: tuple[HeldUpdates, ...]
     pair: Pair | None
 
+    def close(self) -> list[Exception]:
+        """Close all processors, whatever closing some of them raises; return those errors."""
+        errors: list[Exception] = []
+        for close in (*(node.close for node in self.asynchronous), *self.closers):
+            try:
+                close()
+            except Exception as error:  # noqa: BLE001 - a user's close; the others are closed all the same
+                errors.append(error)
+        return errors
+
 
 class Compiler:
     """Compile the nodes of one task, from the sinks up, every node once."""

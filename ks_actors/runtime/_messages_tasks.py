@@ -40,6 +40,15 @@ class Records(Message, frozen=True, tag="RECORDS"):
     epoch: int
 
 
+class PositionReset(Message, frozen=True, tag="POSITION_RESET"):
+    """A position was not in the log, which begins at `begin`: its partition is read on from `position`."""
+
+    partition: TopicPartition
+    position: int
+    begin: int
+    epoch: int
+
+
 class NextTask(Message, frozen=True, tag="NEXT_TASK"):
     """A worker is free."""
 
@@ -154,6 +163,7 @@ TaskManagerMessage: TypeAlias = (
     AssignTask
     | Records
     | EndsKnown
+    | PositionReset
     | NextTask
     | TaskDone
     | Wake

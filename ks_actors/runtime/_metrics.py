@@ -22,6 +22,7 @@ class Metrics:
     def __init__(self) -> None:
         self.tasks: dict[TaskId, Task] = {}
         self.standbys: Callable[[], int] = int
+        self.buffered: Callable[[], int] = int
         self.processed_total: int = 0
         self.produced: int = 0
         self.stale: int = 0
@@ -108,7 +109,7 @@ class Metrics:
             "standby-tasks": self.standbys(),
             "enforced-processing-total": sum(task.group.enforced for task in self.tasks.values()),
             "uncommitted-bytes": sum(task.uncommitted_bytes for task in self.tasks.values()),
-            "active-buffer-count": sum(task.group.buffered for task in self.tasks.values()),
+            "active-buffer-count": self.buffered(),
         }
 
 

@@ -106,7 +106,7 @@ class Poller(Actor[PollerMessage]):
             await self._fetcher.close()
             await self._membership.close()
 
-    def receive(self, message: PollerMessage) -> None:
+    def receive(self, message: PollerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
         """Fetch, and follow the group. Nothing here waits for the log: the group is to be heard at any time."""
         match message:
             case m.Arrived():
@@ -130,7 +130,9 @@ class Poller(Actor[PollerMessage]):
                 if not self._closing:
                     self._fetch_failed(message.error)
             case m.PositionKnown():
-                self._resets.end(message.error, message.offset, assigned=self._positions.keys(), stopped=self._stopped)
+                if self._resets.end(message.error, message.offset, assigned=self._positions.keys(), stopped=self._stopped):
+                    self._manager.tell(m.PositionReset(message.error.partition, message.offset, message.error.begin, self._epoch))
+                    self._find_ends((message.error.partition,))
             case m.Rested():
                 pass  # the timer has held up fetching
             case _:

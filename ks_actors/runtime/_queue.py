@@ -121,12 +121,17 @@ class RecordQueue:
         if self.end_offset is None:
             self.end_offset = end_offset
 
+    def move(self, position: int) -> None:
+        """Go on at `position` behind the records there are, as the log has nothing in between. Its end is not known until it is told."""
+        self._behind = position
+        self.end_offset = None
+
     def clear(self, position: int, partition_time: int) -> None:
-        """Forget all records, to go on from `position`."""
+        """Forget all records, to go on from `position`, and how far the log goes: it may have changed meanwhile."""
         self._raw.clear()
         self._chunk = self._raw_chunk = Batch([], [], [], None, ())
         self._at = self.buffered = 0
-        self._behind = position
+        self.move(position)
         self._poison = self._fatal = None
         self._bad.clear()
         self.partition_time = partition_time

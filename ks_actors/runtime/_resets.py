@@ -36,13 +36,15 @@ class Resets:
         self._fetcher.pause((partition,))
         return reset_position(error, self._log, self._policy)
 
-    def end(self, error: OffsetOutOfRange, offset: int, *, assigned: Container[TopicPartition], stopped: Container[TopicPartition]) -> None:
-        """Read on from `offset`, unless the partition was moved meanwhile; not at once if it is `stopped`."""
+    def end(self, error: OffsetOutOfRange, offset: int, *, assigned: Container[TopicPartition], stopped: Container[TopicPartition]) -> bool:
+        """Read on from `offset`, unless the partition was moved meanwhile; not at once if it is `stopped`. Return whether it is read from there."""
         partition = error.partition
         self.partitions.discard(partition)
         if partition not in assigned:
-            return
-        if self._fetcher.position(partition) == error.position:
+            return False
+        wanted = self._fetcher.position(partition) == error.position
+        if wanted:
             self._fetcher.seek(partition, offset)
         if partition not in stopped:
             self._fetcher.resume((partition,))
+        return wanted

@@ -146,6 +146,11 @@ class Task:
         queue.add(batch, next_offset, end_offset)
         return queue.buffered
 
+    def move(self, partition: TopicPartition, position: int) -> None:
+        """Go on at `position` behind what is buffered of a partition, and have that committed in place of a position that the log does not have."""
+        self.group.queues[partition].move(position)
+        self.commit_needed = True
+
     def ready(self, now_ms: int) -> bool:
         """Return whether `process` has something to do."""
         assert self._plan is not None
@@ -367,15 +372,7 @@ class Task:
         self._draining.drop()
         self._stream_punctuation.clear()
         self._wall_punctuation.clear()
-        if plan is None:
-            return
-        errors = []
-        for close in (*(node.close for node in plan.asynchronous), *plan.closers):
-            try:
-                close()
-            except Exception as error:  # noqa: BLE001 - a user's close; the others are closed all the same
-                errors.append(error)
-        if errors:
+        if plan is not None and (errors := plan.close()):
             raise StreamsError(f"a processor failed to close: {errors[0]}", task=self.id) from errors[0]
 
     def _schedule(self, node: str, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None) -> Schedule:

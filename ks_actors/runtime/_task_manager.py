@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, assert_never
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime import _messages as m
-from ks_actors.runtime._buffers import InputBudget
 from ks_actors.runtime._committing import TasksBroken, Uncommitted
+from ks_actors.runtime._inputs import Inputs
 from ks_actors.runtime._messages import TaskManagerMessage
-from ks_actors.runtime._offsets import Position, contained, decode_position
+from ks_actors.runtime._offsets import contained, decode_position
 from ks_actors.runtime._schedule import Schedule
 from ks_actors.runtime._task import Task
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from actors import Ref, Reply
     from ks_actors._task_id import TaskId
-    from ks_actors.log._types import Fetched, OffsetAndMetadata, TopicPartition
+    from ks_actors.log._types import OffsetAndMetadata, TopicPartition
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._setup import Setup
     from ks_actors.state import Token
@@ -54,14 +54,12 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._metrics = metrics
         self._schedule = Schedule(priority)
         self._tasks: dict[TaskId, Task] = {}
-        self._owner: dict[TopicPartition, Task] = {}
-        self._committed: dict[TopicPartition, Position] = {}
+        self._inputs = Inputs(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes)
+        metrics.buffered = lambda: self._inputs.budget.buffered
         self._leased: dict[TaskId, Ref[m.WorkerMessage]] = {}
         self._broken: set[TaskId] = set()
         self._idle: deque[Ref[m.WorkerMessage]] = deque()
         self._retiring: set[Ref[m.WorkerMessage]] = set()
-        self._held: dict[TaskId, list[Fetched]] = {}
-        self._stale_below: dict[TopicPartition, int] = {}
         self._closing: list[m.CloseTasks] = []
         self._suspending: list[m.SuspendTasks] = []
         self._suspended: set[TaskId] = set()
@@ -71,7 +69,6 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._rewinding: m.Rewind | None = None
         self._uncommitted: Uncommitted = Uncommitted(setup.config.statestore_uncommitted_max_bytes)
         self._paused = self._pressed = self._woken = False
-        self._budget = InputBudget(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes)
 
     def signal(self, signal: Signal) -> None:
         """Close what nobody has closed: after a failure."""
@@ -87,6 +84,8 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._add_records(message)
             case m.EndsKnown():
                 self._note_ends(message)
+            case m.PositionReset():
+                self._note_reset(message)
             case m.TaskDone():
                 self._take_back(message)
             case m.NextTask():
@@ -185,9 +184,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         if done.worker in self._retiring:
             self._retire(done.worker)
         task = self._tasks[done.task]
-        for fetched in self._held.pop(done.task, ()):
-            task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
-        if low := self._budget.consumed(task):
+        if low := self._inputs.taken_back(task):
             self._poller().tell(m.BufferLow(low))
         self._metrics.processed(done.records)
         self._ask_for_commit(task)
@@ -202,27 +199,26 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _add_records(self, message: m.Records) -> None:
         high: list[TopicPartition] = []
-        for fetched in message.fetched:
-            task = self._owner.get(fetched.partition)
-            if task is None or message.epoch < self._stale_below.get(fetched.partition, 0):
+        for one in message.fetched:
+            task = self._inputs.owner(one.partition, message.epoch)
+            if task is None:
                 self._metrics.stale += 1
-                continue
-            if task.blocking and task.id in self._leased:
-                # Its worker's thread is at the queues right now.
-                self._held.setdefault(task.id, []).append(fetched)
-                buffered = len(fetched.batch) + task.group.queues[fetched.partition].buffered
-            else:
-                buffered = task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
-            if self._budget.added(fetched, buffered):
-                high.append(fetched.partition)
+            elif self._inputs.add(task, one, in_thread=self._in_thread(task)):
+                high.append(one.partition)
         if high:
             self._poller().tell(m.BufferHigh(tuple(high)))
 
     def _note_ends(self, message: m.EndsKnown) -> None:
         for partition, end in message.ends.items():
-            task = self._owner.get(partition)
-            if task is not None and message.epoch >= self._stale_below.get(partition, 0):
-                task.group.queues[partition].note_end(end)
+            if (task := self._inputs.owner(partition, message.epoch)) is not None:
+                self._inputs.end_known(task, partition, end, in_thread=self._in_thread(task))
+
+    def _note_reset(self, reset: m.PositionReset) -> None:
+        if (task := self._inputs.owner(reset.partition, reset.epoch)) is not None:
+            self._inputs.move(task, reset.partition, reset.position, reset.begin, in_thread=self._in_thread(task))
+
+    def _in_thread(self, task: Task) -> bool:
+        return task.blocking and task.id in self._leased
 
     # --- tasks come and go ----------------------------------------------------------------------------------------------------
 
@@ -237,10 +233,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._instance.tell(m.Fatal(error, rolled_back=False))
             return
         self._tasks[task.id] = task
-        for partition in message.positions:
-            self._owner[partition] = task
-            self._stale_below.pop(partition, None)
-        self._committed.update(message.positions)
+        self._inputs.begin(task, message.positions)
         self._metrics.tasks[task.id] = task
         self._setup.residents.active(task, offsets := {partition: position.offset for partition, position in message.positions.items()})
         self._poller().tell(m.TaskReady(task.id, offsets))
@@ -277,13 +270,9 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._broken.discard(task_id)
         self.ctx.timers.cancel(f"rest {task_id}")
         self._suspended.discard(task_id)
-        self._held.pop(task_id, None)
         self._metrics.forget(task_id)
         self._setup.residents.leave(task_id)
-        for partition in task.group.queues:
-            del self._owner[partition]
-            self._committed.pop(partition, None)
-        self._budget.forget(task)
+        self._inputs.end(task)
         self._uncommitted.taken()
         try:
             task.close()
@@ -324,8 +313,8 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         for partition, committed in positions.items():
-            if partition in self._owner:
-                self._committed[partition] = decode_position(committed)
+            if partition in self._inputs.committed:
+                self._inputs.committed[partition] = decode_position(committed)
 
     def _begin_rewind(self, message: m.Rewind) -> None:
         """Give up what is in flight. A call that is cancelled may still write to a store on its way out, so that has to be over first."""
@@ -351,9 +340,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         errors: list[Exception] = []
         again: dict[TopicPartition, int] = {}
         for task in self._to_rewind(message):
-            positions = {partition: self._committed[partition] for partition in task.group.queues}
-            self._held.pop(task.id, None)
-            self._budget.forget(task)
+            positions = self._inputs.rewind(task, message.epoch)
             try:
                 if task.stores is not None:
                     task.stores.drop()
@@ -366,9 +353,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self.ctx.timers.once(f"rest {task.id}", message.rest, m.RestOver(task.id))
             elif f"rest {task.id}" not in self.ctx.timers:
                 self._broken.discard(task.id)
-            for partition, position in positions.items():
-                again[partition] = position.offset
-                self._stale_below[partition] = message.epoch
+            again.update((partition, position.offset) for partition, position in positions.items())
         self._uncommitted.taken()
         if errors:
             message.reply.fail(errors[0])

@@ -105,6 +105,22 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
+async def test_what_waits_beside_a_thread_counts(tmp_path: Path) -> None:
+    """While a function holds its thread, no more than buffered_records_per_partition and one fetch are taken from the log, and all are counted."""
+    gate, function = gated()
+    async with running(mapping(function), tmp_path, buffered_records_per_partition=3_000) as (app, log):
+        await write(log, "a")
+        await until(gate.entered.is_set)
+        await write(log, *map(str, range(20_000)))
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert 3_000 < app.metrics()["active-buffer-count"] <= 5_000
+        gate.opened.set()
+        await app.wait_until_caught_up()
+        assert await read(log) == ["a", *map(str, range(20_000))]
+        assert app.metrics()["active-buffer-count"] == 0
+
+
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_function_that_blocks_has_a_thread_of_its_worker(guarantee: str, tmp_path: Path) -> None:
     """The loop runs on while such a function blocks, other tasks are processed by other workers, and what came meanwhile is processed after it."""

@@ -1,0 +1,132 @@
+"""Tasks with several inputs of which one is read on from somewhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors.dsl import StreamsBuilder
+from ks_actors.log import OffsetAndMetadata, TopicPartition
+from ks_actors.runtime import UncaughtResponse, blocking
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+
+if TYPE_CHECKING:
+    from ks_actors.topology import Topology
+
+TOPICS = {"left": 1, "right": 1, "out": 1}
+RIGHT = TopicPartition("right", 0)
+
+
+@blocking
+def in_thread(value: str) -> str:
+    return value
+
+
+def merged(*, threads: bool = False) -> Topology:
+    builder = StreamsBuilder()
+    both = builder.stream("left", STRINGS).merge(builder.stream("right", STRINGS))
+    (both.map_values(in_thread) if threads else both).to("out", STRINGS_OUT)
+    return builder.build()
+
+
+def committed(harness: AppHarness, partition: TopicPartition) -> int:
+    return harness.log._groups.get("app").committed()[partition].offset
+
+
+async def values(harness: AppHarness) -> list[Any]:
+    return [record.value for record in await harness.read("out")]
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_task_goes_on_when_one_input_is_reset_to_an_empty_log(guarantee: str, reset: str, threads: bool) -> None:
+    """The other input is processed, and the new position is committed in place of the one that the log does not have."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.app.pause()
+        for number in range(60):
+            await harness.produce("right", "a", f"r{number}", number)
+            await harness.turns(10)
+        await harness.kit.clock.advance(1)
+        await harness.log.delete_records({RIGHT: 60})
+        await harness.produce_all("left", [TestRecord("a", f"l{number}", 1000 + number) for number in range(30)])
+        await harness.app.resume()
+        await harness.caught_up()
+        found = await values(harness)
+        assert [value for value in found if value[0] == "l"] == [f"l{number}" for number in range(30)]
+        assert 20 <= len(found) - 30 < 60
+        assert committed(harness, RIGHT) == 60
+
+    run_app(
+        test,
+        merged(threads=threads),
+        topics=TOPICS,
+        processing_guarantee=guarantee,
+        auto_offset_reset=reset,
+        buffered_records_per_partition=20,
+        commit_interval_ms=100,
+    )
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_start_behind_the_beginning_of_the_log_is_committed_anew(guarantee: str) -> None:
+    """A committed position that the log does not have any more is replaced though no record ever comes, and the other input is processed."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("right", [TestRecord("a", f"r{number}", number) for number in range(9)])
+        await harness.caught_up()
+        await harness.close()
+        harness.log._broker.offsets["app"][RIGHT] = OffsetAndMetadata(2, "")
+        await harness.log.delete_records({RIGHT: 9})
+        await harness.start()
+        await harness.produce("left", "a", "l", 100)
+        await harness.kit.clock.advance(5)
+        assert (await values(harness))[-1] == "l"
+        assert committed(harness, RIGHT) == 9
+
+    run_app(test, merged(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100)
+
+
+def test_a_rollback_does_not_go_back_to_a_position_that_the_log_does_not_have() -> None:
+    """With auto_offset_reset latest, records behind a reset are processed again after a rollback, not passed over by another reset."""
+    failures = [RuntimeError("boom")]
+
+    def fail_once(key: str, value: str) -> None:
+        if value == "r9" and failures:
+            raise failures.pop()
+
+    async def test(harness: AppHarness) -> None:
+        await harness.app.pause()
+        await harness.log.delete_records({RIGHT: await fill(harness)})
+        await harness.app.resume()
+        await harness.kit.clock.advance(2)
+        for number in range(10):
+            await harness.produce("right", "a", f"r{number}", number)
+        await harness.kit.clock.advance(1)
+        assert not failures
+        await harness.caught_up()
+        assert (await values(harness))[-10:] == [f"r{number}" for number in range(10)]
+
+    async def fill(harness: AppHarness) -> int:
+        for number in range(60):
+            await harness.produce("right", "a", f"old{number}", 0)
+            await harness.turns(10)
+        return 60
+
+    builder = StreamsBuilder()
+    builder.stream("right", STRINGS).peek(fail_once).to("out", STRINGS_OUT)
+    run_app(
+        test,
+        builder.build(),
+        topics={"right": 1, "out": 1},
+        processing_guarantee="exactly_once_v2",
+        auto_offset_reset="latest",
+        buffered_records_per_partition=20,
+        commit_interval_ms=60_000,
+        max_poll_interval_ms=600_000,
+        transaction_timeout_ms=120_000,
+        uncaught_handler=lambda error: UncaughtResponse.REPLACE_WORKER,
+    )
