@@ -28,6 +28,7 @@ class PartitionGroup:
         self._only: RecordQueue | None = queues[0] if len(queues) == 1 else None
         self._idle: int = max_task_idle_ms
         self._deadlines: dict[TopicPartition, int] = {}
+        self._waits_until: int | None = None
 
     @property
     def buffered(self) -> int:
@@ -42,7 +43,7 @@ class PartitionGroup:
 
     def wakes_at(self) -> int | None:
         """Return the time (ms) at which waiting for empty partitions ends, when it is only that which `ready` waits for."""
-        return min(self._deadlines.values()) if self._deadlines else None
+        return self._waits_until if self.buffered else None
 
     def take(self, limit: int) -> tuple[RecordQueue, Batch] | None:
         """Take the next records of one queue: as many, up to `limit`, as come before the head of every other one."""
@@ -83,17 +84,28 @@ class PartitionGroup:
     def _complete(self, now_ms: int) -> bool:
         if self._idle < 0:
             return True
-        waits = enforced = False
+        self._waits_until = None
+        until, enforced = now_ms, False
         for queue in self._all:
             if queue.buffered:
                 self._deadlines.pop(queue.partition, None)
             elif queue.lag != 0:
                 self._deadlines.pop(queue.partition, None)
                 return False
-            elif self._idle and now_ms < self._deadlines.setdefault(queue.partition, now_ms + self._idle):
-                waits = True
+            elif self._idle and (deadline := self._deadline(queue.partition, now_ms)) > now_ms:
+                until = max(until, deadline)
             else:
                 enforced = True
-        if not waits and enforced:
+        if until > now_ms:
+            self._waits_until = until
+            return False
+        if enforced:
             self.enforced += 1
-        return not waits
+        return True
+
+    def _deadline(self, partition: TopicPartition, now_ms: int) -> int:
+        deadline = self._deadlines.get(partition)
+        # A clock that was set back would let the task wait for as long as that was: the wait begins anew.
+        if deadline is None or deadline - now_ms > self._idle:
+            deadline = self._deadlines[partition] = now_ms + self._idle
+        return deadline

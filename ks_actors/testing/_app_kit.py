@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from actors.testing import TestKit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LONGEST_RUN = 0.003
 
@@ -23,6 +26,15 @@ class AppKit(TestKit):
         self._start_ms: int = wall_clock_ms
         self._worked: float = 0.0
         self._work = Random(seed)  # noqa: S311 - likewise
+        self._spent: Callable[[], float] | None = None
+
+    def set_clock_back(self, seconds: float) -> None:
+        """Set the wall clock back by so many seconds, as an administrator or a time server may; timers go on."""
+        self._start_ms -= int(seconds * 1000)
+
+    def works_by(self, spent: Callable[[], float]) -> None:
+        """Let work take the time besides that `spent` has gone on by, in seconds: slices end sooner."""
+        self._spent = spent
 
     def wall_time_ms(self) -> int:
         """Return the virtual wall clock."""
@@ -31,4 +43,4 @@ class AppKit(TestKit):
     def work_time(self) -> float:
         """Return a time in seconds that goes on with each look at it."""
         self._worked += self._work.random() * _LONGEST_RUN
-        return self._worked
+        return self._worked if self._spent is None else self._worked + self._spent()

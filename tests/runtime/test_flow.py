@@ -83,6 +83,32 @@ def test_a_task_that_waits_goes_on_when_the_data_comes() -> None:
     run_app(test, merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=5_000)
 
 
+def test_a_clock_that_is_set_back_does_not_make_a_task_wait_for_longer() -> None:
+    """A task waits for the data of an empty partition for max_task_idle_ms, begun anew at most, and not until the wall clock is where it was."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("left", "a", "l10", 10)
+        await harness.kit.clock.advance(1)
+        harness.kit.set_clock_back(3_600)
+        await harness.kit.clock.advance(10)
+        assert harness.app.metrics()["process-total"] == 1
+
+    run_app(test, merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=5_000)
+
+
+def test_a_task_that_has_waited_for_empty_partitions_rests_when_it_has_no_records() -> None:
+    """The end of a wait wakes an app once: without records it handles few messages, whatever max_task_idle_ms is."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("left", "a", "l10", 10)
+        await harness.caught_up()
+        before = harness.kit._dispatch.steps
+        await harness.kit.clock.advance(10)
+        assert harness.kit._dispatch.steps - before < 1_000
+
+    run_app(test, merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=100)
+
+
 # --- standing still -------------------------------------------------------------------------------------------------------------
 
 
