@@ -1,0 +1,19 @@
+"""What a seed is run on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.liveness.plan import draw
+from tests.liveness.run import live
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def run_app_seed(seed: int) -> None:
+    """Run whole apps on the embedded log. Raises what is wrong."""
+    live(draw(seed))
+
+
+LAYERS: dict[str, Callable[[int], None]] = {"app": run_app_seed}

@@ -1,0 +1,35 @@
+"""Random apps, input and faults: nothing stands still, and results are complete."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.liveness.__main__ import attempt, main
+from tests.liveness.plan import draw
+
+pytestmark = pytest.mark.unmeasured
+
+SEEDS = 40
+AT_ONCE = 10
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+def test_no_task_stands_still_that_has_records(first: int) -> None:
+    """Whatever the topology, the settings, the input and the faults: each task reads on within a bound, in the end all is done, and is done right."""
+    for seed in range(first, first + AT_ONCE):
+        outcome = attempt("app", seed, told=True)
+        assert outcome.error is None, outcome.error
+
+
+def test_a_seed_stands_for_one_plan() -> None:
+    """The same seed gives the same plan, and another one another."""
+    assert draw(7) == draw(7)
+    assert draw(7) != draw(8)
+
+
+def test_the_command_line_tells_how_seeds_went(capsys: pytest.CaptureFixture[str]) -> None:
+    """It says how many failed, and of one seed all that there is to know."""
+    assert main(["--seeds", "2", "--jobs", "1"]) == 0
+    assert "2 seeds from 0 on, 0 failed" in capsys.readouterr().out
+    assert main(["--seed", "0"]) == 0
+    assert "seed 0: all is well" in capsys.readouterr().out

@@ -1,0 +1,88 @@
+"""The rule: no task that has records, and may read them, stands still for longer than a bound."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tests.liveness.ledger import Ledger, Place
+    from tests.liveness.plan import Lane, Plan
+
+BOUND_S: Final = 4.0
+"""How long a task may stand still that nothing of its own holds up."""
+LOOK_S: Final = 0.25
+_FIRST_SLICE: Final = 64
+_QUIET_LOOKS: Final = 8
+_QUIET_STEPS: Final = 300
+
+
+class Spinning(AssertionError):
+    """An app is busy that has nothing to do."""
+
+
+class Standstill(AssertionError):
+    """Records have waited for longer than anything explains."""
+
+
+class Watch:
+    """Look now and then for how long each task has stood still while it had records and nothing excused it."""
+
+    def __init__(self, plan: Plan, ledger: Ledger) -> None:
+        self._plan = plan
+        self._ledger = ledger
+        self._lanes: dict[str, Lane] = {lane.name: lane for lane in plan.lanes}
+        self._stood: dict[Place, float] = {}
+        self._before: Counter[Place] = Counter()
+        self.slow_commits: float = 0.0
+        self.longest: float = 0.0
+        self._quiet: int = 0
+        self._steps: int = 0
+
+    def look_at_steps(self, steps: int) -> None:
+        """Look at how many messages actors have handled, when no record was sent or read since the last look. Raises Spinning."""
+        busy = steps - self._steps > _QUIET_STEPS
+        self._steps = steps
+        self._quiet = self._quiet + 1 if busy else 0
+        if self._quiet >= _QUIET_LOOKS:
+            raise Spinning(f"actors handle more than {_QUIET_STEPS / LOOK_S:g} messages a second, and there is nothing to do")
+
+    def something_happens(self, steps: int) -> None:
+        """Take note that there was something to do."""
+        self._quiet, self._steps = 0, steps
+
+    def excuse(self) -> None:
+        """Count from now on: something has held up everything."""
+        self._stood.clear()
+
+    def look(self, seconds: float) -> None:
+        """Look, so long after the last time. Raises Standstill."""
+        read = self._ledger.read
+        for place, count in self._ledger.waiting.items():
+            if count <= 0 or read[place] != self._before[place]:
+                self._before[place] = read[place]
+                self._stood.pop(place, None)
+                continue
+            stood = self._stood[place] = self._stood.get(place, 0) + seconds
+            self.longest = max(self.longest, stood)
+            if stood > self._bound(place):
+                raise Standstill(
+                    f"task {place.partition} of {place.lane} ({place.part}) has stood still for {stood:g} s with {count} records to be read; "
+                    f"it may for {self._bound(place):g} s"
+                )
+
+    def _bound(self, place: Place) -> float:
+        plan, lane = self._plan, self._lanes[place.lane]
+        config = plan.config
+        bound: float = BOUND_S + max(0, config["max_task_idle_ms"]) / 1000 + 20 * plan.latency
+        if lane.work.kind == "async":
+            bound += 2 * lane.work.seconds
+        # Who holds a thread has it for a slice, whoever else waits.
+        bound += sum(each.partitions * _FIRST_SLICE * each.work.seconds for each in plan.lanes if each.work.kind == "blocking")
+        if plan.exactly_once:
+            # What comes through a repartition topic is there when it is committed, and a commit of all tasks waits for what is in flight.
+            bound += 2 * max(each.work.seconds for each in plan.lanes if each.work.kind != "blocking" or each is lane)
+        if place.part == "by":
+            # What is written while a commit ends is sent when it has ended.
+            bound += 2 * self.slow_commits + (2 * config["commit_interval_ms"] / 1000 if plan.exactly_once else lane.work.seconds)
+        return bound
