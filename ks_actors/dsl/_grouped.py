@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from ks_actors.dsl import _cogroup, _session_windowed, _table, _windowed
 from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import AggregateLogic, add_logic, table_aggregate, table_reduce
-from ks_actors.dsl._materialize import immutable, key_value_store
+from ks_actors.dsl._materialize import key_value_store
 from ks_actors.dsl._options import Grouped
 from ks_actors.dsl._windows import SessionWindows
 from ks_actors.processors._aggregates import StreamAggregate, StreamCount
@@ -93,7 +93,7 @@ class GroupedStream(Generic[K, V]):
         spec = stored.spec
 
         def make(send_old: bool) -> Operator:
-            return StreamAggregate(store=spec.name, aggregator=reducer, send_old=send_old, immutable=immutable(spec.value))
+            return StreamAggregate(store=spec.name, aggregator=reducer, send_old=send_old)
 
         return self._table(named, stored, AggregateLogic(spec, make, StoreView(spec.name)))
 
@@ -150,7 +150,7 @@ def stream_aggregate(stored: Stored, initializer: Callable[[], Any], aggregator:
     spec = stored.spec
 
     def make(send_old: bool) -> Operator:
-        return StreamAggregate(store=spec.name, initializer=initializer, aggregator=aggregator, send_old=send_old, immutable=immutable(spec.value))
+        return StreamAggregate(store=spec.name, initializer=initializer, aggregator=aggregator, send_old=send_old)
 
     return AggregateLogic(spec, make, StoreView(spec.name))
 

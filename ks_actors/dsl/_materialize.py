@@ -117,11 +117,6 @@ def optional_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | N
     return key_value_store(graph, materialized, prefix, key=key, value=value).spec
 
 
-def immutable(serde: Any) -> bool:
-    """Return whether values of a serde are known never to change in place."""
-    return serde is not None and bool(serde.immutable)
-
-
 def _name(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str) -> tuple[str, bool]:
     if materialized is None or materialized.name is None:
         return graph.new_store_name(prefix), False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ks_actors.dsl import _cogroup, _grouped, _table
 from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import AggregateLogic
-from ks_actors.dsl._materialize import immutable, session_store
+from ks_actors.dsl._materialize import session_store
 from ks_actors.dsl._windows import EmitStrategy
 from ks_actors.processors._final_sessions import FinalSessionAggregate
 from ks_actors.processors._sessions import SessionAggregate, SessionAggregation
@@ -183,7 +183,6 @@ def session_aggregate(
             initializer=initializer,
             merger=merger,
             send_old=send_old,
-            immutable=immutable(spec.value),
         )
         return FinalSessionAggregate(aggregation) if emit is EmitStrategy.ON_WINDOW_CLOSE else SessionAggregate(aggregation)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _table
 from ks_actors.dsl._logic import add_logic
-from ks_actors.dsl._materialize import immutable
 from ks_actors.processors._held_serde import HeldSerde
 from ks_actors.processors._suppress import Suppress, SuppressView
 from ks_actors.topology._names import valid_name
@@ -103,7 +102,6 @@ class SuppressLogic:
             max_records=buffer.max_records,
             max_bytes=buffer.max_bytes,
             shut_down=buffer.when_full == "shut_down",
-            immutable=immutable(self._spec.value),
         )
 
     def stores(self) -> Sequence[StoreSpec]:

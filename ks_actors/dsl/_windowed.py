@@ -8,7 +8,7 @@ from ks_actors._errors import TopologyError
 from ks_actors.dsl import _grouped, _table
 from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import AggregateLogic
-from ks_actors.dsl._materialize import immutable, window_store
+from ks_actors.dsl._materialize import window_store
 from ks_actors.dsl._windows import EmitStrategy, SlidingWindows, TimeWindows, UnlimitedWindows
 from ks_actors.processors._sliding import SlidingAggregate
 from ks_actors.processors._views import WindowView
@@ -138,7 +138,6 @@ def windowed_aggregate(
             aggregator=aggregator,
             initializer=initializer,
             send_old=send_old,
-            immutable=immutable(spec.value),
         )
         if isinstance(windows, UnlimitedWindows):
             return UnlimitedAggregate(aggregation, windows.start_ms)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, final
 from ks_actors.processors._cached import cached_aggregate, cached_count, held_counts
 from ks_actors.processors._columns import failed
 from ks_actors.processors._history import with_history
-from ks_actors.processors._holes import ATOMS, forward_rest
+from ks_actors.processors._holes import forward_rest
 from ks_actors.processors._inline import Inline
+from ks_actors.processors._olds import as_before, keeper
 from ks_actors.processors._operator import Bound
 
 if TYPE_CHECKING:
@@ -132,15 +133,14 @@ class StreamAggregate(Inline):
 
     Without an aggregate yet, `initializer()` makes the one that the first value is folded into (it is sent as the old one, as Kafka Streams does);
     with `initializer` None the first value is the aggregate (reduce). The fold is `aggregator(key, value, aggregate)`, or
-    `aggregator(aggregate, value)` of a reduce. A result of None deletes. Records without key or value are dropped. `immutable` says that
-    aggregates cannot be changed in place: where they can, a batch hands on what it has before the same aggregate is folded again.
+    `aggregator(aggregate, value)` of a reduce. A result of None deletes. Records without key or value are dropped. The aggregator may change an
+    aggregate in place and return it: what the store has changes when the result is put, and stays when the aggregator raises.
     """
 
     store: str
     aggregator: Callable[..., Any]
     initializer: Callable[[], Any] | None = None
     send_old: bool = False
-    immutable: bool = False
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
@@ -160,6 +160,7 @@ class StreamAggregate(Inline):
         aggregator = self.aggregator
         initializer = self.initializer
         send_old = self.send_old
+        kept = keeper(store, send_old=send_old)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
@@ -170,18 +171,16 @@ class StreamAggregate(Inline):
             if entry is not None:
                 old, seen = entry
                 timestamp = max(timestamp, seen)
-            if initializer is None:
-                new = value if entry is None else aggregator(old, value)
-            else:
-                if entry is None:
-                    old = initializer()
-                new = aggregator(key, value, old)
+            elif initializer is not None:
+                old = initializer()
+            before = kept(old)
+            new = aggregator(key, value, old) if initializer is not None else value if entry is None else aggregator(old, value)
             put(key, None if new is None else (new, timestamp))
-            forward(key, (new, old if send_old else None), timestamp, headers)
+            forward(key, (new, before if send_old else None), timestamp, headers)
 
         return process
 
-    def _batch_form(self, context: NodeContext) -> ProcessBatch:  # noqa: PLR0915 - one flat loop: calls would cost more than what they do
+    def _batch_form(self, context: NodeContext) -> ProcessBatch:
         store = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
@@ -189,14 +188,12 @@ class StreamAggregate(Inline):
         aggregator = self.aggregator
         initializer = self.initializer
         send_old = self.send_old
-        mutable = not self.immutable
+        kept = as_before if send_old and store.mutable else None
 
         def process_batch(batch: Batch) -> None:
             holes: list[int] = []
             changes: list[Any] = []
             timestamps: list[int] = []
-            given: set[int] = set()
-            begin = 0
             dropped = 0
             for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
                 if key is None or value is None:
@@ -212,11 +209,7 @@ class StreamAggregate(Inline):
                         old, latest = entry
                         if latest < timestamp:  # noqa: PLR1730 - `max` takes five times as long
                             latest = timestamp
-                        if mutable and id(old) in given and type(old) not in ATOMS:
-                            upto = begin + len(changes) + len(holes)
-                            forward_rest(forward_batch, batch.slice(begin, upto), holes, changes, timestamps)
-                            begin, holes, changes, timestamps = upto, [], [], []
-                            given.clear()
+                    before = old if kept is None else kept(old)
                     if initializer is not None:
                         new = aggregator(key, value, old)
                     elif entry is None:
@@ -226,15 +219,13 @@ class StreamAggregate(Inline):
                     put(key, None if new is None else (new, latest))
                 except Exception as error:  # noqa: BLE001 - the handler decides
                     index = len(changes) + len(holes)
-                    failed(context, batch, begin + index, error)
+                    failed(context, batch, index, error)
                     holes.append(index)
                     continue
-                if mutable:
-                    given.add(id(new))
-                changes.append((new, old if send_old else None))
+                changes.append((new, before if send_old else None))
                 timestamps.append(latest)
             if dropped:
                 context.dropped(dropped)
-            forward_rest(forward_batch, batch.slice(begin, len(batch)) if begin else batch, holes, changes, timestamps)
+            forward_rest(forward_batch, batch, holes, changes, timestamps)
 
         return process_batch

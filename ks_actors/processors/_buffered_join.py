@@ -95,8 +95,8 @@ class _Waiting:
 
     def _wait(self, queue: list[tuple[bytes, WaitingKey]], place: WaitingKey, held: Held) -> None:
         self._sequence = (self._sequence + 1) & _LAST_SEQUENCE
-        heapq.heappush(queue, (self._store.key_bytes(place), place))
         self._store.put(place, held)
+        heapq.heappush(queue, self._store.own_key(place))
 
     def _release(self, queue: list[tuple[bytes, WaitingKey]]) -> None:
         place = heapq.heappop(queue)[1]

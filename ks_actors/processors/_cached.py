@@ -7,6 +7,7 @@ from itertools import repeat
 from operator import is_not
 from typing import TYPE_CHECKING, Any
 
+from ks_actors._errors import SerializationError
 from ks_actors.processors._cache import Gone
 from ks_actors.processors._columns import failed
 from ks_actors.processors._operator import Bound
@@ -56,7 +57,11 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
             singly(batch)
             return
         rows = cache.rows()
-        hold_counted(rows, counts, found, latest_times(batch.keys, batch.timestamps), put_entries)
+        try:
+            hold_counted(rows, counts, found, latest_times(batch.keys, batch.timestamps), put_entries)
+        except SerializationError:  # of a key: of which, is seen record by record
+            singly(batch)
+            return
         if batch.headers is not None or rows.headers:
             rows.note_headers(batch.keys, batch.headers or repeat(()))
         cache.settle(len(batch))
@@ -124,7 +129,7 @@ def cached_aggregate(context: NodeContext, name: str, cache: Cache, aggregator: 
         put(key, None if new is None else (new, latest))
         hold(key, (new, before), timestamp if new is None else latest, headers)
 
-    if not cache.plain:
+    if not cache.plain or store.mutable:
         return Bound(process, one_at_a_time(context, cache, process))
     return Bound(process, _aggregate_batch_form(context, store, cache, aggregator, initializer))
 
@@ -132,8 +137,7 @@ def cached_aggregate(context: NodeContext, name: str, cache: Cache, aggregator: 
 def _aggregate_batch_form(
     context: NodeContext, store: Any, cache: Cache, aggregator: Callable[..., Any], initializer: Callable[[], Any] | None
 ) -> ProcessBatch:
-    get = store.get_entry
-    kept = cache.before if cache.copies else None
+    get, admit = store.get_entry, admission(store)
 
     def process_batch(batch: Batch) -> None:
         folded: Folded = {}
@@ -146,15 +150,16 @@ def _aggregate_batch_form(
             try:
                 entry = folded.get(key)
                 if entry is None:
+                    store.check_key(key)
                     old, seen = get(key) or _NO_ENTRY
-                    firsts[key] = old if kept is None else kept(key, old)
+                    firsts[key] = old
                 else:
                     old, seen = entry
                 if old is None:
-                    new = value if initializer is None else aggregator(key, value, initializer())
-                    folded[key] = (new, timestamp)
-                    continue
-                new = aggregator(old, value) if initializer is None else aggregator(key, value, old)
+                    new, seen = value if initializer is None else aggregator(key, value, initializer()), timestamp
+                else:
+                    new = aggregator(old, value) if initializer is None else aggregator(key, value, old)
+                new = admit(key, new)
                 folded[key] = (new, timestamp if seen < timestamp or new is None else seen)
             except Exception as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
@@ -163,6 +168,16 @@ def _aggregate_batch_form(
         _hold_folded(store, cache, folded, firsts, batch if dropped == 0 else batch.select([value is not None for value in batch.values]))
 
     return process_batch
+
+
+def admission(store: Any) -> Callable[[Any, Any], Any]:
+    """Return what makes of a key and a new value (None deletes) the value as it will be read; it raises SerializationError."""
+    bound, admit = store.bound, store.admit
+
+    def admitted(key: Any, new: Any) -> Any:
+        return new if new is None or (type(new) is int and -bound <= new < bound) else admit(key, new)
+
+    return admitted
 
 
 def _hold_folded(store: Any, cache: Cache, folded: Folded, firsts: dict[Any, Any], batch: Batch) -> None:
@@ -201,13 +216,17 @@ def cached_rows(context: NodeContext, store: Any, cache: Cache) -> Bound:
         hold(key, (value, None if entry is None else entry[0]), timestamp, headers)
 
     singly = one_at_a_time(context, cache, process)
-    if not cache.plain:
+    if not cache.plain or store.mutable:
         return Bound(process, singly)
 
     def process_batch(batch: Batch) -> None:
         held = cache.rows().olds
         try:
-            latest = dict(zip(batch.keys, zip(batch.values, batch.timestamps, strict=True), strict=True))
+            latest = {
+                key: (None if value is None else store.admit(key, value), timestamp)
+                for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True)
+            }
+            deque(map(store.check_key, latest), maxlen=0)
             firsts = {key: (get(key) or _NO_ENTRY)[0] for key in latest if key not in held}
         except Exception:  # noqa: BLE001 - a key that cannot be one: which, is seen record by record
             singly(batch)

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._windowed import Window, Windowed
-from ks_actors.processors._cached import exhaust, one_at_a_time
+from ks_actors.processors._cached import admission, exhaust, one_at_a_time
 from ks_actors.processors._columns import failed
 from ks_actors.processors._operator import Bound
 
@@ -31,7 +31,7 @@ def cached_windows(context: NodeContext, aggregation: WindowAggregation, cache: 
     """Aggregate into a window store, see WindowedAggregate, and let the cache have what comes of it."""
     starts = _starts(aggregation)
     process = _record_form(context, aggregation, cache, clock, starts)
-    if not cache.plain:
+    if not cache.plain or context.store(aggregation.store).mutable:
         return Bound(process, one_at_a_time(context, cache, process))
     return Bound(process, _batch_form(context, aggregation, cache, clock, starts))
 
@@ -47,7 +47,7 @@ def _starts(aggregation: WindowAggregation) -> Starts:
 def _record_form(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts) -> Process:
     store = context.store(aggregation.store)
     get, put, hold, kept = store.get_entry, store.put_entry, cache.hold, cache.before
-    fold = aggregation.fold()
+    fold = aggregation.fold(store, send_old=False)
     size = aggregation.size_ms
     grace = aggregation.grace_ms
 
@@ -75,10 +75,11 @@ def _record_form(context: NodeContext, aggregation: WindowAggregation, cache: Ca
 def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts) -> ProcessBatch:
     store = context.store(aggregation.store)
     get = store.get_entry
-    fold = aggregation.fold()
+    fold = aggregation.fold(store, send_old=False)
     size = aggregation.size_ms
     grace = aggregation.grace_ms
-    kept = cache.before if cache.copies else None
+    admit = admission(store)
+    absent = _absence(store)
 
     def process_batch(batch: Batch) -> None:
         folded: dict[int, Folded] = {}
@@ -101,9 +102,10 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
                         rows, firsts[start] = folded.setdefault(start, {}), {}
                     entry = rows.get(key)
                     if entry is None:
-                        entry = get(key, start) or _NO_ENTRY
-                        firsts[start][key] = entry[0] if kept is None else kept(key, entry[0], Window(start, start + size))
+                        entry = get(key, start) or absent(key)
+                        firsts[start][key] = entry[0]
                     _, new = fold(key, value, None if entry[0] is None else entry)
+                    new = admit(key, new)
                     updates += 1
                     rows[key] = (new, timestamp if entry[0] is None or entry[1] < timestamp or new is None else entry[1])
             except Exception as error:  # noqa: BLE001 - the handler decides
@@ -116,6 +118,16 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
         cache.settle(updates)
 
     return process_batch
+
+
+def _absence(store: Any) -> Callable[[Any], tuple[Any, int]]:
+    """Return what stands for a window that is not there, when its key can be written; else it raises SerializationError."""
+
+    def absent(key: Any) -> tuple[Any, int]:
+        store.check_key(key)
+        return _NO_ENTRY
+
+    return absent
 
 
 def held_window_counts(cache: Cache) -> HoldCounts:

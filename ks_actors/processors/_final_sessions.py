@@ -59,11 +59,12 @@ class FinalSessionAggregate(Inline):
             for _first, _last, (other, _at) in found:
                 aggregate = merge(key, aggregate, other)
             known = any(first == start and last == end for first, last, _ in found)
+            aggregate = add(key, value, aggregate)
+            entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))  # what raises leaves the sessions that there are
             if start != end or start != timestamp:
                 for first, last, _ in found:
                     remove(key, first, last)
-            aggregate = add(key, value, aggregate)
-            put(key, start, end, None if aggregate is None else (aggregate, timestamp))
+            put(key, start, end, entry)
             if not known:
                 open_sessions.add(key, start, end)
 
@@ -87,6 +88,7 @@ class _OpenSessions:
     def add(self, key: Any, start: int, end: int) -> None:
         """Take note of a session."""
         if self._queue is not None:
+            key = self._store.own_key(key)
             heapq.heappush(self._queue, (self._store.end_order(key, start, end), key, start, end))
 
     def close(self, closed: int, headers: Headers) -> None:

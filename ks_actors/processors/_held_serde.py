@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, final
 from ks_actors._errors import SerializationError
 from ks_actors.processors._suppress import Held
 from ks_actors.serdes import Serde
+from ks_actors.serdes._as_read import of_serde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors._batch import Headers
+    from ks_actors.serdes._as_read import AsRead
 
 _CONTEXT = struct.Struct(">qqiii")  # timestamp, offset, length of the topic (none is kept), partition, number of headers
 _LENGTH = struct.Struct(">i")
@@ -31,6 +33,7 @@ class HeldSerde(Serde[Held]):
     def __init__(self, inner: Serde[Any] | None) -> None:
         self.inner: Serde[Any] | None = inner
         self.immutable: bool = inner is not None and inner.immutable
+        self.as_read: AsRead | None = None if inner is None else _as_read(of_serde(inner))
 
     def or_default(self, default: Serde[Any]) -> HeldSerde:
         """Return this one, or that of the app's default if the values' serde was not told."""
@@ -83,6 +86,10 @@ class HeldSerde(Serde[Held]):
 
     def __repr__(self) -> str:
         return f"<Serde of held changes of {self.inner!r}>"
+
+
+def _as_read(inner: AsRead | None) -> AsRead | None:
+    return None if inner is None else lambda held: all(value is None or inner(value) for value in (held.prior, held.old, held.new))
 
 
 def _prefixed(data: bytes) -> bytes:

@@ -61,6 +61,7 @@ class _Latest:
 
     def __init__(self, store: Any) -> None:
         self.get_entry: Callable[[Any], tuple[Any, int] | None] = store.latest
+        self.mutable: bool = store.mutable
 
     def put_entry(self, key: Any, entry: tuple[Any, int] | None) -> None:
         """Do nothing: it is put when it is forwarded."""

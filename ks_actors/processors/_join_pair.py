@@ -61,10 +61,13 @@ class JoinPair:
             indexes = {of_left: self._stores[of_left].indexes(side.batch.keys) for of_left, side in sides.items()}
         except Exception:  # noqa: BLE001 - whatever a serde raises; the record that it is about is found when its turn comes
             return False
+        kept: dict[bool, list[Any]] = {}
         for of_left, side in sides.items():
-            if not self._stores[of_left].takes(indexes[of_left], side.batch.timestamps, side.batch.values):
+            taken = self._stores[of_left].takes(indexes[of_left], side.batch.timestamps, side.batch.values)
+            if taken is None:
                 return False
-        within = self._within(left, right, indexes)
+            kept[of_left] = taken
+        within = self._within(left, right, indexes, kept)
         if within is None:
             return False
         hits = [*self._met(left, right, indexes[True], of_left=True), *self._met(right, left, indexes[False], of_left=False)]
@@ -74,7 +77,7 @@ class JoinPair:
             hits.sort(key=_rank_and_start)
         for of_left, side in sides.items():
             if indexes[of_left]:
-                self._stores[of_left].put_run(indexes[of_left], side.batch.timestamps, side.batch.values)
+                self._stores[of_left].put_run(indexes[of_left], side.batch.timestamps, kept[of_left])
         if hits:
             self._join(hits, left, right)
         return True
@@ -104,8 +107,8 @@ class JoinPair:
             limits.append(store.limit_after(latest))
         return limits
 
-    def _within(self, left: Woven, right: Woven, indexes: dict[bool, list[Any]]) -> list[Hit] | None:
-        """Return the hits among the records themselves; None when there are too many to look at each pair."""
+    def _within(self, left: Woven, right: Woven, indexes: dict[bool, list[Any]], kept: dict[bool, list[Any]]) -> list[Hit] | None:
+        """Return the hits among the records themselves, met as they are `kept`; None when there are too many to look at each pair."""
         common = set(indexes[True]).intersection(indexes[False])
         if not common:
             return []
@@ -115,20 +118,22 @@ class JoinPair:
         hits: list[Hit] = []
         left_limits = self._limits(left, right, self._stores[False], self._before)
         right_limits = self._limits(right, left, self._stores[True], self._after)
+        read_left, read_right = self._stores[True].read, self._stores[False].read
         for key in common:
             for mine in of_left[key]:
                 time, rank = left.batch.timestamps[mine], left.ranks[mine]
                 for other in of_right[key]:
                     other_time, other_rank = right.batch.timestamps[other], right.ranks[other]
-                    values = left.batch.values[mine], right.batch.values[other]
                     if rank > other_rank:
                         near = max(0, time - self._before) <= other_time <= max(0, time + self._after)
                         if near and (left_limits is None or other_time > left_limits[mine]):
-                            hits.append((rank, other_time, *values, left.batch.keys[mine], time))
+                            met = read_right(kept[False][other])
+                            hits.append((rank, other_time, left.batch.values[mine], met, left.batch.keys[mine], time))
                     else:
                         near = max(0, other_time - self._after) <= time <= max(0, other_time + self._before)
                         if near and (right_limits is None or time > right_limits[other]):
-                            hits.append((other_rank, time, *values, right.batch.keys[other], other_time))
+                            met = read_left(kept[True][mine])
+                            hits.append((other_rank, time, met, right.batch.values[other], right.batch.keys[other], other_time))
         return hits
 
     def _join(self, hits: Sequence[Hit], left: Woven, right: Woven) -> None:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 from ks_actors._errors import SerializationError
 from ks_actors.processors._stream_join import PendingKey
 from ks_actors.serdes import Serde
+from ks_actors.serdes._as_read import of_serde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ks_actors.serdes._as_read import AsRead
 
 Values: TypeAlias = tuple[tuple[bool, Any], ...]
 """Pairs of the side that a value is of (True: left) and the value, never none of them."""
@@ -69,6 +72,7 @@ class PendingValuesSerde(Serde[Values]):
         self.left: Serde[Any] | None = left
         self.right: Serde[Any] | None = right
         self.immutable: bool = left is not None and right is not None and left.immutable and right.immutable
+        self.as_read: AsRead | None = _as_read(of_serde(left), of_serde(right))
 
     def or_default(self, default: Serde[Any]) -> PendingValuesSerde:
         """Return this one with the app's default where the serde of values was not told."""
@@ -112,6 +116,12 @@ class PendingValuesSerde(Serde[Values]):
 
     def __repr__(self) -> str:
         return f"<Serde of pending values of {self.left!r} and {self.right!r}>"
+
+
+def _as_read(left: AsRead | None, right: AsRead | None) -> AsRead | None:
+    if left is None or right is None:
+        return None
+    return lambda values: all((left if of_left else right)(value) for of_left, value in values)
 
 
 def _told(serde: Serde[Any] | None, what: str) -> Serde[Any]:

@@ -10,6 +10,7 @@ from ks_actors._windowed import Window, Windowed
 from ks_actors.processors._cached import one_at_a_time
 from ks_actors.processors._columns import failed
 from ks_actors.processors._inline import Inline
+from ks_actors.processors._olds import keeper
 from ks_actors.processors._operator import Bound
 from ks_actors.processors._windowed import Clock
 
@@ -41,7 +42,7 @@ class SessionAggregation:
     in by `aggregator(key, value, aggregate)`. With `initializer` None the fold is `aggregator(aggregate, value)`, of values and of sessions; with
     `aggregator` None it counts. A result of None deletes. A record is late, and is dropped, when the session that it would be in ends more than
     gap and `grace_ms` before stream time (the latest timestamp seen). Records without key are dropped, those without value are not.
-    `immutable`: see StreamAggregate.
+    Aggregates may be changed in place: see StreamAggregate.
     """
 
     store: str
@@ -51,7 +52,6 @@ class SessionAggregation:
     initializer: Callable[[], Any] | None = None
     merger: Callable[[Any, Any, Any], Any] | None = None
     send_old: bool = False
-    immutable: bool = False
 
     def fold(self) -> Fold:
         """Return what makes aggregates."""
@@ -86,8 +86,7 @@ class SessionAggregate(Inline):
         if cache is not None:
             process = _cached_form(context, aggregation, cache, clock)
             return Bound(process, one_at_a_time(context, cache, process))
-        # A batch hands on many aggregates at once: none of them may be changed in place meanwhile.
-        return Bound(_record_form(context, aggregation, clock), _batch_form(context, aggregation, clock) if aggregation.immutable else None)
+        return Bound(_record_form(context, aggregation, clock), _batch_form(context, aggregation, clock))
 
 
 def whole(timestamp: int, found: list[Session]) -> tuple[int, int]:
@@ -106,6 +105,7 @@ def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: C
     gap = aggregation.gap_ms
     wait = gap + aggregation.grace_ms
     send_old = aggregation.send_old
+    kept = keeper(store, send_old=send_old)
 
     def process(key: Any, value: Any, timestamp: int, _: Headers) -> None:
         if key is None:
@@ -117,15 +117,17 @@ def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: C
         if end < clock.time - wait:
             context.dropped()
             return
+        olds = [kept(other) for _, _, (other, _) in found]
         aggregate = begin()
         for _first, _last, (other, _at) in found:
             aggregate = merge(key, aggregate, other)
-        if start != end or start != timestamp:
-            for first, last, (other, _at) in found:
-                remove(key, first, last)
-                forward(Windowed(key, Window(first, last)), (None, other if send_old else None), last, ())
         aggregate = add(key, value, aggregate)
-        put(key, start, end, None if aggregate is None else (aggregate, timestamp))
+        entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))  # what raises leaves the sessions that there are
+        if start != end or start != timestamp:
+            for (first, last, _), old in zip(found, olds, strict=True):
+                remove(key, first, last)
+                forward(Windowed(key, Window(first, last)), (None, old if send_old else None), last, ())
+        put(key, start, end, entry)
         forward(Windowed(key, Window(start, end)), (aggregate, None), end, ())
 
     return process
@@ -139,6 +141,7 @@ def _batch_form(context: NodeContext, aggregation: SessionAggregation, clock: Cl
     gap = aggregation.gap_ms
     wait = gap + aggregation.grace_ms
     send_old = aggregation.send_old
+    kept = keeper(store, send_old=send_old)
 
     def process_batch(batch: Batch) -> None:
         out = _Columns(batch)
@@ -157,15 +160,17 @@ def _batch_form(context: NodeContext, aggregation: SessionAggregation, clock: Cl
                 if end < now - wait:
                     dropped += 1
                     continue
+                olds = [kept(other) for _, _, (other, _) in found]
                 aggregate = begin()
                 for _, _, (other, _at) in found:
                     aggregate = merge(key, aggregate, other)
-                if start != end or start != timestamp:
-                    for first, last, (other, _at) in found:
-                        remove(key, first, last)
-                        send(index, key, first, last, (None, other if send_old else None))
                 aggregate = add(key, value, aggregate)
-                put(key, start, end, None if aggregate is None else (aggregate, timestamp))
+                entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))
+                if start != end or start != timestamp:
+                    for (first, last, _), old in zip(found, olds, strict=True):
+                        remove(key, first, last)
+                        send(index, key, first, last, (None, old if send_old else None))
+                put(key, start, end, entry)
                 send(index, key, start, end, (aggregate, None))
             except Exception as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
@@ -223,12 +228,13 @@ def _cached_form(context: NodeContext, aggregation: SessionAggregation, cache: C
         aggregate = begin()
         for _, _, entry in found:
             aggregate = merge(key, aggregate, entry[0])
+        aggregate = add(key, value, aggregate)
+        new = None if aggregate is None else store.prepared(key, (aggregate, timestamp))
         if start != end or start != timestamp:
             for first, last, _ in found:
                 remove(key, first, last)
                 hold(Windowed(key, Window(first, last)), (None, olds.pop((first, last))), last, headers)
-        aggregate = add(key, value, aggregate)
-        put(key, start, end, None if aggregate is None else (aggregate, timestamp))
+        put(key, start, end, new)
         hold(Windowed(key, Window(start, end)), (aggregate, olds.get((start, end))), end, headers)
 
     return process

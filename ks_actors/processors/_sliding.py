@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from ks_actors._windowed import Window, Windowed
 from ks_actors.processors._holes import ATOMS
 from ks_actors.processors._inline import Inline
+from ks_actors.processors._olds import keeper
 from ks_actors.processors._operator import Bound
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class _Sliding:
         self._grace = aggregation.grace_ms
         self._on_close = on_close
         self._send_old = aggregation.send_old
-        self._mutable = not aggregation.immutable
+        self._mutable = self._store.mutable
+        self._kept = keeper(self._store, send_old=aggregation.send_old)
         self._cache = None if on_close else context.cache(aggregation.store, send_old=aggregation.send_old)
         self._initial, self._fold = _functions(aggregation)
         # what has come out takes no more records
@@ -162,7 +164,7 @@ class _Sliding:
             self._context.dropped()
             return
         old, seen = entry
-        before = old if self._cache is None else self._before(self._cache, record.key, start)
+        before = self._kept(old) if self._cache is None else self._before(self._cache, record.key, start)
         new = self._fold(record.key, record.value, old)
         latest = record.timestamp if old is None else max(record.timestamp, seen)
         self._store.put_entry(record.key, start, None if new is None else (new, latest))

@@ -58,13 +58,19 @@ class JoinWindow(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        put = context.store(self.store).put_entry
+        store = context.store(self.store)
+        put, kept = store.put_entry, store.kept
         forward = context.forward
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                forward(key, value, timestamp, headers)
+                if key is not None:
+                    put(key, timestamp, None)
+                return
+            row = kept(key, value)  # as it is now: who joins it may change it
             forward(key, value, timestamp, headers)
-            if key is not None:
-                put(key, timestamp, None if value is None else (value, timestamp))
+            put(key, timestamp, (row, timestamp))
 
         return Bound(process)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors._errors import ProcessingFailed
-from ks_actors.processors._holes import ATOMS
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
 from ks_actors.processors._views import Reader
@@ -39,7 +37,7 @@ class Suppress(Inline):
 
     The time is that of the first change that is held back of a key, or, if `until_close`, the end of the window that the key is in; deletes are not
     forwarded then. When there are more than `max_records`, or `max_bytes` as the store writes them, the first ones are forwarded early, or else, with
-    `shut_down`, processing ends. `immutable`: see StreamAggregate.
+    `shut_down`, processing ends.
     """
 
     store: str
@@ -48,7 +46,6 @@ class Suppress(Inline):
     max_records: int | None = None
     max_bytes: int | None = None
     shut_down: bool = False
-    immutable: bool = False
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
@@ -67,7 +64,6 @@ class _Buffer:
         self._max_records = suppress.max_records
         self._max_bytes = suppress.max_bytes
         self._size: Callable[[Any, Held], int] = self._store.entry_bytes if suppress.max_bytes is not None else _no_size
-        self._mutable = not suppress.immutable
         self._now = -1
         self._bytes = 0
         self._queue: list[tuple[int, bytes, Any]] | None = None
@@ -99,17 +95,19 @@ class _Buffer:
         return queue
 
     def _hold(self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
-        new, old = map(self._kept, change)
+        new, old = change
         before: Held | None = self._store.get(key)
         if before is None:
             time = key.window.end if self._until_close else timestamp
             held = Held(time, old, old, new, timestamp, headers)
-            heapq.heappush(queue, (time, self._store.key_bytes(key), key))
         else:
             held = Held(before.time, before.prior, old, new, timestamp, headers)
+        self._store.put(key, held)
+        if before is None:
+            heapq.heappush(queue, (held.time, *self._store.own_key(key)))
+        else:
             self._bytes -= self._size(key, before)
         self._bytes += self._size(key, held)
-        self._store.put(key, held)
 
     def _release(self, queue: list[tuple[int, bytes, Any]]) -> None:
         key = queue[0][2]
@@ -127,10 +125,6 @@ class _Buffer:
     def _limits(self) -> str:
         limits = ((self._max_records, "changes"), (self._max_bytes, "bytes"))
         return " and ".join(f"{limit} {unit}" for limit, unit in limits if limit is not None)
-
-    def _kept(self, value: Any) -> Any:
-        """Return a value that does not change while it is held back."""
-        return deepcopy(value) if self._mutable and type(value) not in ATOMS else value
 
 
 def _no_size(_: Any, __: Any) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from ks_actors._errors import ProcessingFailed
 from ks_actors.processors._history import Superseded, with_history
 from ks_actors.processors._inline import Inline
+from ks_actors.processors._olds import row_keeper
 from ks_actors.processors._operator import Bound
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class TableAggregate(Inline):
         put = store.put_entry
         cache = context.cache(self.store, send_old=self.send_old)
         forward = context.forward
-        kept = None if cache is None else cache.before
+        kept = row_keeper(store, send_old=self.send_old) if cache is None else cache.before
         initializer = self.initializer
         adder = self.adder
         subtractor = self.subtractor
@@ -93,7 +94,7 @@ class TableAggregate(Inline):
             before = aggregate = None
             if entry is not None:
                 aggregate, seen = entry
-                before = aggregate if kept is None else kept(key, aggregate)
+                before = kept(key, aggregate)
                 if removed is not None:
                     aggregate = subtractor(key, removed, aggregate)
                 if removed is not None or added is not None:
@@ -131,7 +132,7 @@ class TableReduce(Inline):
         put = store.put_entry
         cache = context.cache(self.store, send_old=self.send_old)
         forward = context.forward
-        kept = None if cache is None else cache.before
+        kept = row_keeper(store, send_old=self.send_old) if cache is None else cache.before
         adder = self.adder
         subtractor = self.subtractor
         send_old = self.send_old or cache is not None
@@ -143,7 +144,7 @@ class TableReduce(Inline):
             before = aggregate = None
             if entry is not None:
                 aggregate, seen = entry
-                before = aggregate if kept is None else kept(key, aggregate)
+                before = kept(key, aggregate)
                 if removed is not None:
                     aggregate = subtractor(aggregate, removed)
                     timestamp = max(timestamp, seen)

@@ -11,8 +11,9 @@ from ks_actors._native import kernel
 from ks_actors._windowed import Window, Windowed
 from ks_actors.processors._cached_windows import cached_windows, held_window_counts
 from ks_actors.processors._columns import failed
-from ks_actors.processors._holes import ATOMS, forward_rest
+from ks_actors.processors._holes import forward_rest
 from ks_actors.processors._inline import Inline
+from ks_actors.processors._olds import keeper
 from ks_actors.processors._operator import Bound
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class WindowAggregation:
     A window takes records until stream time (the latest timestamp seen) has passed its end by `grace_ms`; later ones are dropped, window by window.
     `initializer` and `aggregator` None count. Otherwise the fold is `aggregator(key, value, aggregate)`, where a window without an aggregate begins
     with `initializer()` (which is sent as the old one), or, with `initializer` None, `aggregator(aggregate, value)` on from the first value.
-    A result of None deletes. Records without key are dropped, those without value are not. `immutable`: see StreamAggregate.
+    A result of None deletes. Records without key are dropped, those without value are not. Aggregates may be changed in place: see StreamAggregate.
     """
 
     store: str
@@ -46,10 +47,10 @@ class WindowAggregation:
     aggregator: Callable[..., Any] | None = None
     initializer: Callable[[], Any] | None = None
     send_old: bool = False
-    immutable: bool = False
 
-    def fold(self) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+    def fold(self, store: Any, *, send_old: bool) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
         """Return what makes `(old as it is sent, new)` of key, value and entry or None."""
+        kept = keeper(store, send_old=send_old)
         aggregator = self.aggregator
         initializer = self.initializer
 
@@ -61,14 +62,14 @@ class WindowAggregation:
             return count
 
         def reduce(_: Any, value: Any, entry: Any) -> tuple[Any, Any]:
-            return (None, value) if entry is None else (entry[0], aggregator(entry[0], value))
+            return (None, value) if entry is None else (kept(entry[0]), aggregator(entry[0], value))
 
         if initializer is None:
             return reduce
 
         def aggregate(key: Any, value: Any, entry: Any) -> tuple[Any, Any]:
             old = initializer() if entry is None else entry[0]
-            return old, aggregator(key, value, old)
+            return kept(old), aggregator(key, value, old)
 
         return aggregate
 
@@ -117,7 +118,7 @@ def _record_form(context: NodeContext, aggregation: WindowAggregation, clock: Cl
     get = store.get_entry
     put = store.put_entry
     forward = context.forward
-    fold = aggregation.fold()
+    fold = aggregation.fold(store, send_old=aggregation.send_old)
     size = aggregation.size_ms
     advance = aggregation.advance_ms
     grace = aggregation.grace_ms
@@ -235,18 +236,15 @@ def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more th
     return one_by_one
 
 
-def _tumbling_batch_form(  # noqa: PLR0915 - likewise
-    context: NodeContext, aggregation: WindowAggregation, clock: Clock
-) -> ProcessBatch:
+def _tumbling_batch_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> ProcessBatch:
     store = context.store(aggregation.store)
     get = store.get_entry
     put = store.put_entry
     forward_batch = context.forward_batch
-    fold = aggregation.fold()
+    fold = aggregation.fold(store, send_old=aggregation.send_old)
     size = aggregation.size_ms
     grace = aggregation.grace_ms
     send_old = aggregation.send_old
-    mutable = not aggregation.immutable
     windows: dict[int, Window] = {}
 
     def process_batch(batch: Batch) -> None:
@@ -254,8 +252,6 @@ def _tumbling_batch_form(  # noqa: PLR0915 - likewise
         keys: list[Any] = []
         changes: list[Any] = []
         timestamps: list[int] = []
-        given: set[int] = set()
-        begin = 0
         dropped = 0
         start = end = -1
         window = Window(start, end)
@@ -272,27 +268,20 @@ def _tumbling_batch_form(  # noqa: PLR0915 - likewise
                 continue
             try:
                 entry = get(key, start)
-                if mutable and entry is not None and id(entry[0]) in given and type(entry[0]) not in ATOMS:
-                    upto = begin + len(keys) + len(holes)
-                    forward_rest(forward_batch, batch.slice(begin, upto), holes, changes, timestamps, keys)
-                    begin, holes, keys, changes, timestamps = upto, [], [], [], []
-                    given.clear()
                 old, new = fold(key, value, entry)
                 latest = timestamp if entry is None or entry[1] < timestamp else entry[1]
                 put(key, start, None if new is None else (new, latest))
             except Exception as error:  # noqa: BLE001 - the handler decides
                 index = len(keys) + len(holes)
-                failed(context, batch, begin + index, error)
+                failed(context, batch, index, error)
                 holes.append(index)
                 continue
-            if mutable:
-                given.add(id(new))
             keys.append(_new(Windowed, (key, window)))
             changes.append((new, old if send_old else None))
             timestamps.append(latest)
         if dropped:
             context.dropped(dropped)
-        forward_rest(forward_batch, batch.slice(begin, len(batch)) if begin else batch, holes, changes, timestamps, keys)
+        forward_rest(forward_batch, batch, holes, changes, timestamps, keys)
 
     return process_batch
 
@@ -302,18 +291,16 @@ def _hopping_batch_form(context: NodeContext, aggregation: WindowAggregation, cl
     store = context.store(aggregation.store)
     get = store.get_entry
     put = store.put_entry
-    fold = aggregation.fold()
+    fold = aggregation.fold(store, send_old=aggregation.send_old)
     size = aggregation.size_ms
     advance = aggregation.advance_ms
     grace = aggregation.grace_ms
     send_old = aggregation.send_old
-    mutable = not aggregation.immutable
     windows: dict[int, Window] = {}
 
     def process_batch(batch: Batch) -> None:
         out = _Rows(context.forward_batch, batch)
         add_index, add_key, add_change, add_timestamp = out.adders
-        given: set[int] = set()
         dropped = 0
         for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
             if key is None:
@@ -327,14 +314,9 @@ def _hopping_batch_form(context: NodeContext, aggregation: WindowAggregation, cl
                         dropped += 1
                         continue
                     entry = get(key, start)
-                    if mutable and entry is not None and id(entry[0]) in given and type(entry[0]) not in ATOMS:
-                        out.flush()
-                        given.clear()
                     old, new = fold(key, value, entry)
                     latest = timestamp if entry is None or entry[1] < timestamp else entry[1]
                     put(key, start, None if new is None else (new, latest))
-                    if mutable:
-                        given.add(id(new))
                     add_index(index)
                     add_key(_new(Windowed, (key, windows.get(start) or _window(windows, start, size))))
                     add_change((new, old if send_old else None))

@@ -37,7 +37,7 @@ class FinalWindowedAggregate(Inline):
         put = store.put_entry
         forward = context.forward
         progress = context.progress
-        fold = aggregation.fold()
+        fold = aggregation.fold(store, send_old=False)
         size = aggregation.size_ms
         advance = aggregation.advance_ms
         grace = aggregation.grace_ms
@@ -89,8 +89,8 @@ class UnlimitedAggregate(Inline):
         get = store.get_entry
         put = store.put_entry
         forward = context.forward
-        fold = self.aggregation.fold()
         send_old = self.aggregation.send_old
+        fold = self.aggregation.fold(store, send_old=send_old)
         start = self.start_ms
         window = Window(start, LAST_INSTANT)
         cache = context.cache(self.aggregation.store, send_old=send_old)

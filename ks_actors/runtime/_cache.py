@@ -81,6 +81,9 @@ class HeldUpdates:
         self._keeps_news: bool = self._windowed or self._sessions
         self._index: Callable[[Any], Any] = spec.key.serializer(spec.name, is_key=True)
         self._mutable: bool = not spec.value.immutable
+        self._read_key: Callable[[bytes], Any] | None = None if spec.key.immutable else spec.key.deserializer(spec.name, is_key=True)
+        self._written: Callable[[Any], bytes] = spec.value.serializer(spec.name)
+        self._read: Callable[[bytes], Any] = spec.value.deserializer(spec.name)
         self._store = store
         self._budget = budget
         self._current = current
@@ -204,7 +207,7 @@ class HeldUpdates:
             self._fresh += 1
             rows.olds[row] = old
             if not self.plain:
-                rows.keys[row] = key[0] if self._windowed else key
+                rows.keys[row] = self._own_key(key, row)
         if new is None and again:
             if self._sessions and rows.olds[row] is None and not self._joined:  # a session that has grown into another before it was ever sent
                 for column in (rows.olds, rows.news, rows.keys, rows.headers, rows.places):
@@ -212,10 +215,18 @@ class HeldUpdates:
                 return None
             rows.news[row] = Gone(None, timestamp)
         elif new is None or self._keeps_news:
-            rows.news[row] = (new, timestamp)
+            # As bytes where it could be changed in place until it is sent.
+            rows.news[row] = (new if new is None or not self._mutable else self._written(new), timestamp)
         elif rows.news:
             rows.news.pop(row, None)
         return rows
+
+    def _own_key(self, key: Any, row: Any) -> Any:
+        """Return the key of a row as nobody else has it who could change it in place."""
+        read = self._read_key
+        if self._sessions:
+            return key if read is None else _new(Windowed, (read(row[0]), row[1]))
+        return read(row) if read is not None else key[0] if self._windowed else key
 
     def rows(self, window: Window | None = None) -> HeldRows:
         """Return the rows, or those of a window."""
@@ -302,6 +313,9 @@ class HeldUpdates:
     def _entries(self, rows: HeldRows, taken: Iterable[Any]) -> list[tuple[Any, int]]:
         """Return the latest entry of each row."""
         news = rows.news
+        if self._keeps_news and self._mutable:
+            read = self._read
+            return [(None if value is None else read(value), time) for value, time in map(news.__getitem__, taken)]
         if self._keeps_news:
             return list(map(news.__getitem__, taken))
         get = self._store.get_entry

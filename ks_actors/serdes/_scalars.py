@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ks_actors._errors import SerializationError
+from ks_actors.serdes._as_read import is_bool, is_bytes, is_double, is_text, is_uuid, whole_number
 from ks_actors.serdes._columns import has_form
 from ks_actors.serdes._serde import FunctionSerde, Serde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ks_actors.serdes._as_read import AsRead
 
 UUID_LENGTH = 36
 
@@ -26,7 +29,7 @@ def _wrong_length(name: str, size: int, data: bytes) -> SerializationError:
     return SerializationError(f"{name} is {size} bytes, got {len(data)}: {bytes(data[:32])!r}")
 
 
-def _number(name: str, form: str, *, faithful: bool) -> Serde[Any]:
+def _number(name: str, form: str, as_read: AsRead | None, *, faithful: bool) -> Serde[Any]:
     layout = struct.Struct(form)
     unpack = layout.unpack
 
@@ -41,7 +44,7 @@ def _number(name: str, form: str, *, faithful: bool) -> Serde[Any]:
     if form == ">q":
         has_form(pack, "encode_longs")
         has_form(deserialize, "decode_longs")
-    return FunctionSerde(pack, deserialize, faithful=faithful, immutable=True, name=name)
+    return FunctionSerde(pack, deserialize, faithful=faithful, immutable=True, name=name, as_read=as_read)
 
 
 class _Booleans(dict[Any, Any]):
@@ -78,25 +81,25 @@ def _not_void(value: object) -> Any:
     raise SerializationError(f"VOID has null and nothing else, got {value!r}")
 
 
-STRING: Serde[str] = FunctionSerde(str.encode, bytes.decode, faithful=True, immutable=True, name="STRING")
+STRING: Serde[str] = FunctionSerde(str.encode, bytes.decode, faithful=True, immutable=True, name="STRING", as_read=is_text)
 """Text as UTF-8. Bytes that are no UTF-8 are bad data (Java would put U+FFFD in their place)."""
 
-BYTES: Serde[bytes] = FunctionSerde(bytes.__bytes__, bytes.__bytes__, faithful=True, immutable=True, name="BYTES")
+BYTES: Serde[bytes] = FunctionSerde(bytes.__bytes__, bytes.__bytes__, faithful=True, immutable=True, name="BYTES", as_read=is_bytes)
 """Bytes as they are; anything else, bytearray too, is refused."""
 
-SHORT: Serde[int] = _number("SHORT", ">h", faithful=True)
+SHORT: Serde[int] = _number("SHORT", ">h", whole_number(16), faithful=True)
 """An integer in 2 bytes, big-endian."""
 
-INTEGER: Serde[int] = _number("INTEGER", ">i", faithful=True)
+INTEGER: Serde[int] = _number("INTEGER", ">i", whole_number(32), faithful=True)
 """An integer in 4 bytes, big-endian."""
 
-LONG: Serde[int] = _number("LONG", ">q", faithful=True)
+LONG: Serde[int] = _number("LONG", ">q", whole_number(64), faithful=True)
 """An integer in 8 bytes, big-endian."""
 
-FLOAT: Serde[float] = _number("FLOAT", ">f", faithful=False)
+FLOAT: Serde[float] = _number("FLOAT", ">f", None, faithful=False)
 """A number in 4 bytes, IEEE 754, big-endian: what is read back is the nearest that fits."""
 
-DOUBLE: Serde[float] = _number("DOUBLE", ">d", faithful=False)  # 0.0 == -0.0, and they have different bytes
+DOUBLE: Serde[float] = _number("DOUBLE", ">d", is_double, faithful=False)  # 0.0 == -0.0, and they have different bytes
 """A number in 8 bytes, IEEE 754, big-endian."""
 
 BOOLEAN: Serde[bool] = FunctionSerde(
@@ -105,10 +108,11 @@ BOOLEAN: Serde[bool] = FunctionSerde(
     faithful=True,
     immutable=True,
     name="BOOLEAN",
+    as_read=is_bool,
 )
 """One byte, 1 or 0."""
 
-UUID: Serde[uuid.UUID] = FunctionSerde(_uuid_serializer(), _uuid_deserializer(), faithful=True, immutable=True, name="UUID")
+UUID: Serde[uuid.UUID] = FunctionSerde(_uuid_serializer(), _uuid_deserializer(), faithful=True, immutable=True, name="UUID", as_read=is_uuid)
 """A UUID as its 36 characters, as Java writes it."""
 
 VOID: Serde[None] = FunctionSerde(_not_void, _not_void, faithful=True, immutable=True, name="VOID")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar, final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ks_actors.serdes._as_read import AsRead
+
 T = TypeVar("T")
 
 
@@ -20,7 +22,8 @@ class Serde(ABC, Generic[T]):
 
     `faithful` promises that decoded objects can stand for their bytes: decoding what was encoded gives an equal object, objects are hashable, and
     two of them are equal exactly when their bytes are. Stores keep such keys decoded. `immutable` promises that a decoded object cannot be changed
-    in place, so that it may be shared. Both may be left at False at the cost of some speed; a promise that is not kept corrupts state.
+    in place, so that it may be shared: stores keep such values decoded, and others as bytes from the moment when they are put. Both may be left at
+    False at the cost of some speed; a promise that is not kept corrupts state.
     """
 
     faithful: bool = False
@@ -60,9 +63,11 @@ class FunctionSerde(Serde[T]):
         faithful: bool,
         immutable: bool,
         name: str,
+        as_read: AsRead | None = None,
     ) -> None:
         self.faithful: bool = faithful
         self.immutable: bool = immutable
+        self.as_read: AsRead | None = as_read
         self._serialize: Callable[[T], bytes] = serialize
         self._serialize_key: Callable[[T], bytes] = serialize_key or serialize
         self._deserialize: Callable[[bytes], T] = deserialize

@@ -6,6 +6,7 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
+from ks_actors.serdes._as_read import of_type
 from ks_actors.serdes._immutable import is_immutable
 from ks_actors.serdes._serde import FunctionSerde, Serde
 
@@ -29,6 +30,7 @@ def json(type_: Any = Any, /) -> Serde[Any]:
         faithful=False,  # 1 == 1.0 == True, and all three are written differently
         immutable=is_immutable(type_),
         name=f"json({_name(type_)})",
+        as_read=of_type(type_) if is_immutable(type_) else None,
     )
 
 
@@ -45,6 +47,7 @@ def msgpack(type_: Any = Any, /) -> Serde[Any]:
         faithful=False,
         immutable=is_immutable(type_),
         name=f"msgpack({_name(type_)})",
+        as_read=of_type(type_) if is_immutable(type_) else None,
     )
 
 

@@ -97,22 +97,7 @@ class Changes(ABC, Measured, Generic[Handle]):
 
     def _raw(self, handle: Handle, value: Any) -> bytes:
         """Return the bytes of an entry that may be encoded already; raises SerializationError."""
-        if type(value) is bytes:
-            return value
-        try:
-            return self._codec.raw(value)
-        except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
-            self._codec.refuse(handle, value[0], error)
-
-    def _encoded(self, handle: Handle, value: Any) -> bytes:
-        """Return the bytes of a value of what is frozen; a mutable one is bytes from now on."""
-        raw = self._raw(handle, value)
-        if self._mutable and raw is not value:
-            if handle in self._dirty:
-                self._dirty[handle] = raw
-            else:
-                self._put_back(handle, raw)
-        return raw
+        return value if type(value) is bytes else self._codec.written(handle, value)
 
     # The changelog.
 
@@ -171,7 +156,7 @@ class Changes(ABC, Measured, Generic[Handle]):
                 contents.append(None)
                 timestamps.append(self._frozen_deleted[handle])
             else:
-                raw = self._encoded(handle, value)
+                raw = self._raw(handle, value)
                 contents.append(raw[TIME_BYTES:])
                 timestamps.append(unpack_time(raw)[0])
         return Batch(keys, contents, timestamps)

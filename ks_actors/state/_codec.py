@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from ks_actors import serdes
 from ks_actors._errors import SerializationError
+from ks_actors.serdes._as_read import of_serde
 from ks_actors.serdes._columns import for_column, has_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ks_actors.serdes._as_read import AsRead
     from ks_actors.topology._stores import StoreSpec
 
 Entry: TypeAlias = tuple[Any, int]
@@ -35,6 +37,9 @@ TEXT: Final = (serdes.STRING, serdes.BYTES)
 """Serdes whose objects have a length that says how large they are."""
 
 
+WHOLE: Final = ((serdes.SHORT, 16), (serdes.INTEGER, 32), (serdes.LONG, 64))
+"""Serdes of whole numbers, and how many bits these have."""
+
 WRITTEN: Final = (serdes.BYTES, serdes.STRING, serdes.LONG)
 """Serdes of what the kernel can write by itself, in the order of its numbers for them."""
 
@@ -52,8 +57,11 @@ class Codec:
         self.timestamped: bool = timestamped
         self.faithful: bool = spec.key.faithful
         self.mutable: bool = not spec.value.immutable
+        self.mutable_keys: bool = not spec.key.immutable
         self.fixed: bool = any(spec.value is serde for serde in FIXED)
         self.text: bool = any(spec.value is serde for serde in TEXT)
+        self.bound: int = 0 if self.mutable else next((1 << bits - 1 for serde, bits in WHOLE if spec.value is serde), 0)
+        self.text_type: type | None = next((type_ for serde, type_ in zip(TEXT, (str, bytes), strict=True) if spec.value is serde), None)
         self.plain_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)  # what stands for a key in dicts: text or bytes
         self.sized_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)
         self.key_form: int | None = _form(spec.key) if self.faithful else 0  # without faith what stands for a key is its bytes
@@ -61,10 +69,50 @@ class Codec:
         self.key: Callable[[Any], bytes] = spec.key.serializer(topic, is_key=True)
         self.read_key: Callable[[bytes], Any] = spec.key.deserializer(topic, is_key=True)
         self.value: Callable[[Any], bytes] = spec.value.serializer(topic)
+        self.as_read: AsRead = of_serde(spec.value) or _never
         self.keys: Callable[[list[Any]], list[bytes]] = for_column(self.key)
         self.values: Callable[[list[Any]], list[bytes]] = for_column(self.value)
         self.by_column: bool = True  # whether rows of the engine are made of whole columns: of what stands for keys, and of values and times
         self.read_value: Callable[[bytes], Any] = spec.value.deserializer(topic)
+
+    def admit(self, index: Any, value: Any) -> Any:
+        """Return a value that is put as it will be read: itself, or what its serde makes of it. Raises SerializationError when it cannot be written.
+
+        For values that cannot be changed in place; of others the bytes are kept.
+        """
+        try:
+            return value if self.as_read(value) else self.read_value(self.value(value))
+        except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
+            self.refuse(index, value, error)
+
+    def written(self, index: Any, entry: Entry) -> bytes:
+        """Return the bytes of an entry that is put; raises SerializationError."""
+        try:
+            return self.raw(entry)
+        except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
+            self.refuse(index, entry[0], error)
+
+    def checked_time(self, time: Any) -> int:
+        """Return a timestamp (ms) that is put; raises SerializationError when it is none."""
+        try:
+            pack_time(time)
+        except Exception as error:
+            raise SerializationError(f"store {self.name}: a timestamp is a whole number of ms in 8 bytes, got {time!r:.200}") from error
+        return time  # type: ignore[no-any-return]
+
+    def content(self, index: Any, value: Any) -> bytes:
+        """Return the bytes of a value that is put, without time; raises SerializationError."""
+        try:
+            return self.value(value)
+        except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
+            self.refuse(index, value, error)
+
+    def check_key(self, index: Any) -> None:
+        """Raise SerializationError when what stands for a key cannot be written."""
+        try:
+            self.index_bytes(index)
+        except Exception as error:
+            raise SerializationError(f"store {self.name}: key {index!r:.200} cannot be written by its serde: {error!r}") from error
 
     def raw(self, entry: Entry) -> bytes:
         """Return the bytes of an entry."""
@@ -119,6 +167,10 @@ class Codec:
         raise SerializationError(
             f"store {self.name}: what was put under key {index!r} cannot be written by its serde: {error!r}; value: {value!r:.200}"
         ) from error
+
+
+def _never(_: Any) -> bool:
+    return False
 
 
 def _form(serde: Any) -> int | None:

@@ -63,6 +63,7 @@ def _fetch(table: Table[Any], keys: list[Any]) -> list[Any]:
     engine, codec = table.engine, table._codec
     try:
         if engine is None or table.bare or table._restored or table._restored_writing:
+            codec.keys(keys)
             return [key for key in keys if table._load(key) is None and key not in table._view]
         rows = engine.get_many(map(table.prefix.__add__, codec.keys(keys)))
     except Exception:  # noqa: BLE001 - a key that cannot be encoded, a row that cannot be read: it comes again, and is told of the one that it was

@@ -45,7 +45,10 @@ class KeyValueBase(Table[K], Generic[K, P]):
         return None if entry is None else self._show(entry)
 
     def put(self, key: K, value: P | None) -> None:
-        """Set the value of `key`; None deletes it. What is put is the store's: it is written at the next commit, as it is then."""
+        """Set the value of `key`; None deletes it. The store has it as it is now, whatever becomes of the object.
+
+        Raises SerializationError, with nothing changed, when key or value cannot be written.
+        """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
         self.put_entry(key, self._entry(value))
@@ -54,6 +57,11 @@ class KeyValueBase(Table[K], Generic[K, P]):
         """Return the bytes of a key, which keys are ordered by."""
         encoded: bytes = self._codec.key(key)
         return encoded
+
+    def own_key(self, key: K) -> tuple[bytes, K]:
+        """Return the bytes of a key, and the key as nobody else has it who could change it in place."""
+        encoded: bytes = self._codec.key(key)
+        return encoded, self._codec.object_key(encoded) if self._codec.mutable_keys else key
 
     def entry_bytes(self, key: K, value: P) -> int:
         """Return how many bytes a key and its value take, time included, when they are written."""
@@ -122,4 +130,4 @@ class TimestampedKeyValueStore(KeyValueBase[K, ValueAndTimestamp[V]], Generic[K,
         return ValueAndTimestamp(entry[0], entry[1])
 
     def _entry(self, value: Any) -> Entry | None:
-        return None if value is None or value[0] is None else (value[0], value[1])
+        return None if value is None or value[0] is None else (value[0], self._codec.checked_time(value[1]))

@@ -10,7 +10,6 @@ from ks_actors._native import kernel as _kernel
 from ks_actors.state._changes import BY_START_AND_KEY, MISSING, SLICE
 from ks_actors.state._closed import Closed
 from ks_actors.state._tracks import VISITS
-from ks_actors.state._weight import TEXTS
 from ks_actors.state._windows import Windows
 
 if TYPE_CHECKING:
@@ -70,7 +69,12 @@ class Panes(Windows[K], Generic[K]):
         return self._other_entry(index, start)
 
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
-        """Set what is there of one window; None deletes it."""
+        """Set what is there of one window; None deletes it. Raises SerializationError, with nothing changed, for what cannot be written."""
+        kept = entry
+        if entry is not None:
+            value = entry[0]
+            if type(value) is not int or not -self.bound <= value < self.bound:
+                kept = self._as_kept(key, entry)
         if start > self._observed:
             self._observed = start
             self._limit = start - self._retention
@@ -83,20 +87,20 @@ class Panes(Windows[K], Generic[K]):
             pane = self._pane(start)
         handle = (index, start)
         if handle not in self._dirty:
-            old = self._dirty[handle] = pane.get(index, MISSING)
+            old = pane.get(index, MISSING)
             if old is MISSING:
+                self._codec.check_key(index)
                 self._resident += 1
+            self._dirty[handle] = old
             if self._sized_keys:
                 self._size += len(index)
         elif self._sized:
-            old = pane[index]
-            if old is not None and type(old[0]) in TEXTS:
-                self._size -= len(old[0])
-        pane[index] = entry
-        if entry is None:
+            self._uncount(pane[index])
+        pane[index] = kept
+        if kept is None:
             self._deleted[handle] = self._time()
         elif self._sized:
-            self._count(entry[0])
+            self._count(kept)
 
     @property
     def counts(self) -> bool:

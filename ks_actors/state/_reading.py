@@ -67,11 +67,7 @@ class NotingReader(Reader[T]):
             value = self.store.below(handle)
         if value is None:
             return None
-        if type(value) is tuple:
-            if not self.store._mutable:
-                return value
-            value = self.store._raw(handle, value)
-        return self.store._codec.entry(value)
+        return value if type(value) is tuple else self.store._codec.entry(value)
 
     def _uncommitted(self) -> dict[Any, Any]:
         """Return the values of all that was put since the last commit."""

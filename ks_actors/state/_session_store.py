@@ -95,6 +95,11 @@ class SessionStore(Sessions[K], Generic[K, V]):
         key = self._codec.object_key
         return [(key(encoded), start, end, entry) for encoded, start, end, entry in self._ended(earliest_end, latest_end)]
 
+    def own_key(self, key: K) -> K:
+        """Return a key as nobody else has it who could change it in place: for operators."""
+        codec = self._codec
+        return codec.object_key(codec.key(key)) if codec.mutable_keys else key
+
     def end_order(self, key: K, start: int, end: int) -> tuple[Any, Any, Any]:
         """Return what `find_ended_sessions` orders a session by: for operators."""
         encoded = self._codec.key(key)

@@ -11,7 +11,6 @@ from ks_actors.state._codec import pack_time
 from ks_actors.state._expiry import take_out
 from ks_actors.state._timed_tracks import TimedTracks
 from ks_actors.state._tracks import SEGMENT
-from ks_actors.state._weight import TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +67,8 @@ class Sessions(TimedTracks, Generic[K]):
         return self._entry_of(index, slot, value)
 
     def put_entry(self, key: K, start: int, end: int, entry: Entry | None) -> None:
-        """Set what is there of one session; None deletes it."""
+        """Set what is there of one session; None deletes it. Raises SerializationError, with nothing changed, for what cannot be written."""
+        kept = None if entry is None else self.prepared(key, entry)
         self._observe(end)
         if end <= self._limit:
             self._late(end)
@@ -83,10 +83,11 @@ class Sessions(TimedTracks, Generic[K]):
         slot = handle[1]
         track = self._tracks.get(index)
         if track is None:
+            self._codec.check_key(index)
             track = self._track(index)
         if handle not in self._dirty:
             old = self._dirty[handle] = track.get(slot, MISSING)
-            track[slot] = entry
+            track[slot] = kept
             if old is MISSING:
                 self._added(index, slot)
             if self._sized_keys:
@@ -94,9 +95,16 @@ class Sessions(TimedTracks, Generic[K]):
         else:
             if self._sized:
                 self._uncount(track[slot])
-            track[slot] = entry
+            track[slot] = kept
         if self._sized:
-            self._count(entry[0])
+            self._count(kept)
+
+    def prepared(self, key: K, entry: Any) -> Any:
+        """Return an entry as it is kept, for `put_entry`; raises SerializationError."""
+        if type(entry) is bytes:
+            return entry
+        value = entry[0]
+        return entry if type(value) is int and -self.bound <= value < self.bound else self._as_kept(key, entry)
 
     def remove_entry(self, key: K, start: int, end: int) -> None:
         """Delete one session; it is never counted as late."""
@@ -109,10 +117,6 @@ class Sessions(TimedTracks, Generic[K]):
         if end > self._observed:
             self._observed = end
             self._limit = end - self._retention
-
-    def _uncount(self, old: Entry | None) -> None:
-        if old is not None and type(old[0]) in TEXTS:
-            self._size -= len(old[0])
 
     def _delete(self, handle: tuple[Any, int], end: int) -> None:
         """Delete a session. One that nobody has but this transaction leaves no trace: most sessions grow into others."""

@@ -33,20 +33,34 @@ class SpanRuns(SpanWindows[K], Generic[K]):
         """Return the indexes of keys; raises whatever the serde of the keys does."""
         return keys if self._faithful else list(map(self._codec.key, keys))
 
-    def takes(self, indexes: list[Any], starts: list[int], values: list[Any]) -> bool:
-        """Return whether such rows can be put together, and what they look for can be met, in memory."""
+    def takes(self, indexes: list[Any], starts: list[int], values: list[Any]) -> list[Any] | None:
+        """Return the values of rows as they are kept; None when such rows cannot be put together, or what they look for cannot be met in memory."""
         if not starts:
-            return not self._low or self.engine is None
+            return None if self._low and self.engine is not None else []
         if min(starts) <= self.limit_after(max(starts)) or self._sequence + len(starts) >= SEQUENCE_MASK or (self._low and self.engine is not None):
-            return False
-        return not self._packed or bool(_kernel.Rows(0, *self._texts).take(indexes, values))
+            return None
+        if self._packed:
+            return values if _kernel.Rows(0, *self._texts).take(indexes, values) else None
+        codec = self._codec
+        try:
+            if codec.faithful:
+                codec.keys(indexes)
+            if self._mutable:
+                return list(map(Raw, codec.values(values)))
+        except Exception:  # noqa: BLE001 - which one cannot be written is found when its turn comes
+            return None
+        return values if all(map(codec.as_read, values)) else None
+
+    def read(self, kept: Any) -> Any:
+        """Return the value of a row that the store `takes`, a new object when it is mutable."""
+        return self._codec.read_value(kept) if type(kept) is Raw else kept
 
     def limit_after(self, last: int) -> int:
         """Return what will have expired, up to and with this start, once a row was put that starts at `last`."""
         return max(self._observed, last) - self._retention
 
     def put_run(self, indexes: list[Any], starts: list[int], values: list[Any]) -> None:
-        """Put rows with their starts as times, none without a value, when the store `takes` them."""
+        """Put rows with their starts as times, none without a value; values are as the store `takes` them."""
         last, first, count = max(starts), min(starts), len(starts)
         if last > self._observed:
             self._observed = last
@@ -55,7 +69,7 @@ class SpanRuns(SpanWindows[K], Generic[K]):
         self._sequence += count
         self._rows += count
         self._resident += count
-        if self._codec.text:
+        if self._codec.text or self._mutable:
             self._size += sum(map(len, values))
         if self._gone:
             self.release(2 * count)

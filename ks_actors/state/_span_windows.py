@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors.state._packed import PackedSegment
+from ks_actors.state._segment import Raw
 from ks_actors.state._spans import Spans
 from ks_actors.state._tracks import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ks_actors.topology._stores import StoreSpec
 
 K = TypeVar("K")
+SIZED: Final = frozenset((str, bytes, Raw))
 Found = tuple[bytes, int, int, "Entry"]
 """Key bytes, start, sequence number and entry."""
 
@@ -31,6 +33,7 @@ class SpanWindows(Spans, Generic[K]):
         self.window_size_ms: int = spec.window_size_ms
         self._expired: Callable[[int], None] = expired
         self._faithful: bool = codec.faithful
+        self._text: type | None = codec.text_type
 
     @property
     def observed(self) -> int:
@@ -38,9 +41,13 @@ class SpanWindows(Spans, Generic[K]):
         return self._observed
 
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
-        """Add an entry. None is ignored where there are segments; in memory it moves time on, and is nothing but a record of the changelog."""
+        """Add an entry. None is ignored where there are segments; in memory it moves time on, and is nothing but a record of the changelog.
+
+        Raises SerializationError, with nothing changed, for what cannot be written.
+        """
         if entry is None and self._segmented:
             return
+        value, time = (None, self._time()) if entry is None else (self.kept(key, entry[0]), entry[1])
         if start > self._observed:
             self._observed = start
             self._limit = start - self._retention
@@ -49,19 +56,35 @@ class SpanWindows(Spans, Generic[K]):
                 self._expired(1)
             return
         index: Any = key if self._faithful else self._codec.key(key)
+        if not self._packed:
+            self._codec.check_key(index)
         number = start // self._span
         segment = self._segment(number)
         if self._gone:
             self.release(2)  # whatever grows pays for what is to go
-        value, time = (None, self._time()) if entry is None else entry
         sequence = (self._sequence + 1) & SEQUENCE_MASK
         self._add(segment, (index, start, sequence, value, time))
         self._touched[number] = segment
         self._sequence = sequence
         self._rows += 1
         self._resident += 1
-        if type(value) is bytes or type(value) is str:
+        if value is not None and type(value) in SIZED:
             self._size += len(value)
+
+    @property
+    def mutable(self) -> bool:
+        """Whether values may be changed in place, so that each read makes a new object."""
+        return self._mutable
+
+    def kept(self, key: K, value: Any) -> Any:
+        """Return a value as it is kept: as it will be read, or as bytes when it could be changed in place. Raises SerializationError."""
+        if type(value) is Raw:
+            return value
+        if self._mutable:
+            return Raw(self._codec.content(key, value))
+        if type(value) is self._text and (type(value) is bytes or (type(value) is str and value.isascii())):
+            return value
+        return self._codec.admit(key, value)
 
     def get_entry(self, key: K, start: int) -> Entry | None:
         """Return what was put last of all, if that was for this window."""

@@ -201,25 +201,15 @@ class Spans(Measured):
             return [self._encoded(segment, place) for place in range(first, last)]
 
     def _encoded(self, segment: AnySegment, place: int) -> bytes:
-        """Return the bytes of a value; a mutable one is bytes from now on, unless it is of the open transaction."""
+        """Return the bytes of a value."""
         value = segment.values[place]
-        if type(value) is Raw:
-            return value
-        try:
-            raw = self._codec.value(value)
-        except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
-            self._codec.refuse(segment.keys[place], value, error)
-        if self._mutable and place < segment.frozen and type(segment) is Segment:
-            segment.values[place] = Raw(raw)
-        return raw
+        return value if type(value) is Raw else self._codec.content(segment.keys[place], value)
 
     def _entry_at(self, segment: AnySegment, place: int) -> Entry:
-        """Return what a row holds, a new object when it is mutable and not of this transaction."""
+        """Return what a row holds, a new object when it is mutable."""
         value, time = segment.values[place], segment.times[place]
         if type(value) is not Raw or type(segment) is PackedSegment:
-            if not self._mutable or place >= segment.frozen:
-                return (value, time)
-            value = self._encoded(segment, place)
+            return (value, time)
         entry = self._codec.entry(pack_time(time) + value)
         if not self._mutable and type(segment) is Segment:
             segment.values[place] = entry[0]

@@ -18,10 +18,9 @@ from ks_actors.state._counting import CountUp, count_up
 from ks_actors.state._engine import after
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._order import Order
+from ks_actors.state._puts import Puts
 from ks_actors.state._restored import ARRANGED, RESTORED, RestoredRows
-from ks_actors.state._transaction import Transactional
 from ks_actors.state._view import View
-from ks_actors.state._weight import TEXTS, average, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -34,12 +33,13 @@ Found = tuple[bytes, Any, Any]
 """A key's bytes, the key or MISSING when it is still to be read, and its entry, or the bytes of that."""
 
 
-class Table(Transactional[Any], Generic[K]):
+class Table(Puts, Generic[K]):
     """Entries by key. `get_entry` and `put_entry` are for operators; an entry is a plain tuple of value and timestamp (ms), None deletes.
 
-    The view holds entries (None: deleted) of immutable values, so that reading one is `dict.__getitem__`. Mutable values are held as bytes, except
-    for those that were put in this transaction: an object never gets from one transaction into another. What was restored waits as bytes, by the
-    bytes of its key, until it is asked for or written.
+    The view holds entries (None: deleted) of immutable values, so that reading one is `dict.__getitem__`. Mutable values are held as bytes from the
+    moment when they are put, and each read makes a new object: so no object is shared with those who put or read it, and what is read does not depend
+    on when a commit happens. What cannot be written is refused when it is put. What was restored waits as bytes, by the bytes of its key, until it is
+    asked for or written.
     """
 
     get_entry: Callable[[K], Entry | None]
@@ -48,16 +48,12 @@ class Table(Transactional[Any], Generic[K]):
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=logged)
-        self._view: dict[Any, Any] = View(self._load)
-        self._sized_keys: bool = codec.sized_keys
+        self._view = View(self._load)
         self._restored: Any = RestoredRows()
         self._restored_writing: Any = RestoredRows()
-        self._order: Order | None = None  # of the keys in the view, kept from the first scan on; some may have left the view
         self._stale: int = 0
-        self._entered: deque[Any] | None = None if engine is None else deque()  # the keys in the order in which they came into the view
-        self._ticks: int = 0
         get = self._get_mutable if codec.mutable else self._view.__getitem__
-        put = self._put_fixed if codec.fixed else self._put_text if codec.text else self._put_any
+        put = self._put_bytes if codec.mutable else self._put_fixed if codec.fixed else self._put_text if codec.text else self._put_any
         if codec.faithful:
             self.get_entry = get
             self.put_entry = put
@@ -103,100 +99,9 @@ class Table(Transactional[Any], Generic[K]):
         self._enter(key)
         return value
 
-    def enter_all(self, keys: list[Any]) -> None:
-        """Take note of keys that have come into the view."""
-        if self._order is not None:
-            self._order.pending.extend(keys)
-        if self._entered is not None:
-            self._entered.extend(keys)
-
-    def _enter(self, key: Any) -> None:
-        if self._order is not None:
-            self._order.pending.append(key)
-        if self._entered is not None:
-            self._entered.append(key)
-
     def _get_mutable(self, key: Any) -> Entry | None:
-        value = self._view[key]
-        if value is None or key in self._dirty:
-            entry: Entry | None = value
-            return entry
-        if type(value) is tuple:
-            value = self._view[key] = self._raw(key, value)
-        return self._codec.entry(value)
-
-    def _first(self, key: Any) -> None:
-        """Note what a key was before the first put of this transaction."""
-        value = self._dirty[key] = self._view.get(key, MISSING)
-        if self._sized_keys:
-            self._size += len(key)
-        if value is MISSING:
-            self._enter(key)
-
-    def _put_fixed(self, key: Any, entry: Entry | None) -> None:
-        dirty, view = self._dirty, self._view
-        if key not in dirty:  # as `_first` does
-            value = dirty[key] = view.get(key, MISSING)
-            if self._sized_keys:
-                self._size += len(key)
-            if value is MISSING:
-                self._enter(key)
-        view[key] = entry
-        if entry is None:
-            self._deleted[key] = self._time()
-
-    @property
-    def uncommitted(self) -> dict[Any, Any]:
-        """Entries before the first put since the last commit, by first put; None or MISSING: there was none. Another dict after each commit."""
-        return self._dirty
-
-    def _put_text(self, key: Any, entry: Entry | None) -> None:
-        view = self._view
-        if key in self._dirty:
-            old = view[key]
-            size = self._size if old is None else self._size - len(old[0])
-        else:
-            self._first(key)
-            size = self._size
-        view[key] = entry
-        if entry is None:
-            self._size = size
-            self._deleted[key] = self._time()
-        else:
-            self._size = size + len(entry[0])
-
-    def _put_any(self, key: Any, entry: Entry | None) -> None:
-        size = 0
-        if key in self._dirty:
-            old = self._view[key]
-            if old is not None and type(old[0]) in TEXTS:
-                size = -len(old[0])
-        self._put_fixed(key, entry)
-        if entry is not None:
-            value = entry[0]
-            if type(value) in TEXTS:
-                size += len(value)
-            if not self._ticks & 127:  # the first one too
-                self._typical = average(self._typical, weigh(value))
-            self._ticks += 1
-        self._size += size
-
-    def put_entries(self, entries: dict[Any, Entry], fresh: Iterable[Any]) -> None:
-        """Put many entries, no deletes; all keys but the `fresh` ones among them have been put in this transaction before. For operators."""
-        if not (self._codec.fixed and self._codec.faithful):
-            put = self.put_entry
-            for key, entry in entries.items():
-                put(key, entry)
-            return
-        dirty = self._dirty
-        first = [key for key in fresh if key not in dirty]
-        if first:  # as `_first` does
-            values = self._now_all(first)
-            dirty.update(zip(first, values, strict=True))
-            if self._sized_keys:
-                self._size += sum(map(len, first))
-            self.enter_all([key for key, value in zip(first, values, strict=True) if value is MISSING])
-        self._view.update(entries)
+        raw = self._view[key]
+        return None if raw is None else self._codec.entry(raw)
 
     # What a transaction needs.
 
@@ -366,8 +271,6 @@ class Table(Transactional[Any], Generic[K]):
         for encoded, key in order.within(low, high):
             value = view.get(key, MISSING)
             if value is not MISSING:
-                if self._mutable and type(value) is tuple and key not in self._dirty:
-                    value = self._raw(key, value)
                 found.append((encoded, key, value))
         return found
 

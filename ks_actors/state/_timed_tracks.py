@@ -27,23 +27,55 @@ class TimedTracks(Tracks):
         self._faithful: bool = codec.faithful
         self._simple: bool = not codec.mutable
         self._sized: bool = not codec.fixed
+        self.bound: int = codec.bound  # whole numbers below it are read as they are
+        self._text: type | None = codec.text_type
         self._sized_keys: bool = codec.sized_keys
 
     def _entry_of(self, index: Any, slot: int, value: Any) -> Entry | None:
-        """Return the entry behind a value of a track, a new object when it is mutable and not of this transaction."""
-        if type(value) is tuple:
-            if not self._mutable or (index, slot) in self._dirty:
-                return value
-            value = self._raw((index, slot), value)
-            self._put_back((index, slot), value)
-        elif value is None:
-            return None
+        """Return the entry behind a value of a track, a new object when it is mutable."""
+        if value is None or type(value) is tuple:
+            return value
         entry = self._codec.entry(value)
         if not self._mutable:
             self._put_back((index, slot), entry)
         return entry
 
-    def _count(self, value: Any) -> None:
+    def _as_kept(self, key: Any, entry: Entry) -> Any:
+        """Return an entry that is put as it is kept: as it will be read, or as bytes when it could be changed in place. Raises SerializationError."""
+        codec, value = self._codec, entry[0]
+        if self._mutable:
+            return codec.written(key, entry)
+        if type(value) is str and self._text is str and value.isascii():
+            return entry
+        admitted = codec.admit(key, value)
+        return entry if admitted is value else (admitted, entry[1])
+
+    def _uncount(self, old: Any) -> None:
+        """Take what is put over out of the size of the transaction."""
+        if type(old) is bytes:
+            self._size -= len(old)
+        elif old is not None and type(old[0]) in TEXTS:
+            self._size -= len(old[0])
+
+    def check_key(self, key: Any) -> None:
+        """Raise SerializationError when a key cannot be written. For operators."""
+        self._codec.check_key(key if self._faithful else self._codec.key(key))
+
+    @property
+    def mutable(self) -> bool:
+        """Whether values may be changed in place, so that each read makes a new object."""
+        return self._mutable
+
+    def admit(self, key: Any, value: Any) -> Any:
+        """Return a value as it would be read once it is put; raises SerializationError. For operators, of values that cannot be changed in place."""
+        return self._codec.admit(key, value)
+
+    def _count(self, kept: Any) -> None:
+        """Add what is put to the size of the transaction."""
+        if type(kept) is bytes:
+            self._size += len(kept)
+            return
+        value = kept[0]
         if type(value) in TEXTS:
             self._size += len(value)
             return

@@ -16,7 +16,6 @@ from ks_actors.state._table import Table
 from ks_actors.state._tracks import FACTS
 from ks_actors.state._version_codec import TOMBSTONE, VersionCodec, is_tombstone
 from ks_actors.state._version_sweep import Sweep
-from ks_actors.state._weight import TEXTS, average, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -148,18 +147,19 @@ class Versions(Table[Handle], Generic[K]):
 
     def put_version(self, key: K, value: Any, time: int) -> int:
         """Set what a key is worth from `time` on; return until when: a time, PUT_RETURN_CODE_VALID_TO_UNDEFINED or PUT_RETURN_CODE_NOT_PUT."""
-        if time > self._observed:
-            self._observed = time
-        elif time < self._observed - self._retention:
+        entry = self._as_kept((key, time), value)
+        if time < self._observed - self._retention:
             self._expired(1)
             return PUT_RETURN_CODE_NOT_PUT
         index = self._versions.index(key)
         track = self._tracks.get(index)
         if track is None:
+            self._codec.check_key((index, time))
             track = self._track(index)
+        self._observed = max(self._observed, time)
         handle = (index, time)
         place = bisect_left(track, time)
-        self._set(handle, (TOMBSTONE if value is None else value, time))
+        self._set(handle, entry)
         if not track:
             self._tracks[index] = track
         if place == len(track):
@@ -178,11 +178,14 @@ class Versions(Table[Handle], Generic[K]):
         else:
             due.add(index)
 
-    def _set(self, handle: Handle, entry: Entry) -> None:
-        dirty, view = self._dirty, self._view
-        value = entry[0]
+    def _as_kept(self, handle: Handle, value: Any) -> Any:
+        """Return a version as it is kept: as it will be read, or as bytes when it could be changed in place. Raises SerializationError."""
         if self._mutable:
-            entry = self._raw(handle, entry)  # type: ignore[assignment]  # as bytes: whoever has the object may change it, and the past does not
+            return self._codec.written(handle, (TOMBSTONE if value is None else value, handle[1]))
+        return (TOMBSTONE if value is None else self._codec.admit(handle, value), handle[1])
+
+    def _set(self, handle: Handle, kept: Any) -> None:
+        dirty, view = self._dirty, self._view
         if handle in dirty:
             old = dirty.pop(handle)  # to the end: the changelog has versions in the order in which they were put
         else:
@@ -190,13 +193,8 @@ class Versions(Table[Handle], Generic[K]):
             if self._sized_keys:
                 self._size += len(handle[0])
         dirty[handle] = old
-        view[handle] = entry
-        if type(value) in TEXTS:
-            self._size += len(value)
-            return
-        if not self._ticks & 127:  # the first one too
-            self._typical = average(self._typical, weigh(value))
-        self._ticks += 1
+        view[handle] = kept
+        self._weigh(kept if type(kept) is bytes else kept[0])
 
     # What a transaction needs.
 

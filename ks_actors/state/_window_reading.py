@@ -84,7 +84,7 @@ class DuplicatesReader(Reader[SpanWindows[Any]]):
         super().__init__(store)
         self._line: Timeline[SpanWindows[Any]] = Timeline(store, duplicates=True)
 
-    def _entry(self, handle: tuple[Any, int], value: Any) -> Entry | None:
+    def _entry(self, _: tuple[Any, int], value: Any) -> Entry | None:
         """Return the entry of a value with its time, or of its bytes on disk; one that may be changed in place is a copy."""
         codec = self.store._codec
         if type(value) is bytes:
@@ -93,12 +93,7 @@ class DuplicatesReader(Reader[SpanWindows[Any]]):
         if content is None:
             return None
         if type(content) is not Raw:
-            if not codec.mutable:
-                return (content, time)
-            try:
-                content = codec.value(content)
-            except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
-                codec.refuse(handle[0], content, error)
+            return (content, time)
         return codec.entry(pack_time(time) + content)
 
     def get(self, key: Any, start: int, *, committed: bool) -> Entry | None:

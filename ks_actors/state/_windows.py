@@ -11,7 +11,6 @@ from ks_actors.state._changes import BY_KEY_AND_START, MISSING
 from ks_actors.state._codec import pack_time
 from ks_actors.state._timed_tracks import TimedTracks
 from ks_actors.state._tracks import SEGMENT, SUFFIX
-from ks_actors.state._weight import TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,7 +67,12 @@ class Windows(TimedTracks, Generic[K]):
         return self._entry_of(index, start, value)
 
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
-        """Set what is there of one window; None deletes it."""
+        """Set what is there of one window; None deletes it. Raises SerializationError, with nothing changed, for what cannot be written."""
+        kept = entry
+        if entry is not None:
+            value = entry[0]
+            if type(value) is not int or not -self.bound <= value < self.bound:
+                kept = self._as_kept(key, entry)
         if start > self._observed:
             self._observed = start
             self._limit = start - self._retention
@@ -78,6 +82,7 @@ class Windows(TimedTracks, Generic[K]):
         index: Any = key if self._faithful else self._codec.key(key)
         track = self._tracks.get(index)
         if track is None:
+            self._codec.check_key(index)
             track = self._track(index)
         handle = (index, start)
         if handle not in self._dirty:
@@ -87,14 +92,12 @@ class Windows(TimedTracks, Generic[K]):
             if self._sized_keys:
                 self._size += len(index)
         elif self._sized:
-            old = track[start]
-            if old is not None and type(old[0]) in TEXTS:
-                self._size -= len(old[0])
-        track[start] = entry
-        if entry is None:
+            self._uncount(track[start])
+        track[start] = kept
+        if kept is None:
             self._deleted[handle] = self._time()
         elif self._sized:
-            self._count(entry[0])
+            self._count(kept)
 
     @property
     def counts(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors._errors import ProcessingFailed, StreamsError
@@ -17,7 +18,20 @@ if TYPE_CHECKING:
 Entry = tuple[Any, int]
 
 
-class DictStore:
+class Copies:
+    """What stores promise of values: whatever becomes of an object that was put or read, the store has it as it was put."""
+
+    mutable = True
+    bound = 0
+
+    def admit(self, key: Any, value: Any) -> Any:
+        return deepcopy(value)
+
+    def check_key(self, key: Any) -> None:
+        """Take any key."""
+
+
+class DictStore(Copies):
     """A timestamped key-value store."""
 
     count_up = None
@@ -29,16 +43,16 @@ class DictStore:
     def get_entry(self, key: Any) -> Entry | None:
         if key in self.broken:
             raise TypeError(f"cannot serialize {key!r}")
-        return self.entries.get(key)
+        return deepcopy(self.entries.get(key))
 
     def put_entry(self, key: Any, entry: Entry | None) -> None:
         if entry is None:
             self.entries.pop(key, None)
         else:
-            self.entries[key] = entry
+            self.entries[key] = deepcopy(entry)
 
 
-class DictWindowStore:
+class DictWindowStore(Copies):
     """A timestamped window store that forgets what starts `retention_ms` or more before the latest start put into it."""
 
     counts = False
@@ -52,20 +66,22 @@ class DictWindowStore:
     def get_entry(self, key: Any, start: int) -> Entry | None:
         if key in self.broken:
             raise TypeError(f"cannot serialize {key!r}")
-        return self.entries.get((key, start)) if self._kept(start) else None
+        return deepcopy(self.entries.get((key, start))) if self._kept(start) else None
 
     def put_entry(self, key: Any, start: int, entry: Entry | None) -> None:
         self.time = max(self.time, start)
         if entry is None:
             self.entries.pop((key, start), None)
         elif self._kept(start):
-            self.entries[key, start] = entry
+            self.entries[key, start] = deepcopy(entry)
 
     def fetch_entries(self, key: Any, first: int, last: int) -> list[tuple[int, Entry]]:
-        return sorted((start, entry) for (of, start), entry in self.entries.items() if of == key and first <= start <= last and self._kept(start))
+        return sorted(
+            (start, deepcopy(entry)) for (of, start), entry in self.entries.items() if of == key and first <= start <= last and self._kept(start)
+        )
 
     def fetch_all_entries(self, first: int, last: int) -> list[tuple[Any, int, Entry]]:
-        found = [(key, start, entry) for (key, start), entry in self.entries.items() if first <= start <= last and self._kept(start)]
+        found = [(key, start, deepcopy(entry)) for (key, start), entry in self.entries.items() if first <= start <= last and self._kept(start)]
         return sorted(found, key=lambda row: (row[1], row[0]))
 
     def _kept(self, start: int) -> bool:

@@ -40,7 +40,7 @@ def test_counting_in_batches_is_counting_one_by_one(records: list[Batch], send_o
 @given(batches(), st.booleans())
 def test_aggregating_in_batches_is_aggregating_one_by_one(records: list[Batch], send_old: bool) -> None:
     """Likewise, with a function that deletes and that raises."""
-    both_ways(StreamAggregate(store="s", aggregator=folded_by_key, initializer=str, send_old=send_old, immutable=True), records)
+    both_ways(StreamAggregate(store="s", aggregator=folded_by_key, initializer=str, send_old=send_old), records)
 
 
 @given(batches(), st.booleans())
@@ -51,7 +51,7 @@ def test_reducing_in_batches_is_reducing_one_by_one(records: list[Batch], send_o
 
 @given(batches())
 def test_an_aggregate_that_is_changed_in_place_is_seen_as_it_was(records: list[Batch]) -> None:
-    """A batch hands on what it has before the same object is changed again, so downstream sees every state of it."""
+    """The function changes an object of its own, so downstream sees every state of it."""
     both_ways(StreamAggregate(store="s", aggregator=grown_by_key, initializer=list), records)
 
 
@@ -89,7 +89,7 @@ def test_records_without_key_or_value_are_dropped() -> None:
 def test_the_initial_aggregate_is_sent_as_the_old_value() -> None:
     """Kafka Streams does so: downstream, a filter sees the initial value leave."""
     records = Batch(["a", "a"], ["x", "y"], [1, 2])
-    operator = StreamAggregate(store="s", aggregator=folded_by_key, initializer=lambda: "0", send_old=True, immutable=True)
+    operator = StreamAggregate(store="s", aggregator=folded_by_key, initializer=lambda: "0", send_old=True)
     outcome = run(operator, {"s": DictStore()}, [records], in_batches=True)
     assert [row.value for row in outcome.rows] == [("0x", "0"), ("0xy", "0x")]
 

@@ -22,7 +22,6 @@ from ks_actors.dsl import (
     UnlimitedWindows,
 )
 from ks_actors.processors import ValueTransformer
-from ks_actors.processors._aggregates import StreamAggregate
 from ks_actors.processors._change_serde import ChangeSerde
 from ks_actors.processors._tables import TableFilter, TableMapValues, TableSource
 from ks_actors.serdes import LONG, STRING
@@ -162,16 +161,6 @@ def test_a_count_is_stored_as_a_long_and_a_windowed_key_with_its_start() -> None
     assert counted.value is LONG
     assert "windowed" in repr(counted.key)
     assert StreamsBuilder().stream("in").group_by_key().windowed_by(UnlimitedWindows.of()).count().key is None
-
-
-def test_whether_aggregates_can_change_in_place_is_told_by_their_serde() -> None:
-    """Text cannot; of what is not known it is assumed that it can."""
-    for value, promised in ((STRING, True), (None, False)):
-        builder = StreamsBuilder()
-        builder.stream("in", TEXT).group_by_key().aggregate(str, lambda _, v, a: a + v, Materialized(value=value))
-        found = operator(builder.build(), "KSTREAM-AGGREGATE")
-        assert isinstance(found, StreamAggregate)
-        assert found.immutable is promised
 
 
 def test_changes_go_through_the_repartition_topic_of_a_grouped_table() -> None:

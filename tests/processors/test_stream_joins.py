@@ -30,6 +30,9 @@ class Duplicates:
     def __init__(self) -> None:
         self.rows: list[tuple[int, str, tuple[Any, int]]] = []
 
+    def kept(self, key: str, value: Any) -> Any:
+        return value
+
     def put_entry(self, key: str, start: int, entry: tuple[Any, int] | None) -> None:
         if entry is not None:
             self.rows.append((start, key, entry))

@@ -29,9 +29,9 @@ def new_store() -> DictWindowStore:
     return store
 
 
-@given(batches(), SIZES, st.integers(0, 12), st.sampled_from(FOLDS), st.booleans(), st.booleans())
+@given(batches(), SIZES, st.integers(0, 12), st.sampled_from(FOLDS), st.booleans())
 def test_windows_in_batches_are_windows_one_by_one(
-    records: list[Batch], size: tuple[int, int], grace: int, fold: tuple[Any, Any], send_old: bool, promised: bool
+    records: list[Batch], size: tuple[int, int], grace: int, fold: tuple[Any, Any], send_old: bool
 ) -> None:
     """Tumbling and hopping; counts, reduces and aggregates; late, failing and keyless records: same rows, drops, failures and store."""
     aggregation = WindowAggregation(
@@ -42,7 +42,6 @@ def test_windows_in_batches_are_windows_one_by_one(
         aggregator=fold[0],
         initializer=fold[1],
         send_old=send_old,
-        immutable=promised and fold[1] is not list,
     )
     operator = WindowedAggregate(aggregation)
     by_record = run(operator, {"s": new_store()}, records, in_batches=False, snapshot=repr)

@@ -284,15 +284,13 @@ def test_entries_of_windows(make: MakeTask, stage: str) -> None:
 
 
 def test_mutable_values_of_windows_do_not_leak(make: MakeTask, stage: str) -> None:
-    """Each read of what was put in another transaction is a new object."""
+    """Each read is a new object, and what becomes of the one that was put is nothing to the store."""
     task = make(window(key=DOUBLE, value=json()))
     value = [1]
     task.store.put(0.5, value, 10)
-    assert task.store.fetch(0.5, 10) is value
+    value.append(2)
     bring(task, stage)
     store = task.store
-    if stage == "open":
-        return
     for _ in range(2):
         for read in (
             store.fetch(0.5, 10),
@@ -305,7 +303,7 @@ def test_mutable_values_of_windows_do_not_leak(make: MakeTask, stage: str) -> No
     store.put(0.5, [3], 10)
     assert list(store.all()) == [((0.5, 10), [3])]
     task.stores.drop()
-    if stage != "frozen":
+    if stage not in {"frozen", "open"}:
         assert list(task.store.all()) == [((0.5, 10), [1])]
 
 
