@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors import Spec, System
 from ks_actors._app_orders import ENDS, AppOrders
-from ks_actors._clocks import wall_time, work_time
+from ks_actors._clocks import steady_time, wall_time, work_time
 from ks_actors._config_kafka import opened
 from ks_actors._errors import NotRunning
 from ks_actors._gc import tune_gc
@@ -176,6 +176,7 @@ class App(AppOrders):
             self.config,
             wall_time=wall_time(system),
             work_time=work_time(system),
+            steady_time=steady_time(system),
             partitions=lambda _: None,
             nodes=self._nodes,
         )

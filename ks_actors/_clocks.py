@@ -34,3 +34,9 @@ def elapsed_time() -> float:
     it stops in sleep.
     """
     return time.clock_gettime(_ELAPSED)
+
+
+def steady_time(system: System) -> Callable[[], float]:
+    """Return a time in ms that never goes back, whatever becomes of the clock: the system's own where that is virtual."""
+    found: Callable[[], float] | None = getattr(system, "steady_time_ms", None)
+    return found if found is not None else lambda: time.monotonic() * 1000

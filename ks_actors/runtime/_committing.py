@@ -64,21 +64,42 @@ class Uncommitted:
         self.asked: bool = False
         self.full: bool = False
         self._limit: int = limit
+        self._bytes: dict[TaskId, int] = {}
+        self._total: int = 0
+        # What a commit has not taken at once from stores of the user's own: it may have gone by the next look.
+        self._lasting: dict[TaskId, Task] = {}
         self._last: int = 0
         self._growth: int = 0
 
-    def reason_to_commit(self, task: Task, tasks: Iterable[Task]) -> str | None:
+    def reason_to_commit(self, task: Task) -> str | None:
         """Return why to ask for a commit now that something was done in a task, if there is a reason and nobody has asked yet."""
         if self._limit >= 0:
-            total = sum(each.uncommitted_bytes for each in tasks)
-            self._growth, self._last = max(self._growth, total - self._last), total
-            self.full = total > 0 and total + self._growth >= self._limit
+            self._note(task)
+            for each in list(self._lasting.values()):
+                if not self._note(each):
+                    del self._lasting[each.id]
+            self._growth, self._last = max(self._growth, self._total - self._last), self._total
+            self.full = self._total > 0 and self._total + self._growth >= self._limit
         if self.asked or not (self.full or task.commit_requested):
             return None
         self.asked = True
         return "statestore_uncommitted_max_bytes is about to be reached" if self.full else f"task {task.id} requested it"
 
-    def taken(self) -> None:
-        """Take note that a commit, a rollback or an end has taken what there was: the next one is to be asked for anew."""
+    def taken(self, tasks: Iterable[Task]) -> None:
+        """Take note that a commit or a rollback has taken what these tasks had: the next one is to be asked for anew."""
         self.asked = self.full = False
         self._last = self._growth = 0
+        if self._limit >= 0:
+            self._lasting.update((task.id, task) for task in tasks if self._note(task))
+
+    def forget(self, task: TaskId) -> None:
+        """Take note that a task has gone."""
+        self._total -= self._bytes.pop(task, 0)
+        self._lasting.pop(task, None)
+        self.taken(())
+
+    def _note(self, task: Task) -> int:
+        now = task.uncommitted_bytes
+        self._total += now - self._bytes.get(task.id, 0)
+        self._bytes[task.id] = now
+        return now

@@ -18,7 +18,7 @@ class PartitionGroup:
     """The queues of one task: the record with the smallest timestamp comes first, of equal ones the one of the first partition.
 
     A task with several partitions waits for data of all of them, as `max_task_idle_ms` says (KIP-695): -1 never waits, 0 waits for what the log is
-    known to have, more waits that long beyond it, per partition, for what a producer may still write.
+    known to have, more waits that long beyond it, per partition, for what a producer may still write. Times are of a clock that never goes back.
     """
 
     def __init__(self, queues: Sequence[RecordQueue], max_task_idle_ms: int) -> None:
@@ -27,21 +27,21 @@ class PartitionGroup:
         self._all: tuple[RecordQueue, ...] = tuple(queues)
         self._only: RecordQueue | None = queues[0] if len(queues) == 1 else None
         self._idle: int = max_task_idle_ms
-        self._deadlines: dict[TopicPartition, int] = {}
-        self._waits_until: int | None = None
+        self._deadlines: dict[TopicPartition, float] = {}
+        self._waits_until: float | None = None
 
     @property
     def buffered(self) -> int:
         """How many records wait in all queues."""
         return self._only.buffered if self._only is not None else sum(queue.buffered for queue in self._all)
 
-    def ready(self, now_ms: int) -> bool:
+    def ready(self, now_ms: float) -> bool:
         """Return whether a record may be taken now."""
         if self._only is not None:
             return self._only.buffered > 0
         return self.buffered > 0 and self._complete(now_ms)
 
-    def wakes_at(self) -> int | None:
+    def wakes_at(self) -> float | None:
         """Return the time (ms) at which waiting for empty partitions ends, when it is only that which `ready` waits for."""
         return self._waits_until if self.buffered else None
 
@@ -81,7 +81,7 @@ class PartitionGroup:
                 until = head
         return None if first is None else (first, until)
 
-    def _complete(self, now_ms: int) -> bool:
+    def _complete(self, now_ms: float) -> bool:
         if self._idle < 0:
             return True
         self._waits_until = None
@@ -92,7 +92,7 @@ class PartitionGroup:
             elif queue.lag != 0:
                 self._deadlines.pop(queue.partition, None)
                 return False
-            elif self._idle and (deadline := self._deadline(queue.partition, now_ms)) > now_ms:
+            elif self._idle and (deadline := self._deadlines.setdefault(queue.partition, now_ms + self._idle)) > now_ms:
                 until = max(until, deadline)
             else:
                 enforced = True
@@ -102,10 +102,3 @@ class PartitionGroup:
         if enforced:
             self.enforced += 1
         return True
-
-    def _deadline(self, partition: TopicPartition, now_ms: int) -> int:
-        deadline = self._deadlines.get(partition)
-        # A clock that was set back would let the task wait for as long as that was: the wait begins anew.
-        if deadline is None or deadline - now_ms > self._idle:
-            deadline = self._deadlines[partition] = now_ms + self._idle
-        return deadline

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, final
 from ks_actors.runtime._buffers import InputBudget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     from ks_actors._task_id import TaskId
     from ks_actors.log._types import Fetched, TopicPartition
+    from ks_actors.runtime._messages import EndsKnown, PositionReset
     from ks_actors.runtime._offsets import Position
     from ks_actors.runtime._task import Task
 
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 class Inputs:
     """Hand what is fetched to the tasks, count it, and know where each partition was committed last.
 
-    While a thread is at a task's queues nothing is put into them: it is kept beside them, and counts as what they hold.
+    While a thread is at a task's queues, which `leased` tells, nothing is put into them: it is kept beside them, and counts as what they hold.
     """
 
-    def __init__(self, records: int, size: int) -> None:
+    def __init__(self, records: int, size: int, leased: Container[TaskId]) -> None:
         self.budget: InputBudget = InputBudget(records, size)
         self.committed: dict[TopicPartition, Position] = {}
+        self._leased = leased
         self._owners: dict[TopicPartition, Task] = {}
         self._stale_below: dict[TopicPartition, int] = {}
         self._held: dict[TaskId, list[Callable[[], object]]] = {}
@@ -54,29 +56,49 @@ class Inputs:
         self._held.pop(task.id, None)
         self.budget.forget(task.group.queues)
 
-    def owner(self, partition: TopicPartition, epoch: int) -> Task | None:
+    def _owner(self, partition: TopicPartition, epoch: int) -> Task | None:
         """Return the task that reads a partition; None when what was fetched in `epoch` is not wanted any more."""
         return None if epoch < self._stale_below.get(partition, 0) else self._owners.get(partition)
 
-    def add(self, task: Task, fetched: Fetched, *, in_thread: bool) -> bool:
-        """Take in what was fetched; return whether the partition is not to be fetched any more."""
-        self._do(task, partial(task.add, fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset), in_thread=in_thread)
-        return self.budget.added(fetched.partition, fetched.batch)
+    def add(self, fetched: Iterable[Fetched], epoch: int) -> tuple[Iterable[TaskId], list[TopicPartition], int]:
+        """Take in what was fetched; return the tasks that got some, the partitions not to be fetched any more, and the number of stale fetches."""
+        changed: dict[TaskId, None] = {}
+        high: list[TopicPartition] = []
+        stale = 0
+        for one in fetched:
+            task = self._owner(one.partition, epoch)
+            if task is None:
+                stale += 1
+                continue
+            changed[task.id] = None
+            self._do(task, partial(task.add, one.partition, one.batch, one.next_offset, one.end_offset))
+            if self.budget.added(one.partition, one.batch):
+                high.append(one.partition)
+        return changed, high, stale
 
-    def move(self, task: Task, partition: TopicPartition, position: int, begin: int, *, in_thread: bool) -> None:
-        """Have a partition go on at `position`: the log begins at `begin` now, or its end has gone back."""
-        committed = self.committed[partition]
-        if committed.offset < begin:
-            # What lies in between is not in the log: nobody can go back to it.
-            self.committed[partition] = committed._replace(offset=position)
-        self._do(task, partial(task.move, partition, position), in_thread=in_thread)
+    def move(self, reset: PositionReset) -> Task | None:
+        """Have a partition go on at a position, as the one before is not in the log; return the task that reads it, if that is here."""
+        partition = reset.partition
+        if (task := self._owner(partition, reset.epoch)) is not None:
+            committed = self.committed[partition]
+            if committed.offset < reset.begin:
+                # What lies in between is not in the log: nobody can go back to it.
+                self.committed[partition] = committed._replace(offset=reset.position)
+            self._do(task, partial(task.move, partition, reset.position))
+        return task
 
-    def end_known(self, task: Task, partition: TopicPartition, end: int, *, in_thread: bool) -> None:
-        """Note how far the log goes: behind a `move` that is kept, too."""
-        self._do(task, partial(task.group.queues[partition].note_end, end), in_thread=in_thread)
+    def ends_known(self, message: EndsKnown) -> Iterable[TaskId]:
+        """Note how far the log goes; return the tasks that are concerned."""
+        changed: dict[TaskId, None] = {}
+        for partition, end in message.ends.items():
+            if (task := self._owner(partition, message.epoch)) is not None:
+                changed[task.id] = None
+                # Behind a `move` that is kept beside the queue, too.
+                self._do(task, partial(task.group.queues[partition].note_end, end))
+        return changed
 
-    def _do(self, task: Task, work: Callable[[], object], *, in_thread: bool) -> None:
-        if in_thread:
+    def _do(self, task: Task, work: Callable[[], object]) -> None:
+        if task.id in self._leased and task.blocking:
             self._held.setdefault(task.id, []).append(work)
         else:
             work()

@@ -64,7 +64,9 @@ class TaskDone(Message, frozen=True, tag="TASK_DONE"):
 
 
 class Wake(Message, frozen=True, tag="WAKE"):
-    """Look again whether there is something to do."""
+    """Look again whether there is something to do: in this task, or where time has come (internal)."""
+
+    task: TaskId | None = None
 
 
 class SuspendTasks(Message, frozen=True, tag="SUSPEND"):

@@ -31,8 +31,9 @@ class Setup:
     """The topology with its topics by the names they have in the log, the settings, and the clock.
 
     `partitions` tells how many partitions a topic has, None when that is not known (yet). `nodes` tells the nodes of a task. `work_time` is what
-    slices of work are measured by, in seconds. `replayable` tells whether the same records are to give the same output in the same order each time:
-    those without keys go to partitions in turn one by one, not in batches, and asynchronous nodes hand on when one is full, in the records' order.
+    slices of work are measured by, in seconds; `steady_time` a time in ms that never goes back, the clock's unless given. `replayable` tells whether
+    the same records are to give the same output in the same order each time: those without keys go to partitions in turn one by one, not in batches,
+    and asynchronous nodes hand on when one is full, in the records' order.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Setup:
         nodes: Callable[[TaskId], Iterable[str]],
         existing_topics: Iterable[str] = (),
         work_time: Callable[[], float] = perf_counter,
+        steady_time: Callable[[], float] | None = None,
     ) -> None:
         _check_optimizations(topology, config)
         check_threads(topology, config.default_timestamp_extractor)
@@ -53,6 +55,7 @@ class Setup:
         self.application_id: str = config.application_id
         self.wall_time: Callable[[], int] = wall_time
         self.work_time: Callable[[], float] = work_time
+        self.steady_time: Callable[[], float] = wall_time if steady_time is None else steady_time
         self.partitions: Callable[[str], int | None] = partitions
         self.node_names: Callable[[TaskId], Iterable[str]] = nodes
         self.max_task_idle_ms: int = config.max_task_idle_ms

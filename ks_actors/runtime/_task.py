@@ -151,20 +151,20 @@ class Task:
         self.group.queues[partition].move(position)
         self.commit_needed = True
 
-    def ready(self, now_ms: int) -> bool:
-        """Return whether `process` has something to do."""
+    def ready(self, now_ms: float) -> bool:
+        """Return whether `process` has something to do at `now_ms` of the steady time."""
         assert self._plan is not None
         return any(node.has_results for node in self._plan.asynchronous) or (self._draining.room() > 0 and self.group.ready(now_ms))
 
     def process(self, seconds: float) -> int:
         """Process for about so long, or until nothing is left to do; return the number of records."""
-        clock, wall_time = self._setup.work_time, self._setup.wall_time
+        clock, steady_time = self._setup.work_time, self._setup.steady_time
         done, began = 0, clock()
         deadline = began + seconds
         while True:
             self._draining.take_results()
             limit = self._draining.room()
-            if limit == 0 or not self.group.ready(wall_time()):
+            if limit == 0 or not self.group.ready(steady_time()):
                 break
             done += self._process_some(min(limit, self._run))
             now = clock()
@@ -177,7 +177,7 @@ class Task:
     def process_one(self) -> bool:
         """Process one record, as far as it goes; return whether there was one."""
         self._draining.take_results()
-        return self._draining.room() > 0 and self.group.ready(self._setup.wall_time()) and self._process_some(1) > 0
+        return self._draining.room() > 0 and self.group.ready(self._setup.steady_time()) and self._process_some(1) > 0
 
     def punctuate(self, now_ms: int) -> bool:
         """Call the wall-clock punctuators that are due."""
@@ -185,12 +185,6 @@ class Task:
         called = self._wall_punctuation.punctuate(now_ms)
         self.commit_needed = self.commit_needed or called
         return called
-
-    @property
-    def wakes_at(self) -> int | None:
-        """When (ms) there is something to do without new records: a punctuation, or the end of waiting for empty partitions."""
-        times = [time for time in (self._wall_punctuation.next_due, self.group.wakes_at()) if time is not None]
-        return min(times) if times else None
 
     @property
     def next_punctuation(self) -> int | None:

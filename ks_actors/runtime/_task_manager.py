@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._committing import TasksBroken, Uncommitted
+from ks_actors.runtime._drain import Drain
 from ks_actors.runtime._inputs import Inputs
 from ks_actors.runtime._messages import TaskManagerMessage
 from ks_actors.runtime._offsets import contained, decode_position
-from ks_actors.runtime._schedule import Schedule
+from ks_actors.runtime._ready import ReadyTasks
 from ks_actors.runtime._task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from actors import Ref, Reply
+    from actors import Ref
     from ks_actors._task_id import TaskId
     from ks_actors.log._types import OffsetAndMetadata, TopicPartition
     from ks_actors.runtime._metrics import Metrics
@@ -27,14 +29,17 @@ if TYPE_CHECKING:
     from ks_actors.state import Token
 
 _log = logging.getLogger("ks_actors")
-TASK_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Freeze, m.PauseProcessing))
+# What a commit asks for has not to wait behind all that was fetched.
+TASK_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Drain, m.Freeze, m.Refed, m.PauseProcessing))
+_CLOSE_S = 0.0005
 
 
 class TaskManager(Actor[TaskManagerMessage]):
     """Own the tasks that are ready to be processed, their buffers and the schedule.
 
     A worker that is free gets the task of the highest priority, of equal ones that with the most buffered records, or one that has waited for too
-    long, and has it alone until it gives it back. `priority` tells a task's priority, higher first.
+    long, and has it alone until it gives it back. `priority` tells a task's priority, higher first. Which tasks are ready is known at any time:
+    whatever is done about a task ends with a `_look` at it, and nothing goes through all tasks that does not concern all.
     """
 
     def __init__(
@@ -52,11 +57,13 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._poller = poller
         self._committer = committer
         self._metrics = metrics
-        self._schedule = Schedule(priority)
         self._tasks: dict[TaskId, Task] = {}
-        self._inputs = Inputs(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes)
-        metrics.buffered = lambda: self._inputs.budget.buffered
         self._leased: dict[TaskId, Ref[m.WorkerMessage]] = {}
+        self._ready = ReadyTasks(setup, self._wants, priority)
+        # Those that were leased, or moved, since the last commit: no other has anything to commit, or in hand.
+        self._touched: dict[TaskId, Task] = {}
+        self._inputs = Inputs(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes, self._leased)
+        metrics.buffered = lambda: self._inputs.budget.buffered
         self._broken: set[TaskId] = set()
         self._idle: deque[Ref[m.WorkerMessage]] = deque()
         self._retiring: set[Ref[m.WorkerMessage]] = set()
@@ -64,11 +71,12 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._suspending: list[m.SuspendTasks] = []
         self._suspended: set[TaskId] = set()
         self._void: dict[TaskId | None, int] = {}
-        self._draining: Reply[None] | None = None
-        self._drained: bool = False
+        self._drain = Drain(self._touched, self._leased)
+        self._woken: set[TaskId] = set()
+        self._wakes: float | None = None
         self._rewinding: m.Rewind | None = None
         self._uncommitted: Uncommitted = Uncommitted(setup.config.statestore_uncommitted_max_bytes)
-        self._paused = self._pressed = self._woken = False
+        self._paused = self._pressed = False
 
     def signal(self, signal: Signal) -> None:
         """Close what nobody has closed: after a failure."""
@@ -83,7 +91,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.Records():
                 self._add_records(message)
             case m.EndsKnown():
-                self._note_ends(message)
+                self._look(self._inputs.ends_known(message))
             case m.PositionReset():
                 self._note_reset(message)
             case m.TaskDone():
@@ -91,7 +99,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.NextTask():
                 self._idle.append(message.worker)
             case m.Wake():
-                self._woken = False
+                self._wake_up(message.task)
             case m.AssignTask():
                 self._assign(message)
             case m.SuspendTasks():
@@ -100,9 +108,10 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._closing.append(message)
                 self._settle()
             case m.Drain():
-                self._draining = message.reply
+                self._drain.begin(message.reply)
+                self._look({**self._touched, **dict.fromkeys(self._ready.ids)})
             case m.Refed():
-                self._draining, self._drained = None, False
+                self._look(self._drain.end())
             case m.Freeze():
                 self._freeze(message)
                 return
@@ -110,6 +119,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._begin_rewind(message)
             case m.RestOver():
                 self._broken.discard(message.task)
+                self._look((message.task,))
             case m.CommittedTasks():
                 self._note_committed(message.positions)
             case m.OutputPressure():
@@ -128,55 +138,57 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _dispatch(self) -> None:
         """Give free workers something to do, as long as there is."""
-        if self._draining is not None and not self._drained:
-            self._finish_draining(self._draining)
         if self._rewinding is not None:
             self._rewind_when_quiet(self._rewinding)
-        now = self._setup.wall_time()
+        self._ready.stand(still=self._pressed or self._paused or self._uncommitted.full)
+        if not self._idle:
+            return
+        self._look(self._ready.due())
         while self._idle:
-            if (best := self._schedule.pick(self._fit(now), now)) is None:
-                self._sleep(now)
+            if (best := self._ready.pick()) is None:
+                self._sleep()
                 return
-            task, draining = best
-            worker = self._idle.popleft()
-            self._leased[task.id] = worker
-            worker.tell(m.Lease(task, draining))
+            self._lease(self._idle.popleft(), best[0], draining=best[1])
 
-    def _fit(self, now: int) -> Iterator[tuple[Task, bool]]:
-        """Iterate over the tasks that nobody has and that have something to do, each with whether that is only to hand on what is in flight."""
-        for task in self._tasks.values():
-            if task.id in self._leased or task.id in self._broken or task.broken:
+    def _lease(self, worker: Ref[m.WorkerMessage], task: Task, *, draining: bool) -> None:
+        self._leased[task.id] = worker
+        self._touched[task.id] = task
+        worker.tell(m.Lease(task, draining))
+
+    def _wants(self, task: Task) -> bool | None:
+        """Return whether a task is only to hand on what it has in hand; None when it is to be given nothing."""
+        if task.id in self._leased or task.id in self._broken or task.broken or self._goes_back(task):
+            return None
+        draining = self._drain.under_way and task.drains
+        return None if task.id in self._suspended and not draining else draining
+
+    def _look(self, tasks: Iterable[TaskId]) -> None:
+        """Look anew at tasks of which something has changed."""
+        for task_id in tasks:
+            if (task := self._tasks.get(task_id)) is None:
                 continue
-            draining = self._draining is not None and task.drains
-            if task.id in self._suspended and not draining:
-                continue
-            if draining:
-                fit = task.can_drain
-            else:
-                due = task.next_punctuation
-                fit = not self._halted and ((due is not None and due <= now) or task.ready(now))
-            if fit:
-                yield task, draining
+            self._ready.look(task)
+            self._drain.looked_at(task)
 
-    @property
-    def _halted(self) -> bool:
-        return self._pressed or self._paused or self._uncommitted.full
-
-    def _sleep(self, now: int) -> None:
+    def _sleep(self) -> None:
         """Look again when time alone will have made a task ready."""
-        times = [wake for task in self._tasks.values() if self._awake(task) and (wake := task.wakes_at) is not None]
-        if times and not self._halted:
-            self.ctx.timers.once("wake", max(0, min(times) - now) / 1000 + 0.0005, m.Wake())
+        if (seconds := self._ready.wakes_in()) is None:
+            return
+        at = self.ctx.time() + seconds
+        if self._wakes is None or abs(self._wakes - at) > _CLOSE_S or "wake" not in self.ctx.timers:
+            self._wakes = at
+            self.ctx.timers.once("wake", seconds + 0.0005, m.Wake())
 
-    def _awake(self, task: Task) -> bool:
-        """Return whether a task may be given new work."""
-        busy = task.id in self._leased or (self._draining is not None and task.drains)
-        return not (busy or task.broken or task.id in self._broken or task.id in self._suspended)
+    def _wake(self, task: TaskId) -> None:
+        """Have a task looked at; also from its thread."""
+        if task not in self._woken:
+            self._woken.add(task)
+            self.ctx.self_ref.tell(m.Wake(task))
 
-    def _wake(self) -> None:
-        if not self._woken:
-            self._woken = True
-            self.ctx.self_ref.tell(m.Wake())
+    def _wake_up(self, task: TaskId | None) -> None:
+        if task is not None:
+            self._woken.discard(task)
+            self._look((task,))
 
     def _take_back(self, done: m.TaskDone) -> None:
         self._leased.pop(done.task, None)
@@ -187,38 +199,28 @@ class TaskManager(Actor[TaskManagerMessage]):
         if low := self._inputs.taken_back(task):
             self._poller().tell(m.BufferLow(low))
         self._metrics.processed(done.records)
+        self._look((done.task,))
         self._ask_for_commit(task)
         self._settle()
 
     def _ask_for_commit(self, task: Task) -> None:
-        reason = self._uncommitted.reason_to_commit(task, self._tasks.values())
+        reason = self._uncommitted.reason_to_commit(task)
         if reason is not None:
             self._committer().tell(m.Commit(None, reason))
 
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def _add_records(self, message: m.Records) -> None:
-        high: list[TopicPartition] = []
-        for one in message.fetched:
-            task = self._inputs.owner(one.partition, message.epoch)
-            if task is None:
-                self._metrics.stale += 1
-            elif self._inputs.add(task, one, in_thread=self._in_thread(task)):
-                high.append(one.partition)
+        changed, high, stale = self._inputs.add(message.fetched, message.epoch)
+        self._metrics.stale += stale
         if high:
             self._poller().tell(m.BufferHigh(tuple(high)))
-
-    def _note_ends(self, message: m.EndsKnown) -> None:
-        for partition, end in message.ends.items():
-            if (task := self._inputs.owner(partition, message.epoch)) is not None:
-                self._inputs.end_known(task, partition, end, in_thread=self._in_thread(task))
+        self._look(changed)
 
     def _note_reset(self, reset: m.PositionReset) -> None:
-        if (task := self._inputs.owner(reset.partition, reset.epoch)) is not None:
-            self._inputs.move(task, reset.partition, reset.position, reset.begin, in_thread=self._in_thread(task))
-
-    def _in_thread(self, task: Task) -> bool:
-        return task.blocking and task.id in self._leased
+        if (task := self._inputs.move(reset)) is not None:
+            self._touched[task.id] = task
+            self._look((task.id,))
 
     # --- tasks come and go ----------------------------------------------------------------------------------------------------
 
@@ -226,7 +228,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         if message.assignment <= max(self._void.get(message.task, -1), self._void.get(None, -1)):
             _log.debug("task %s was given up while it was on its way", message.task)
             return
-        task = Task(message.task, self._setup, message.positions, message.stores, wake=self._wake, current=message.current)
+        task = Task(message.task, self._setup, message.positions, message.stores, wake=partial(self._wake, message.task), current=message.current)
         try:
             task.start()
         except Exception as error:  # noqa: BLE001 - a user's init; the handler decides
@@ -236,12 +238,15 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._inputs.begin(task, message.positions)
         self._metrics.tasks[task.id] = task
         self._setup.residents.active(task, offsets := {partition: position.offset for partition, position in message.positions.items()})
+        self._look((task.id,))
         self._poller().tell(m.TaskReady(task.id, offsets))
 
     def _suspend(self, message: m.SuspendTasks) -> None:
         for task_id in (None,) if message.tasks is None else message.tasks:
             self._void[task_id] = message.assignment
-        self._suspended.update(self._tasks if message.tasks is None else message.tasks & self._tasks.keys())
+        suspended = self._tasks.keys() if message.tasks is None else message.tasks & self._tasks.keys()
+        self._suspended.update(suspended)
+        self._look(suspended)
         self._suspending.append(message)
         self._settle()
 
@@ -267,13 +272,16 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _close(self, task_id: TaskId) -> Exception | None:
         task = self._tasks.pop(task_id)
+        self._ready.forget(task_id)
+        self._touched.pop(task_id, None)
+        self._drain.forget(task_id)
         self._broken.discard(task_id)
         self.ctx.timers.cancel(f"rest {task_id}")
         self._suspended.discard(task_id)
         self._metrics.forget(task_id)
         self._setup.residents.leave(task_id)
         self._inputs.end(task)
-        self._uncommitted.taken()
+        self._uncommitted.forget(task_id)
         try:
             task.close()
         except Exception as error:  # noqa: BLE001 - a user's close; told to whoever asked
@@ -282,33 +290,28 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     # --- commit and rollback --------------------------------------------------------------------------------------------------
 
-    def _finish_draining(self, reply: Reply[None]) -> None:
-        whole = [task for task in self._tasks.values() if task.drains and not task.broken]
-        if all(task.drained and task.id not in self._leased for task in whole):
-            self._drained = True
-            reply.tell(None)
-        elif broken := [task.id for task in self._tasks.values() if task.broken]:
-            # There may be no worker left to hand results on, and none comes before what is broken has been rolled back.
-            self._drained = True
-            reply.fail(TasksBroken.of(broken))
-
     def _freeze(self, message: m.Freeze) -> None:
-        broken = [task.id for task in self._tasks.values() if task.broken]
+        touched = list(self._touched.values())
+        broken = [task.id for task in touched if task.broken]
         if broken and message.transactional:
             message.reply.fail(TasksBroken.of(broken))
             return
         positions: dict[TopicPartition, OffsetAndMetadata] = {}
         tokens: dict[TaskId, Token] = {}
         tasks: dict[TaskId, Task] = {}
-        for task in self._tasks.values():
-            if task.id in self._broken or task.broken or not task.commit_needed:
+        for task in touched:
+            if task.id in self._broken or task.broken:
+                continue
+            if task.drained and task.id not in self._leased:
+                del self._touched[task.id]
+            if not task.commit_needed:
                 continue
             tasks[task.id] = task
             positions.update(at := task.positions())
             if task.stores is not None:
                 tokens[task.id] = task.stores.freeze(contained({partition: one.offset for partition, one in at.items()}))
             task.commit_needed = task.commit_requested = False
-        self._uncommitted.taken()
+        self._uncommitted.taken(tasks.values())
         message.reply.tell(m.Frozen(positions, tokens, tasks))
 
     def _note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -321,6 +324,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         for task in self._to_rewind(message):
             task.give_up()
         self._rewinding = message
+        self._look(task.id for task in self._to_rewind(message))
         self.ctx.timers.once("rewind", self._setup.config.max_drain_ms / 1000, m.Wake())
 
     def _rewind_when_quiet(self, message: m.Rewind) -> None:
@@ -331,7 +335,11 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._rewind(message)
         elif "rewind" not in self.ctx.timers:
             self._rewinding = None
+            self._look(task.id for task in self._to_rewind(message))
             message.reply.fail(TaskTimeout(f"asynchronous processors do not end when they are cancelled: {'; '.join(leaving)}"))
+
+    def _goes_back(self, task: Task) -> bool:
+        return self._rewinding is not None and (self._rewinding.tasks is None or task.id in self._rewinding.tasks)
 
     def _to_rewind(self, message: m.Rewind) -> list[Task]:
         return [task for task in self._tasks.values() if message.tasks is None or task.id in message.tasks]
@@ -339,7 +347,8 @@ class TaskManager(Actor[TaskManagerMessage]):
     def _rewind(self, message: m.Rewind) -> None:
         errors: list[Exception] = []
         again: dict[TopicPartition, int] = {}
-        for task in self._to_rewind(message):
+        rewound = self._to_rewind(message)
+        for task in rewound:
             positions = self._inputs.rewind(task, message.epoch)
             try:
                 if task.stores is not None:
@@ -348,13 +357,16 @@ class TaskManager(Actor[TaskManagerMessage]):
             except Exception as error:  # noqa: BLE001 - a user's close or init, or store; told to whoever asked
                 task.broken = True
                 errors.append(error)
+            else:
+                self._touched.pop(task.id, None)
             if message.rest and message.failed in {None, task.id}:
                 self._broken.add(task.id)
                 self.ctx.timers.once(f"rest {task.id}", message.rest, m.RestOver(task.id))
             elif f"rest {task.id}" not in self.ctx.timers:
                 self._broken.discard(task.id)
             again.update((partition, position.offset) for partition, position in positions.items())
-        self._uncommitted.taken()
+        self._uncommitted.taken(rewound)
+        self._look(task.id for task in rewound)
         if errors:
             message.reply.fail(errors[0])
         else:
@@ -370,8 +382,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         # Without a worker a commit could not send what caches hold: the last one does it before it goes.
         fit = (task for task in self._tasks.values() if task.held and task.can_drain and not (task.broken or task.id in self._broken))
         if not self._idle and not self._leased and (left := next(fit, None)) is not None:
-            self._leased[left.id] = worker
-            worker.tell(m.Lease(left, draining=True))
+            self._ready.forget(left.id)
+            self._lease(worker, left, draining=True)
             return
         self._retiring.discard(worker)
         worker.tell(m.CloseWorker())
@@ -382,4 +394,6 @@ class TaskManager(Actor[TaskManagerMessage]):
         for task_id in [task_id for task_id, holder in self._leased.items() if holder == worker]:
             del self._leased[task_id]
             self._broken.add(task_id)
+            self._look((task_id,))
+        self._drain.answer()
         self._settle()

@@ -40,6 +40,10 @@ class AppKit(TestKit):
         """Return the virtual wall clock."""
         return self._start_ms + int(self.clock.time() * 1000)
 
+    def steady_time_ms(self) -> float:
+        """Return the virtual time in ms, which goes on whatever becomes of the wall clock."""
+        return self.clock.time() * 1000
+
     def work_time(self) -> float:
         """Return a time in seconds that goes on with each look at it."""
         self._worked += self._work.random() * _LONGEST_RUN

@@ -4,49 +4,140 @@ from __future__ import annotations
 
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ks_actors import TaskId
-from ks_actors.runtime._schedule import PATIENCE_MS, Schedule
+from ks_actors.runtime._alarms import Alarms
+from ks_actors.runtime._schedule import PATIENCE_S, STARVED_S, Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SLICE = 0.005
 
 
-def task(number: int, buffered: int) -> tuple[Any, bool]:
+def task(number: int, buffered: int) -> Any:
     """Return what the schedule looks at of a task."""
-    return SimpleNamespace(id=TaskId(0, number), group=SimpleNamespace(buffered=buffered)), False
+    return SimpleNamespace(id=TaskId(0, number), group=SimpleNamespace(buffered=buffered))
 
 
-def picked(schedule: Schedule, fit: list[tuple[Any, bool]], now: int) -> int:
-    best = schedule.pick(fit, now)
-    assert best is not None
-    return best[0].id.partition
+def turns(schedule: Schedule, tasks: Sequence[Any], count: int) -> list[int]:
+    """Return whose turns come when all of these always have something to do."""
+    found: list[int] = []
+    for each in tasks:
+        schedule.enter(each, 0.0)
+    for turn in range(count):
+        now = turn * SLICE
+        picked = schedule.pick(now)
+        assert picked is not None
+        assert picked.id not in schedule
+        found.append(picked.id.partition)
+        schedule.enter(picked, now + SLICE)
+    return found
+
+
+def longest_gaps(found: Sequence[int]) -> dict[int, int]:
+    """Return the most turns from one turn of each task to its next."""
+    places: dict[int, list[int]] = {}
+    for place, number in enumerate(found):
+        places.setdefault(number, [0]).append(place)
+    return {number: max(later - earlier for earlier, later in pairwise([*at, len(found)])) for number, at in places.items()}
 
 
 def test_the_task_with_the_most_records_comes_first() -> None:
-    """As long as nobody has waited for too long; and the priority is above all."""
-    assert Schedule(None).pick([], 0) is None
-    fit = [task(0, 5), task(1, 7), task(2, 6)]
+    """Of equal priority the one with the most buffered records comes first, as long as nobody has waited for too long."""
+    assert Schedule(None).pick(0.0) is None
+    few = int(PATIENCE_S / SLICE)
+    assert turns(Schedule(None), [task(0, 5), task(1, 7), task(2, 6)], few) == [1] * few
     schedule = Schedule(None)
-    assert [picked(schedule, fit, now) for now in range(0, PATIENCE_MS, 5)] == [1] * (PATIENCE_MS // 5)
-    schedule = Schedule(lambda task: -task.partition)
-    assert [picked(schedule, fit, now) for now in range(0, 3 * PATIENCE_MS, 5)] == [0] * (3 * PATIENCE_MS // 5)
+    growing = task(0, 1)
+    schedule.enter(growing, 0.0)
+    schedule.enter(task(1, 5), 0.0)
+    growing.group.buffered = 9
+    schedule.enter(growing, 0.0)
+    assert schedule.pick(0.0) is growing
+
+
+def test_the_priority_comes_before_the_number_of_records() -> None:
+    """A task of a higher priority comes before one that has more records, or has waited longer, up to STARVED_S."""
+    many = int(STARVED_S / SLICE)
+    assert turns(Schedule(lambda task: -task.partition), [task(0, 1), task(1, 9)], many) == [0] * many
 
 
 def test_nobody_waits_until_all_others_have_nothing_to_do() -> None:
-    """Who has been passed over for too long has a turn, the one that has waited for longest first; so all have turns, however many there are."""
-    schedule = Schedule(None)
-    fit = [task(number, 1_000 - number) for number in range(40)]
-    turns = [picked(schedule, fit, now) for now in range(0, 5_000, 5)]
-    assert set(turns) == set(range(40))
-    for number in range(40):
-        at = [place for place, turn in enumerate(turns) if turn == number]
-        assert max(later - earlier for earlier, later in pairwise(at)) <= 60
+    """A task that has been passed over for too long has a turn, the one that has waited for longest first."""
+    found = turns(Schedule(None), [task(number, 1_000 - number) for number in range(40)], 1_000)
+    gaps = longest_gaps(found)
+    assert set(gaps) == set(range(40))
+    assert max(gaps.values()) <= 60
+
+
+@given(st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 9)), min_size=2, max_size=30))
+def test_a_low_priority_is_no_reason_to_wait_for_ever(tasks: list[tuple[int, int]]) -> None:
+    """A task that is ready is picked after STARVED_S and two turns for each other task, whatever priorities the others have."""
+    schedule = Schedule(lambda task: tasks[task.partition][0])
+    found = turns(schedule, [task(number, buffered) for number, (_, buffered) in enumerate(tasks)], 1_500)
+    bound = STARVED_S / SLICE + 2 * len(tasks) + 1
+    gaps = longest_gaps(found)
+    assert set(gaps) == set(range(len(tasks)))
+    assert max(gaps.values()) <= bound
+
+
+def test_half_of_the_turns_belong_to_the_highest_priority() -> None:
+    """However many tasks of lower priority have waited for too long, each second turn is that of the highest one."""
+    found = turns(Schedule(lambda task: task.partition == 0), [task(number, 1) for number in range(400)], 2_000)
+    assert found.count(0) >= 1_000
 
 
 def test_a_task_that_had_nothing_to_do_has_not_waited() -> None:
     """Time counts from when it could have had its turn."""
     schedule = Schedule(None)
-    assert picked(schedule, [task(0, 9), task(1, 1)], 0) == 0
-    assert picked(schedule, [task(0, 9)], PATIENCE_MS) == 0
-    assert picked(schedule, [task(0, 9), task(1, 1)], PATIENCE_MS) == 0
-    assert picked(schedule, [task(0, 9), task(1, 1)], 2 * PATIENCE_MS - 1) == 0
-    assert picked(schedule, [task(0, 9), task(1, 1)], 2 * PATIENCE_MS) == 1
+    full, small = task(0, 9), task(1, 1)
+    for now, wanted in ((0.0, full), (PATIENCE_S, full), (2 * PATIENCE_S - 0.001, full), (2 * PATIENCE_S, small)):
+        schedule.enter(full, now)
+        if now == 0.0 or now >= PATIENCE_S:
+            schedule.enter(small, now)
+        assert schedule.pick(now) is wanted
+        if now == 0.0:
+            schedule.leave(small.id)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["enter", "leave", "pick"]), st.integers(0, 5), st.integers(0, 9)), max_size=300))
+def test_the_schedule_holds_what_has_entered(steps: list[tuple[str, int, int]]) -> None:
+    """A task is in from its entry until it is picked or leaves, and the fullest one is picked while nobody has waited for long."""
+    schedule = Schedule(None)
+    inside: dict[int, Any] = {}
+    for action, number, buffered in steps:
+        if action == "enter":
+            inside[number] = task(number, buffered)
+            schedule.enter(inside[number], 0.0)
+        elif action == "leave":
+            schedule.leave(TaskId(0, number))
+            inside.pop(number, None)
+        else:
+            picked = schedule.pick(0.0)
+            assert (picked is None) == (not inside)
+            if picked is not None:
+                assert inside[picked.id.partition].group.buffered == max(each.group.buffered for each in inside.values())
+                del inside[picked.id.partition]
+        assert {task_id.partition for task_id in schedule} == inside.keys()
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.none() | st.integers(0, 50), st.booleans()), max_size=300))
+def test_alarms_ring_once_at_their_time(steps: list[tuple[int, int | None, bool]]) -> None:
+    """The next alarm is the earliest of those that are set, and each that is due rings once."""
+    alarms = Alarms()
+    times: dict[int, int] = {}
+    for number, at, look in steps:
+        alarms.set(TaskId(0, number), at)
+        times.pop(number, None)
+        if at is not None:
+            times[number] = at
+        assert alarms.next == min(times.values(), default=None)
+        if look:
+            due = {number for number, time in times.items() if time <= 25}
+            assert {task.partition for task in alarms.due(25)} == due
+            times = {number: time for number, time in times.items() if number not in due}

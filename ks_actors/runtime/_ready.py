@@ -1,0 +1,114 @@
+"""Which tasks have something to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, final
+
+from ks_actors.runtime._alarms import Alarms
+from ks_actors.runtime._schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._task_id import TaskId
+    from ks_actors.runtime._task import Task
+
+
+class Clocks(Protocol):
+    """What tells the time, in ms: `wall_time` that of punctuators, `steady_time` one that never goes back."""
+
+    wall_time: Callable[[], int]
+    steady_time: Callable[[], float]
+
+
+@final
+class ReadyTasks:
+    """Know which tasks are ready, and when time alone will make others so, without asking all of them.
+
+    Whoever changes anything about a task has to `look` at it: records, results, a lease that has ended, a rest that is over. `wants` tells what it
+    may be given: None nothing, True only what it has in hand (it is drained for a commit), False anything.
+    """
+
+    def __init__(self, clocks: Clocks, wants: Callable[[Task], bool | None], priority: Callable[[TaskId], int] | None) -> None:
+        self._clocks = clocks
+        self._wants = wants
+        self._working = Schedule(priority)
+        self._draining = Schedule(priority)
+        self._punctuations = Alarms()
+        self._deadlines = Alarms()
+        # While nothing is given out nobody is passed over.
+        self._stood: float = 0.0
+        self._stands_since: float | None = None
+
+    def __contains__(self, task: TaskId) -> bool:
+        return task in self._working or task in self._draining
+
+    @property
+    def ids(self) -> list[TaskId]:
+        """The tasks that are ready."""
+        return [*self._draining, *self._working]
+
+    def look(self, task: Task) -> None:
+        """Find out whether a task is ready."""
+        drains = self._wants(task)
+        due = deadline = None
+        if drains is None:
+            fit = False
+        elif drains:
+            fit = task.can_drain
+        else:
+            due = task.next_punctuation
+            fit = (due is not None and due <= self._clocks.wall_time()) or task.ready(self._clocks.steady_time())
+            deadline = None if fit else task.group.wakes_at()
+        (self._working if drains else self._draining).leave(task.id)
+        if fit:
+            (self._draining if drains else self._working).enter(task, self._waited())
+        else:
+            (self._draining if drains else self._working).leave(task.id)
+        self._punctuations.set(task.id, None if fit else due)
+        self._deadlines.set(task.id, deadline)
+
+    def forget(self, task: TaskId) -> None:
+        """Forget a task that has gone."""
+        self._working.leave(task)
+        self._draining.leave(task)
+        self._punctuations.set(task, None)
+        self._deadlines.set(task, None)
+
+    def stand(self, *, still: bool) -> None:
+        """Note whether tasks are given nothing new for now; time does not count while that is so."""
+        now = self._clocks.steady_time() / 1000
+        if still and self._stands_since is None:
+            self._stands_since = now
+        elif not still and self._stands_since is not None:
+            self._stood += now - self._stands_since
+            self._stands_since = None
+
+    def _waited(self) -> float:
+        """Return the time, in seconds, that goes on while tasks are given out."""
+        return (self._clocks.steady_time() / 1000 if self._stands_since is None else self._stands_since) - self._stood
+
+    def due(self) -> list[TaskId]:
+        """Return the tasks for which time has come, once: they are to be looked at."""
+        return [*self._punctuations.due(self._clocks.wall_time()), *self._deadlines.due(self._clocks.steady_time())]
+
+    def pick(self) -> tuple[Task, bool] | None:
+        """Return the next task, which is not ready any more, and whether it is only to be drained; None when there is none.
+
+        Those that are drained come first: a commit waits for them.
+        """
+        if (task := self._draining.pick(self._waited())) is not None:
+            return task, True
+        if self._stands_since is None and (task := self._working.pick(self._waited())) is not None:
+            return task, False
+        return None
+
+    def wakes_in(self) -> float | None:
+        """Return the seconds until time alone will have made a task ready; None when it will not."""
+        if self._stands_since is not None:
+            return None
+        due, deadline = self._punctuations.next, self._deadlines.next
+        waits = [] if due is None else [due - self._clocks.wall_time()]
+        if deadline is not None:
+            waits.append(deadline - self._clocks.steady_time())
+        return max(0.0, min(waits)) / 1000 if waits else None

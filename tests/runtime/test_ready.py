@@ -1,0 +1,183 @@
+"""Which tasks have something to do, known without asking all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import KsActorsError, Processor, Record, serdes
+from ks_actors.dsl import Grouped, Materialized, Produced, StreamsBuilder
+from ks_actors.log import TopicPartition
+from ks_actors.processors import PunctuationType
+from ks_actors.runtime import UncaughtResponse
+from ks_actors.runtime._task_manager import TaskManager
+from ks_actors.testing import AppHarness, run_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, echo
+
+if TYPE_CHECKING:
+    from ks_actors.runtime._task import Task
+    from ks_actors.topology import Topology
+
+dispatch = TaskManager._dispatch
+
+
+def fits(manager: TaskManager, task: Task) -> bool:
+    """Ask a task itself."""
+    wants = manager._wants(task)
+    if wants is None:
+        return False
+    if wants:
+        return task.can_drain
+    due = task.next_punctuation
+    return (due is not None and due <= manager._setup.wall_time()) or task.ready(manager._setup.steady_time())
+
+
+def checked(manager: TaskManager) -> None:
+    """Give out work, and compare what is known to be ready with all tasks, asked one by one."""
+    dispatch(manager)
+    manager._look(manager._ready.due())
+    # A task of which a call has just ended is about to be looked at.
+    known = manager._tasks.keys() - manager._woken
+    assert known & set(manager._ready.ids) == {task_id for task_id in known if fits(manager, manager._tasks[task_id])}
+    touched = {task.id for task in manager._tasks.values() if task.commit_needed or not task.drained}
+    assert touched <= manager._touched.keys()
+    assert manager._uncommitted._total >= 0
+    dispatch(manager)
+
+
+class Ticking(Processor[str, str, str, str]):
+    """Forward records, and something every half second."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        context.schedule(500, PunctuationType.WALL_CLOCK_TIME, lambda now: context.forward(Record("tick", "t", now)))
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record)
+
+
+def everything(bomb: Bomb) -> Topology:
+    """Two inputs that are waited for, calls that take their time, a count behind a cache, and a clock."""
+
+    async def slow(value: str) -> str:
+        await asyncio.sleep(0.03)
+        return value
+
+    builder = StreamsBuilder()
+    both = builder.stream("left", STRINGS).merge(builder.stream("right", STRINGS)).peek(bomb)
+    both.process(Ticking).to("ticks", STRINGS_OUT)
+    both.map_values(slow, max_in_flight=3).to("out", STRINGS_OUT)
+    counts = both.group_by(lambda _, value: value, Grouped(serdes.STRING, serdes.STRING)).count(Materialized("counts", serdes.STRING, serdes.LONG))
+    counts.to_stream().to("counts", Produced(serdes.STRING, serdes.LONG))
+    return builder.build()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_what_is_known_to_be_ready_is_what_is(guarantee: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each message, whatever happens, the ready tasks are those that say so when all are asked; and in the end all is processed."""
+    monkeypatch.setattr(TaskManager, "_dispatch", checked)
+    random = Random(seed)
+    bomb = Bomb()
+
+    async def records(harness: AppHarness) -> None:
+        for number in range(random.choice([1, 3, 30])):
+            side = random.choice(["left", "right"])
+            await harness.produce(side, f"k{number}", f"v{number % 3}", random.randrange(1_000), partition=random.randrange(4))
+
+    async def time(harness: AppHarness) -> None:
+        await harness.kit.clock.advance(random.choice([0.001, 0.05, 0.4, 1.0]))
+
+    async def pause(harness: AppHarness) -> None:
+        await harness.app.pause()
+        await harness.kit.clock.advance(random.random())
+        await harness.app.resume()
+
+    async def boom(harness: AppHarness) -> None:
+        bomb.armed = 1
+
+    async def commit(harness: AppHarness) -> None:
+        with suppress(KsActorsError):
+            await harness.app.commit()
+
+    async def worker(harness: AppHarness) -> None:
+        await harness.add_worker()
+        await harness.remove_worker()
+
+    async def delete(harness: AppHarness) -> None:
+        partition = TopicPartition(random.choice(["left", "right"]), random.randrange(4))
+        await harness.log.delete_records({partition: harness.log._broker.partitions[partition].end})
+
+    async def lose(harness: AppHarness) -> None:
+        harness.lose_membership()
+
+    async def test(harness: AppHarness) -> None:
+        for _ in range(25):
+            await random.choice([records, records, records, time, time, pause, boom, commit, worker, delete, lose])(harness)
+        bomb.armed = 0
+        await harness.kit.clock.advance(3)
+        await harness.caught_up()
+
+    run_app(
+        test,
+        everything(bomb),
+        seed=seed,
+        topics={"left": 4, "right": 4, "out": 2, "ticks": 1, "counts": 1},
+        processing_guarantee=guarantee,
+        statestore_cache_max_bytes=10_000,
+        max_task_idle_ms=100,
+        commit_interval_ms=200,
+        num_workers=2,
+        buffered_records_per_partition=20,
+        input_buffer_max_bytes=5_000,
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+    )
+
+
+def test_a_clock_that_is_set_back_holds_nothing_up() -> None:
+    """Priorities age, and waiting for empty partitions ends, by a time that goes on when the wall clock is set back by an hour."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("left", "a", "1")
+        await harness.kit.clock.advance(0.1)
+        harness.kit.set_clock_back(3_600)
+        await harness.kit.clock.advance(1)
+        assert [record.value for record in await harness.read("out")] == ["1"]
+
+    builder = StreamsBuilder()
+    builder.stream("left", STRINGS).merge(builder.stream("right", STRINGS)).to("out", STRINGS_OUT)
+    run_app(
+        test,
+        builder.build(),
+        topics={"left": 1, "right": 1, "out": 1},
+        wall_clock_ms=10_000_000,
+        max_task_idle_ms=500,
+        commit_interval_ms=100,
+    )
+
+
+def test_a_task_of_low_priority_gets_its_turn() -> None:
+    """While a task of a higher priority always has something to do, one of a lower priority is processed within a second, and a commit."""
+    behind = TopicPartition("in", 1)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "low", "low", partition=1)
+        for _ in range(400):
+            await harness.produce_all("in", [], partition=0)
+            for _ in range(20):
+                await harness.produce("in", "high", "high", partition=0)
+            await harness.kit.clock.advance(0.005)
+        await harness.app.commit()
+        assert harness.log._groups.get("app").committed()[behind].offset == 1
+
+    run_app(
+        test,
+        echo(),
+        topics={"in": 2, "out": 1},
+        task_priority=lambda task: -task.partition,
+        worker_slice_ms=1,
+    )
