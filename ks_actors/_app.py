@@ -59,7 +59,8 @@ class App(AppOrders):
     `topics` are created before the start, with so many partitions, where they do not exist: what the topology reads, in a log that nobody else fills.
     `on_state` is called with the new and the old state; `restore_listener` hears how stores are restored, `standby_listener` how those of standbys
     are kept up to date; `uncaught_handler` decides, with a plain or a coroutine function, about errors that nothing else has dealt with (default: the
-    app ends in ERROR); `task_priority` tells which tasks come first, higher before lower. `services` are entered before the start and left when all
+    app ends in ERROR); `task_priority` tells which tasks come first, higher before lower, though one that has been ready for a second gets
+    every second turn; it is asked when a task becomes ready. `services` are entered before the start and left when all
     has ended, as are those of the topology's functions, such as a SparkBridge. An app runs once.
 
     Raises what its start fails by; leaving the block raises the error that the app ended by, unless the block raises one itself.

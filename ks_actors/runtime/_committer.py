@@ -245,7 +245,12 @@ class Committer(Actor[CommitterMessage]):
     def _undrained(self) -> TaskTimeout:
         busy = {str(task.id): ", ".join(task.busy_nodes()) for task in self._metrics.tasks.values() if task.in_flight}
         held = {str(task.id): task.held for task in self._metrics.tasks.values() if task.held}
-        told = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items()) or "a task"
+        told = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items())
+        if not held and not busy:
+            return TaskTimeout(
+                f"the tasks were not ready for a commit {self._drain:g} s after it had begun, though none has anything in hand: the event loop was "
+                "kept busy, or a worker did not give its task back. Look for functions that do not return, or raise max_drain_ms"
+            )
         if held and not busy:
             told = "; ".join(f"task {task} holds {count}" for task, count in held.items())
             return TaskTimeout(f"caches still held updates back {self._drain:g} s after a commit had begun: {told}")

@@ -17,12 +17,13 @@ UNKNOWN_PARTITION = -1
 
 
 class Column:
-    """Records on their way to one partition, as four lists that stay the same objects: their `append` may be kept."""
+    """Records on their way to one partition, as four lists; a column that has some is among the `filled` ones."""
 
-    __slots__ = ("headers", "keys", "partition", "timestamps", "values")
+    __slots__ = ("_filled", "headers", "keys", "partition", "timestamps", "values")
 
-    def __init__(self, partition: TopicPartition) -> None:
+    def __init__(self, partition: TopicPartition, filled: list[Column]) -> None:
         self.partition: TopicPartition = partition
+        self._filled = filled
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
@@ -30,13 +31,17 @@ class Column:
 
     def append(self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         """Add one record."""
+        if not self.keys:
+            self._filled.append(self)
         self.keys.append(key)
         self.values.append(value)
         self.timestamps.append(timestamp)
         self.headers.append(headers)
 
     def extend(self, keys: list[bytes | None], values: list[bytes | None], timestamps: list[int], headers: list[Headers] | None) -> None:
-        """Add many records."""
+        """Add many records, one at least."""
+        if not self.keys:
+            self._filled.append(self)
         self.keys += keys
         self.values += values
         self.timestamps += timestamps
@@ -54,22 +59,25 @@ class Column:
 
 
 class OutputBuffer:
-    """The outgoing records of one task, a column per partition, in the order in which the partitions were first written to."""
+    """The outgoing records of one task, a column per partition that was ever written to, in the order in which they were written to first."""
 
     def __init__(self) -> None:
         self._columns: dict[TopicPartition, Column] = {}
+        self._filled: list[Column] = []
 
     def column(self, topic: str, partition: int) -> Column:
         """Return the column of a partition; it stays valid."""
         found = self._columns.get((topic, partition))  # type: ignore[call-overload]  # a named tuple is found by a plain one
         if found is None:
             where = TopicPartition(topic, partition)
-            found = self._columns[where] = Column(where)
+            found = self._columns[where] = Column(where, self._filled)
         return found  # type: ignore[no-any-return]  # as above
 
     def take(self) -> list[Outgoing]:
         """Return all records, and be empty."""
-        return [column.take() for column in self._columns.values() if column.keys]
+        taken = [column.take() for column in self._filled]
+        self._filled.clear()
+        return taken
 
     def drop(self) -> None:
         """Forget all records."""

@@ -93,6 +93,19 @@ class Sink:
         return found
 
 
+class _Columns(dict[int, "Column"]):
+    """The columns of a topic by partition, each made when it is written to first: most tasks write to few of many."""
+
+    def __init__(self, output: OutputBuffer, topic: str) -> None:
+        super().__init__()
+        self._output = output
+        self._topic = topic
+
+    def __missing__(self, number: int) -> Column:
+        column = self[number] = self._output.column(self._topic, number)
+        return column
+
+
 class _TopicWriter:
     """A sink's way into one topic."""
 
@@ -107,9 +120,9 @@ class _TopicWriter:
         self._custom: Callable[..., Any] | None = sink._node.partitioner
         # A partitioner that looks at a part of the serialized key need not be asked record by record.
         self._part: Callable[[bytes], bytes] | None = getattr(self._custom, "part", None)
-        places = range(self._count) if self._count else (UNKNOWN_PARTITION,)
-        self._columns: list[Column] = [sink._output.column(topic, number) for number in places]
-        self._first: Column = self._columns[0]
+        self._columns = _Columns(sink._output, topic)
+        # The only partition, if there is but one.
+        self._only: Column | None = None if self._count > 1 else self._columns[0 if self._count else UNKNOWN_PARTITION]
         self._partition: Partitioner = Partitioner(max(1, self._count))
 
     def record(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -123,8 +136,8 @@ class _TopicWriter:
         if self._custom is not None and self._count:
             for number in self._chosen(key, value, key_bytes):
                 self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
-        elif len(self._columns) == 1:
-            self._first.append(key_bytes, value_bytes, timestamp, headers)
+        elif self._only is not None:
+            self._only.append(key_bytes, value_bytes, timestamp, headers)
         else:
             number = next(self._sink._spread) % self._count if key_bytes is None else self._partition.one(key_bytes)
             self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
@@ -140,8 +153,10 @@ class _TopicWriter:
         except Exception:  # noqa: BLE001 - found out and decided about one by one
             self._one_by_one(records)
             return
-        if len(self._columns) == 1:
-            self._first.extend(keys, values, records.timestamps, records.headers)
+        if not keys:
+            return
+        if self._only is not None:
+            self._only.extend(keys, values, records.timestamps, records.headers)
         else:
             self._spread_out(keys, values, records)
 
@@ -158,9 +173,13 @@ class _TopicWriter:
         if numbers and numbers.count(numbers[0]) == len(numbers):  # as ever where keys are those of the input
             self._columns[numbers[0]].extend(keys, values, timestamps, headers)
             return
-        for column, picked in zip(self._columns, _scattered(numbers, self._count, keys, values, timestamps, headers), strict=True):
+        if len(numbers) < self._count:  # most partitions get none
+            for place, number in enumerate(numbers):
+                self._columns[number].append(keys[place], values[place], timestamps[place], () if headers is None else headers[place])
+            return
+        for number, picked in enumerate(_scattered(numbers, self._count, keys, values, timestamps, headers)):
             if picked is not None:
-                column.extend(*picked)
+                self._columns[number].extend(*picked)
 
     def _one_by_one(self, records: Batch) -> None:
         headers: Iterable[Headers] = repeat(()) if records.headers is None else records.headers

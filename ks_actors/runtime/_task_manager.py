@@ -72,7 +72,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._suspended: set[TaskId] = set()
         self._void: dict[TaskId | None, int] = {}
         self._drain = Drain(self._touched, self._leased)
-        self._woken: set[TaskId] = set()
+        self._woken: set[TaskId | None] = set()
         self._wakes: float | None = None
         self._rewinding: m.Rewind | None = None
         self._uncommitted: Uncommitted = Uncommitted(setup.config.statestore_uncommitted_max_bytes)
@@ -99,7 +99,8 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.NextTask():
                 self._idle.append(message.worker)
             case m.Wake():
-                self._wake_up(message.task)
+                self._woken.discard(message.task)
+                self._look(() if message.task is None else (message.task,))
             case m.AssignTask():
                 self._assign(message)
             case m.SuspendTasks():
@@ -109,7 +110,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._settle()
             case m.Drain():
                 self._drain.begin(message.reply)
-                self._look({**self._touched, **dict.fromkeys(self._ready.ids)})
+                self._look(task_id for task_id in {**self._touched, **dict.fromkeys(self._ready.ids)} if self._tasks[task_id].drains)
             case m.Refed():
                 self._look(self._drain.end())
             case m.Freeze():
@@ -184,11 +185,6 @@ class TaskManager(Actor[TaskManagerMessage]):
         if task not in self._woken:
             self._woken.add(task)
             self.ctx.self_ref.tell(m.Wake(task))
-
-    def _wake_up(self, task: TaskId | None) -> None:
-        if task is not None:
-            self._woken.discard(task)
-            self._look((task,))
 
     def _take_back(self, done: m.TaskDone) -> None:
         self._leased.pop(done.task, None)
@@ -302,8 +298,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         for task in touched:
             if task.id in self._broken or task.broken:
                 continue
-            if task.drained and task.id not in self._leased:
-                del self._touched[task.id]
+            self._untouch(task)
             if not task.commit_needed:
                 continue
             tasks[task.id] = task
@@ -313,6 +308,11 @@ class TaskManager(Actor[TaskManagerMessage]):
             task.commit_needed = task.commit_requested = False
         self._uncommitted.taken(tasks.values())
         message.reply.tell(m.Frozen(positions, tokens, tasks))
+
+    def _untouch(self, task: Task) -> None:
+        # A worker that stands still may have a lease that it has not begun with.
+        if task.drained and task.id not in self._leased:
+            self._touched.pop(task.id, None)
 
     def _note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         for partition, committed in positions.items():
@@ -358,7 +358,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 task.broken = True
                 errors.append(error)
             else:
-                self._touched.pop(task.id, None)
+                self._untouch(task)
             if message.rest and message.failed in {None, task.id}:
                 self._broken.add(task.id)
                 self.ctx.timers.once(f"rest {task.id}", message.rest, m.RestOver(task.id))

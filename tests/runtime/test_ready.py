@@ -44,7 +44,7 @@ def checked(manager: TaskManager) -> None:
     known = manager._tasks.keys() - manager._woken
     assert known & set(manager._ready.ids) == {task_id for task_id in known if fits(manager, manager._tasks[task_id])}
     touched = {task.id for task in manager._tasks.values() if task.commit_needed or not task.drained}
-    assert touched <= manager._touched.keys()
+    assert touched | manager._leased.keys() <= manager._touched.keys()
     assert manager._uncommitted._total >= 0
     dispatch(manager)
 

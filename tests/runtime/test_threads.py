@@ -14,7 +14,7 @@ import pytest
 
 from actors import Stalled, System
 from ks_actors import App, Processor, Record, StreamsConfig, TaskTimeout, serdes
-from ks_actors.dsl import StreamsBuilder
+from ks_actors.dsl import Produced, StreamsBuilder
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState, UncaughtResponse, blocking
@@ -119,6 +119,24 @@ async def test_what_waits_beside_a_thread_counts(tmp_path: Path) -> None:
         await app.wait_until_caught_up()
         assert await read(log) == ["a", *map(str, range(20_000))]
         assert app.metrics()["active-buffer-count"] == 0
+
+
+async def test_a_commit_that_waits_for_a_worker_says_so(tmp_path: Path) -> None:
+    """A commit whose tasks do not come to rest blames asynchronous processors only if some have records in flight."""
+    gate, function = gated()
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(function).group_by_key().count().to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
+    settings: dict[str, Any] = {"statestore_cache_max_bytes": 10_000, "max_drain_ms": 50, "commit_interval_ms": 3_600_000}
+    async with running(builder.build(), tmp_path, **settings) as (app, log):
+        await write(log, "a")
+        await until(gate.entered.is_set)
+        with pytest.raises(TaskTimeout, match="none has anything in hand: the event loop was kept busy, or a worker did not give its task back"):
+            try:
+                await app.commit()
+            finally:
+                gate.opened.set()
+        await until(lambda: app.state is InstanceState.ERROR)
+    await until(lambda: own_threads() == [])
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
