@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.liveness.fetch_plan import draw_fetching
+from tests.liveness.fetch_run import fetch_all
 from tests.liveness.plan import draw
 from tests.liveness.run import live
 
@@ -16,4 +18,9 @@ def run_app_seed(seed: int) -> None:
     live(draw(seed))
 
 
-LAYERS: dict[str, Callable[[int], None]] = {"app": run_app_seed}
+def run_fetch_seed(seed: int) -> None:
+    """Run the fetcher of Kafka against brokers in this process. Raises what is wrong."""
+    fetch_all(draw_fetching(seed))
+
+
+LAYERS: dict[str, Callable[[int], None]] = {"app": run_app_seed, "fetch": run_fetch_seed}

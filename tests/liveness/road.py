@@ -1,4 +1,4 @@
-"""An app's way to the log: how long it takes, and when there is none."""
+"""An app's way to the log, in virtual time: how long it takes, and when there is none."""
 
 from __future__ import annotations
 

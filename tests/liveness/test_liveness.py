@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.liveness.__main__ import attempt, main
+from tests.liveness.fetch_plan import draw_fetching
 from tests.liveness.plan import draw
 
 pytestmark = pytest.mark.unmeasured
 
 SEEDS = 40
+FETCH_SEEDS = 30
 AT_ONCE = 10
 
 
@@ -25,6 +27,8 @@ def test_a_seed_stands_for_one_plan() -> None:
     """The same seed gives the same plan, and another one another."""
     assert draw(7) == draw(7)
     assert draw(7) != draw(8)
+    assert draw_fetching(7) == draw_fetching(7)
+    assert draw_fetching(7) != draw_fetching(8)
 
 
 def test_the_command_line_tells_how_seeds_went(capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,3 +37,11 @@ def test_the_command_line_tells_how_seeds_went(capsys: pytest.CaptureFixture[str
     assert "2 seeds from 0 on, 0 failed" in capsys.readouterr().out
     assert main(["--seed", "0"]) == 0
     assert "seed 0: all is well" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("first", range(0, FETCH_SEEDS, AT_ONCE))
+def test_no_partition_of_kafka_stays_unread(first: int) -> None:
+    """Whatever arrives and is paused, moved or lost: each partition that is assigned, not paused and has records is read within a bound."""
+    for seed in range(first, first + AT_ONCE):
+        outcome = attempt("fetch", seed, told=True)
+        assert outcome.error is None, outcome.error

@@ -1,4 +1,4 @@
-"""The topology of a plan. Its functions take note of each record that they are called with."""
+"""The topology of a plan. Its functions take note of each record that they are called with, and take virtual time."""
 
 from __future__ import annotations
 
