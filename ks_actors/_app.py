@@ -15,6 +15,7 @@ from ks_actors._config_kafka import opened
 from ks_actors._errors import NotRunning
 from ks_actors._gc import tune_gc
 from ks_actors._loops import fastest_loop
+from ks_actors._open_files import raise_open_files
 from ks_actors._services import enter_services
 from ks_actors._until_signal import until_signal
 from ks_actors.query import StoreQueries
@@ -235,9 +236,10 @@ class App(AppOrders):
     def main(self) -> None:
         """Run as a program of its own: on a new event loop (uvloop's, where it is installed), until SIGINT or SIGTERM, which close it.
 
-        The garbage collector is set as `tune_gc` does.
+        The garbage collector is set as `tune_gc` does, and the soft limit of open files is raised to the hard one.
         """
         tune_gc()
+        raise_open_files()
         with asyncio.Runner(loop_factory=fastest_loop()) as runner:
             runner.run(self._run_until_signal())
 

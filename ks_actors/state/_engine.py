@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, final
 
 import rocksdict
 
-from ks_actors._errors import StateError, StateFull, StateLocked, TaskCorrupted
 from ks_actors._native import kernel as _kernel
 from ks_actors.state._links import link_database
 from ks_actors.state._memory import MemoryBudget
+from ks_actors.state._refusals import refuse
 from ks_actors.state._statistics import counted, gauges
 
 if TYPE_CHECKING:
@@ -22,15 +22,12 @@ Row = tuple[bytes, bytes | None]
 
 SMALLEST_MEMTABLE: Final = 64 << 10
 LARGEST_MEMTABLE: Final = 16 << 20
-FULL: Final = ("No space left", "File too large", "Disk quota exceeded")
-BROKEN: Final = ("Corruption", "No such file")
 MUCH: Final = 1 << 20
 """Bytes that were written to a database, from which on closing it leaves memory that is worth to be given back."""
 
 MANY_TABLES: Final = 12  # that are still to be merged: at 20 RocksDB has writers wait
 TABLE_ROWS: Final = 16_000
 MOST_TABLES: Final = 128
-LOCKED: Final = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")
 
 
 class Engine(Protocol):
@@ -329,20 +326,6 @@ class RocksEngine:
 
     def _refuse(self, error: Exception) -> NoReturn:
         refuse(error, f"task {self._task}: the state in {self._directory}")
-
-
-def refuse(error: Exception, where: str) -> NoReturn:
-    """Raise what an error of RocksDB means."""
-    text = str(error)
-    if any(sign in text for sign in FULL):
-        raise StateFull(f"{where} cannot be written, there is no room: free some; what was committed is in the changelog ({text})") from error
-    if any(sign in text for sign in LOCKED):
-        raise StateLocked(
-            f"{where} is in use by another process, or by another app in this one: stop it, or choose another directory ({text})"
-        ) from error
-    if any(sign in text for sign in BROKEN):
-        raise TaskCorrupted(f"{where} cannot be trusted: it is to be wiped and restored ({text})") from error
-    raise StateError(f"{where} cannot be used: {text}") from error
 
 
 @final

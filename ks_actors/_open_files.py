@@ -1,0 +1,23 @@
+"""How many files a process may have open."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+_log = logging.getLogger("ks_actors")
+
+
+def raise_open_files() -> None:
+    """Raise the soft limit of open files to the hard one, where there are such: each task with state on disk needs some, and 1,024 are usual."""
+    if sys.platform == "win32":  # pragma: no cover - it has no such limit
+        return
+    import resource  # noqa: PLC0415 - Windows does not have it
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        _log.warning("the limit of open files stays at %d, it could not be raised to %d: %s", soft, hard, error)

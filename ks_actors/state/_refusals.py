@@ -1,0 +1,35 @@
+"""Errors of RocksDB by their names here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ks_actors._errors import StateError, StateFull, StateLocked, TaskCorrupted
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+FULL: Final = ("No space left", "File too large", "Disk quota exceeded")
+TOO_MANY_FILES: Final = ("Too many open files", "Too many files open")
+LOCKED: Final = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")
+BROKEN: Final = ("Corruption", "No such file")
+
+
+def refuse(error: Exception, where: str) -> NoReturn:
+    """Raise what an error of RocksDB means."""
+    text = str(error)
+    if any(sign in text for sign in FULL):
+        raise StateFull(f"{where} cannot be written, there is no room: free some; what was committed is in the changelog ({text})") from error
+    if any(sign in text for sign in TOO_MANY_FILES):
+        # A lock that cannot be opened for it is nobody else's.
+        raise StateError(
+            f"{where} cannot be used, the process has as many files open as it may, and each task with state on disk needs some: raise the limit "
+            f"(`ulimit -n`; App.main raises it as far as the system allows), keep stores in memory, or spread the tasks over more instances ({text})"
+        ) from error
+    if any(sign in text for sign in LOCKED):
+        raise StateLocked(
+            f"{where} is in use by another process, or by another app in this one: stop it, or choose another directory ({text})"
+        ) from error
+    if any(sign in text for sign in BROKEN):
+        raise TaskCorrupted(f"{where} cannot be trusted: it is to be wiped and restored ({text})") from error
+    raise StateError(f"{where} cannot be used: {text}") from error
