@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from functools import partial
 from typing import TYPE_CHECKING, assert_never, cast
 
@@ -35,6 +36,8 @@ COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
 # while one is under way.
 _HIGH = 16 << 20
 _LOW = 8 << 20
+# Bytes that are sent without a rest.
+_MUCH = 256 << 10
 # Records that are worth a transaction.
 _ENOUGH = 5_000
 # Bytes that are sent at once: each time that something is sent takes a few turns of all others.
@@ -50,7 +53,8 @@ class Collector(Actor[CollectorMessage]):
 
     What belongs to a commit that is still to come waits until `NEXT_EPOCH`, so that a transaction holds exactly what its offsets say. When too much
     waits, the task manager is told to hand out no more work. With transactions, `renew` gives another producer of the transactional id when it was
-    fenced, and aborting is tried again for `patience` seconds. Without, the `lease` of the membership is what the producer writes under.
+    fenced, and aborting is tried again for `patience` seconds. Without, the `lease` of the membership is what the producer writes under, and output
+    that trickles waits until `linger` seconds after the last send: records are gathered, and the first one after a quiet moment leaves at once.
     """
 
     def __init__(
@@ -66,11 +70,14 @@ class Collector(Actor[CollectorMessage]):
         renew: Callable[[], Awaitable[TransactionalProducer]] | None,
         lease: Lease | None,
         patience: float,
+        linger: float = 0.0,
     ) -> None:
         self._producer = producer
         self._renew = renew
         self._lease = lease
         self._patience: float = patience
+        self._linger: float = linger
+        self._sent_at: float = -math.inf
         self._log = log
         self._largest: int = LARGEST_OF_BYTES if isinstance(log, WritesBytes) else LARGEST
         self._epoch: int = epoch
@@ -120,6 +127,8 @@ class Collector(Actor[CollectorMessage]):
             case m.Abandon():
                 self._failure = self._failure or IllegalGeneration("the membership was lost before all output was written")
                 self._abandon()
+            case m.Lingered():
+                pass  # the timer has held up sending
             case m.NextEpoch():
                 self._epoch = message.epoch
                 self._ends = {}
@@ -201,7 +210,18 @@ class Collector(Actor[CollectorMessage]):
         Nobody sees what is written in a transaction before its end, so there is no hurry; and as long as nothing is written, no transaction is open:
         one that nobody ends, since its instance is killed, keeps readers from all that comes after it, until it times out.
         """
-        return self._renew is None or self._flush is not None or self._gathered >= _ENOUGH or self._pressed
+        if self._flush is not None or self._pressed:
+            return True
+        return self._gathered >= _ENOUGH if self._renew is not None else self._has_rested()
+
+    def _has_rested(self) -> bool:
+        """Tell whether the last send was long enough ago, or much has come; look again when it will have been."""
+        rest = self._sent_at + self._linger - self.ctx.time()
+        if rest <= 0 or self._waiting.bytes >= _MUCH:
+            return True
+        if self._ready and "linger" not in self.ctx.timers:
+            self.ctx.timers.once("linger", rest, m.Lingered())
+        return False
 
     def _send(self) -> None:
         while self._ready:
@@ -211,6 +231,7 @@ class Collector(Actor[CollectorMessage]):
             self._write_letters(letters)
             if batches:
                 self._sending = True
+                self._sent_at = self.ctx.time()
                 self.ctx.pipe(self._producer.send(batches), partial(_sent, batches=batches), partial(m.SendFailed, batches))
                 return
 

@@ -304,13 +304,17 @@ class Abort(Message, frozen=True, tag="ABORT"):
     epoch: int
 
 
+class Lingered(Message, frozen=True, tag="LINGERED"):
+    """Output that has come little by little was gathered for as long as it is to be."""
+
+
 class NextEpoch(Message, frozen=True, tag="NEXT_EPOCH"):
     """The commit is over: what waited for it may be written."""
 
     epoch: int
 
 
-CollectorMessage: TypeAlias = Output | Sent | SendFailed | Partitioned | Flush | CommitTransaction | Abandon | Abort | NextEpoch
+CollectorMessage: TypeAlias = Output | Sent | SendFailed | Partitioned | Flush | CommitTransaction | Abandon | Abort | Lingered | NextEpoch
 
 # --- to the Committer -----------------------------------------------------------------------------------------------------------
 

@@ -125,7 +125,6 @@ class Parts:
 
     async def _start_collector(self, context: Context[Any], process_id: str) -> None:
         config, log = self._config, self._log
-
         # The same id after a crash: that fences what is left of the instance before, and aborts its transaction.
         renew = partial(self._transactional_producer, process_id)
         topics = self._setup.transaction_scope().topics
@@ -142,6 +141,7 @@ class Parts:
             renew=renew if self._transactional else None,
             lease=self._lease,
             patience=config.task_timeout_ms / 1000,
+            linger=config.linger_ms / 1000,
         )
         self.collector = await self._spawn(context, Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX), "collector")
         if self._lease is not None:
