@@ -15,7 +15,7 @@ RECORDS = 2_000
 TOPICS = {"in": 1, "out": 1}
 
 
-async def values(harness: AppHarness) -> list[str]:
+async def values(harness: AppHarness) -> list[str | None]:
     return [record.value for record in await harness.read("out")]
 
 

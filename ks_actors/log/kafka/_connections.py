@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import struct
 from typing import TYPE_CHECKING, Any, Final, final
 
 from aiokafka.conn import AIOKafkaConnection, CloseReason  # type: ignore[import-untyped]
@@ -26,6 +27,8 @@ MAIN: Final = "main"
 COORDINATION: Final = "coordination"
 PRODUCE: Final = "produce"
 _CLOSE_S: Final = 1.0
+_LENGTH: Final = struct.Struct(">i")
+_wire_log = logging.getLogger("aiokafka.conn")
 _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 
 
@@ -59,6 +62,25 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
         super().__init__(*address, **settings)
         self._closing = closing
 
+    def send(self, request: Any, expect_response: bool = True) -> Any:
+        """Write a request in one go, and return what will be its response; how long that is waited for is the caller's to say."""
+        writer = self._writer
+        if writer is None or not expect_response:
+            return super().send(request, expect_response)
+        prepared = request.prepare(self._versions)
+        number: int = self._next_correlation_id()
+        header: bytes = prepared.build_request_header(correlation_id=number, client_id=self._client_id).encode()
+        body: list[bytes] = prepared.parts if hasattr(prepared, "parts") else [prepared.encode()]
+        try:
+            writer.writelines([_LENGTH.pack(len(header) + sum(map(len, body))) + header, *body])
+        except OSError as error:
+            self.close(reason=CloseReason.CONNECTION_BROKEN)
+            raise KafkaConnectionError(f"the connection to {self.host}:{self.port} broke: {error}") from error
+        _wire_log.debug("Request to %s:%d %d: %s", self.host, self.port, number, prepared)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._requests.append((number, prepared, answer))
+        return answer
+
     def close(self, reason: Any = None, exc: BaseException | None = None) -> Any:
         writer: asyncio.StreamWriter | None = self._writer
         closed: Any = super().close(reason, exc)
@@ -87,7 +109,7 @@ class Connections:
 
     async def start(self) -> None:
         """Read the files that are needed. Raises ConfigError."""
-        logging.getLogger("aiokafka.conn").addFilter(_NO_SECRETS)
+        _wire_log.addFilter(_NO_SECRETS)
         if self._options.tls:
             self._ssl = await asyncio.get_running_loop().run_in_executor(None, self._options.ssl_context)
 

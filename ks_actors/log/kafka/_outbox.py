@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, final
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import LogError, ProduceFailed, RecordTooLarge
 from ks_actors.log._types import IsolationLevel, TopicPartition
@@ -14,9 +15,14 @@ if TYPE_CHECKING:
 
     from ks_actors.log._types import Outgoing
     from ks_actors.log.kafka._admin import Admin
-    from ks_actors.log.kafka._builder import Encoder, RecordBatch
+    from ks_actors.log.kafka._builder import Encoder, RecordBatch, Written
     from ks_actors.log.kafka._client import KafkaClient
     from ks_actors.log.kafka._sender import Sender
+
+# Bytes that are encoded without a turn for others.
+_AT_ONCE: Final = 1 << 20
+# Compressing for longer than this is left to a thread, which takes a tenth of a millisecond to begin.
+_SLOW_S: Final = 0.004
 
 
 @final
@@ -27,6 +33,7 @@ class Outbox:
         self._admin: Admin = admin
         self._batches: list[tuple[TopicPartition, Outgoing]] = [(TopicPartition(*each.partition), each) for each in batches]
         self._encoded: list[list[RecordBatch]] = []
+        self._too_large: dict[int, RecordTooLarge] = {}
         self._futures: list[list[asyncio.Future[int]]] = []
         self.errors: dict[TopicPartition, Exception] = {}
 
@@ -39,19 +46,47 @@ class Outbox:
             except LogError as error:
                 self.refuse(dict.fromkeys((partition for partition, _ in self._batches), error))
                 return
+        pieces: list[tuple[int, Written]] = []
+        size = 0
+        for number, (partition, outgoing) in enumerate(self._batches):
+            self._encoded.append([])
+            for written in encoder.write(outgoing.batch, self._admin.limit(partition.topic)):
+                pieces.append((number, written))
+                size += len(written.buffer)
+                if size >= _AT_ONCE:
+                    await self._finish(encoder, pieces, size)
+                    pieces, size = [], 0
+                    # Whatever waits for the loop gets its turn.
+                    await asyncio.sleep(0)
+        await self._finish(encoder, pieces, size)
+        self._note_too_large(encoder)
+
+    async def _finish(self, encoder: Encoder, pieces: list[tuple[int, Written]], size: int) -> None:
+        """Make record batches of pieces: in a thread, where it takes long enough to be felt by others.
+
+        The caller holds the order of the sends meanwhile. When this is cancelled, the thread still finishes pieces that nobody needs any more.
+        """
+        finish = partial(_finished, encoder, [written for _, written in pieces])
+        slow = encoder.seconds(size) > _SLOW_S
+        done = await asyncio.get_running_loop().run_in_executor(None, finish) if slow else finish()
+        for (number, _), made in zip(pieces, done, strict=True):
+            if isinstance(made, RecordTooLarge):
+                self._too_large.setdefault(number, made)
+            else:
+                self._encoded[number].append(made)
+
+    def _note_too_large(self, encoder: Encoder) -> None:
         before: dict[TopicPartition, int] = {}
         too_large: dict[TopicPartition, list[int]] = {}
-        for partition, outgoing in self._batches:
-            batch, limit = outgoing.batch, self._admin.limit(partition.topic)
+        for number, (partition, outgoing) in enumerate(self._batches):
             passed = before.get(partition, 0)
-            before[partition] = passed + len(batch)
-            try:
-                self._encoded.append(encoder.encode(batch, limit))
-            except RecordTooLarge as error:
+            before[partition] = passed + len(outgoing.batch)
+            error = self._too_large.get(number)
+            if error is not None:
                 records = too_large.setdefault(partition, [])
-                records += [passed + index for index in encoder.too_large(batch, limit)]
+                records += [passed + index for index in encoder.too_large(outgoing.batch, self._admin.limit(partition.topic))]
                 self.errors[partition] = RecordTooLarge(str(error), records)
-                self._encoded.append([])
+                self._encoded[number] = []
 
     @property
     def partitions(self) -> set[TopicPartition]:
@@ -86,6 +121,16 @@ class Outbox:
         empty = [partition for (partition, outgoing) in self._batches if not len(outgoing.batch)]
         ends = await self._admin.end_offsets(empty, IsolationLevel.READ_UNCOMMITTED) if empty else {}
         return [futures[-1].result() if futures else ends[partition] for (partition, _), futures in zip(self._batches, self._futures, strict=True)]
+
+
+def _finished(encoder: Encoder, pieces: Sequence[Written]) -> list[RecordBatch | RecordTooLarge]:
+    done: list[RecordBatch | RecordTooLarge] = []
+    for written in pieces:
+        try:
+            done.append(encoder.finish(written))
+        except RecordTooLarge as error:
+            done.append(error)
+    return done
 
 
 async def missing(client: KafkaClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:

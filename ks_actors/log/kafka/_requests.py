@@ -20,7 +20,6 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest  # type: ignor
 from aiokafka.protocol.fetch import FetchRequest  # type: ignore[import-untyped]
 from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-untyped]
 from aiokafka.protocol.offset import OffsetRequest  # type: ignore[import-untyped]
-from aiokafka.protocol.produce import ProduceRequest  # type: ignore[import-untyped]
 from aiokafka.protocol.transaction import (  # type: ignore[import-untyped]
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -60,8 +59,8 @@ __all__ = [
     "OffsetCommitRequest",
     "OffsetRequest",
     "Pinned",
-    "ProduceRequest",
     "check_aiokafka",
+    "check_version",
     "describe_transactions",
     "incremental_alter_configs",
     "init_producer_id",
@@ -73,6 +72,14 @@ _TEXT = CompactString("utf-8")
 _TAGS = ("tags", TaggedFields)
 
 
+def check_version(struct: Any, versions: Mapping[int, tuple[int, int]]) -> None:
+    """Raise LogError if a broker of these API versions does not take a request."""
+    low, high = versions.get(struct.API_KEY, (0, -1))
+    if not low <= struct.API_VERSION <= high:
+        there = f"has versions {low} to {high} of it" if high >= 0 else "does not have it"
+        raise LogError(f"{struct.__name__} is needed, and the broker {there}: Kafka 2.8 up to 4.x can be used")
+
+
 class Pinned:
     """A request in the one version that we have built; `AIOKafkaConnection.send` asks it for what to write."""
 
@@ -82,11 +89,7 @@ class Pinned:
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
         """Return the message, if a broker of these API versions takes it."""
-        key, version = self.struct.API_KEY, self.struct.API_VERSION
-        low, high = versions.get(key, (0, -1))
-        if not low <= version <= high:
-            there = f"has versions {low} to {high} of it" if high >= 0 else "does not have it"
-            raise LogError(f"{self.struct.__name__} is needed, and the broker {there}: Kafka 2.8 up to 4.x can be used")
+        check_version(self.struct, versions)
         return self.struct(*self.fields)
 
     def __repr__(self) -> str:

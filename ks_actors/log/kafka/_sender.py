@@ -24,7 +24,7 @@ from ks_actors.log.kafka._codes import (
 from ks_actors.log.kafka._connections import PRODUCE, Unavailable
 from ks_actors.log.kafka._failures import LEAST_S
 from ks_actors.log.kafka._lane import NOBODY, SLOW_SECONDS, Identity, Lane, Piece, join
-from ks_actors.log.kafka._requests import ProduceRequest
+from ks_actors.log.kafka._produce_request import ProduceRequest
 from ks_actors.log.kafka._written import find_written
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka._client import KafkaClient
 
 _log = logging.getLogger("ks_actors.log.kafka")
-_REQUEST_BYTES = 32 << 20
+# What is written without a turn for others: a few ms.
+_REQUEST_BYTES = 1 << 20
 _ALL_REPLICAS = -1
 # How soon it is seen that a lease has been extended.
 _LEASE_SECONDS = 0.02
@@ -83,9 +84,7 @@ class Sender:
         """Queue record batches for a partition; return what will be the offset behind the last record of each."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._client.options.delivery_timeout_ms / 1000
-        lane = self._lanes.get(partition)
-        if lane is None:
-            lane = self._lanes[partition] = Lane(partition)
+        lane = self._lanes.get(partition) or self._lanes.setdefault(partition, Lane(partition))
         futures: list[asyncio.Future[int]] = []
         start = 0
         for batch in batches:
@@ -106,8 +105,11 @@ class Sender:
         if self._lease is not None and not self._lease.holds():
             self._hold_back(now)
             return
-        while self._launch(now):
-            pass
+        left = _REQUEST_BYTES
+        while left > 0 and (size := self._launch(now)):
+            left -= size
+        if left <= 0:
+            asyncio.get_running_loop().call_soon(self.go)
         if self._recycling and self._renew is not None and self._waiting:
             self._try_renew(self._renew)
 
@@ -120,8 +122,8 @@ class Sender:
         if self._waiting:
             self._wake_in(_LEASE_SECONDS)
 
-    def _launch(self, now: float) -> bool:
-        """Send one request to each broker that has something to get; return whether there was one."""
+    def _launch(self, now: float) -> int:
+        """Send one request to each broker that has something to get; return how many bytes those are."""
         requests: dict[int, list[Lane]] = {}
         sizes: dict[int, int] = {}
         for lane in tuple(self._waiting):
@@ -144,7 +146,7 @@ class Sender:
         for node, lanes in requests.items():
             self._flights[node] = self._flights.get(node, 0) + 1
             self._spawn(self._fly(node, [(lane, lane.take()) for lane in lanes]), f"produce to broker {node}")
-        return bool(requests)
+        return sum(sizes.values())
 
     def _spawn(self, work: Any, name: str) -> None:
         task = asyncio.create_task(work, name=name)

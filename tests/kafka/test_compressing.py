@@ -1,0 +1,80 @@
+"""What large sends are compressed by, and in which order they arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from ks_actors.log import Outgoing, TopicPartition
+from ks_actors.log.kafka import KafkaOptions
+from ks_actors.log.kafka._builder import Encoder
+from ks_actors.log.kafka._outbox import Outbox
+from tests.kafka.helpers import connect, soon
+from tests.log.helpers import batch, new_topic, values_of, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ks_actors import Batch
+    from ks_actors.log.kafka._admin import Admin
+    from ks_actors.log.kafka._builder import RecordBatch, Written
+    from tests.kafka.broker import Broker
+
+LARGE = 200
+KIB = b"".join(b"%d" % number for number in range(300))[:1024]
+
+
+class Limits:
+    """What is known of all topics."""
+
+    def known_limit(self, _: str) -> int:
+        return 1 << 20
+
+    def limit(self, _: str) -> int:
+        return 1 << 20
+
+
+class Noting:
+    """An encoder that notes which threads finish what it has written."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._encoder = Encoder(options, transactional=False)
+        self.seconds = self._encoder.seconds
+        self.threads: set[int] = set()
+
+    def write(self, records: Batch, limit: int) -> Iterator[Written]:
+        return self._encoder.write(records, limit)
+
+    def finish(self, written: Written) -> RecordBatch:
+        self.threads.add(threading.get_ident())
+        return self._encoder.finish(written)
+
+
+@pytest.mark.parametrize(("compression", "count", "elsewhere"), [("gzip", LARGE, True), ("gzip", 1, False), ("none", LARGE, False)])
+async def test_slow_compression_leaves_the_loop(compression: str, count: int, elsewhere: bool) -> None:
+    """Another thread compresses what takes some ms; little, and what is not compressed, is not worth that."""
+    encoder = Noting(KafkaOptions(compression=compression))  # type: ignore[arg-type]  # of five words
+    outbox = Outbox(cast("Admin", Limits()), [Outgoing(TopicPartition("t", 0), batch(*[KIB] * count))])
+    await outbox.encode(cast("Encoder", encoder))
+    assert (threading.get_ident() not in encoder.threads) == elsewhere
+
+
+async def test_sends_keep_their_order_while_one_of_them_is_compressed(kafka_broker: Broker) -> None:
+    """The next send waits for it; when it is cancelled meanwhile, nothing of it is written, and the next one goes on."""
+    log = await connect(kafka_broker, KafkaOptions(compression="gzip"))
+    (partition,) = await new_topic(log)
+    producer = await log.producer(client_id="compressing")
+    await write(producer, partition, b"first")
+    large = [KIB] * LARGE
+    given_up = asyncio.create_task(write(producer, partition, *large))
+    await asyncio.sleep(0)
+    sends = [asyncio.create_task(write(producer, partition, *values)) for values in (large, [b"small"])]
+    await asyncio.sleep(0)
+    given_up.cancel()
+    assert await soon(asyncio.gather(*sends)) == [LARGE + 1, LARGE + 2]
+    assert given_up.cancelled()
+    assert await values_of(log, partition) == [b"first", *large, b"small"]
+    await log.close()
