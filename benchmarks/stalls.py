@@ -1,7 +1,7 @@
 """Measure for how long the event loop stands still while 64 MiB are sent to a real Kafka, with each compression, and read again.
 
-The table goes to stdout; the last line of stdout is one JSON object: the longest stall in ms, by compression. A stall is the time between two turns of a
-task that wants one each ms. `_cpu` is the most that the loop's own thread has worked between two turns: stalls are longer when others want the machine.
+The table goes to stdout; the last line of stdout is one JSON object: the longest stall in ms, by compression. A stall is the time between two turns
+of a task that wants one each ms. `_cpu` is the most that the loop's own thread has worked between two turns: a busy machine makes stalls longer.
 Needs Java 17 and Maven.
 """
 
