@@ -9,7 +9,7 @@ import pytest
 
 from ks_actors._errors import NotAuthorized
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
-from ks_actors.log.kafka import KafkaLog, KafkaOptions, _fetching
+from ks_actors.log.kafka import KafkaLog, KafkaOptions, _fetch_broker
 from tests.kafka.broker import STRANGER, STRANGERS_PASSWORD
 from tests.log.helpers import COMMITTED, PATIENCE_MS, batch, fetch_one, group_name, new_topic, soon, write
 
@@ -70,7 +70,7 @@ async def test_records_larger_than_a_fetch_are_read(kafka_broker: Broker) -> Non
 
 async def test_what_comes_to_be_wanted_does_not_wait_for_what_is_idle(kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that waits for records of one partition does not keep another one waiting."""
-    monkeypatch.setattr(_fetching, "_LONG_MS", 10 * PATIENCE_MS)
+    monkeypatch.setattr(_fetch_broker, "LONG_MS", 10 * PATIENCE_MS)
     async with KafkaLog(kafka_broker.bootstrap) as log:
         idle, busy, paused = await new_topic(log, 3)
         producer = await log.producer(client_id="p")

@@ -14,7 +14,7 @@ from ks_actors._errors import LogCorrupted, LogError
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import _body, _format
 from ks_actors.log.kafka._records import Chunk, Columns
-from ks_actors.log.kafka._source import Source
+from ks_actors.log.kafka._source import Budget, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,7 +94,7 @@ def test_batches_become_columns() -> None:
 
 def test_more_is_asked_for_when_half_is_read() -> None:
     """One chunk is being read, and one may come behind it: what nobody will read soon takes up room."""
-    source = Source(PARTITION, 0)
+    source = Source(PARTITION, 0, Budget(1 << 30))
     wanted = [source.wanted]
     assert source.add(chunk(*(stored(base, b"v" * 100) for base in range(4))))
     wanted.append(source.wanted)

@@ -9,7 +9,7 @@ import pytest
 
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka._records import Chunk
-from ks_actors.log.kafka._source import Source
+from ks_actors.log.kafka._source import Budget, Source
 from tests.kafka.test_fetch_records import ABORT, COMMIT, TRANSACTIONAL, marker, stored
 
 PARTITION = TopicPartition("topic", 0)
@@ -100,7 +100,7 @@ def test_a_committed_reader_sees_what_was_committed_and_nothing_else(seed: int) 
     for _ in range(random.randrange(60)):
         partition.grow()
     start = random.randrange(partition.stable + 1)
-    source = Source(PARTITION, start)
+    source = Source(PARTITION, start, Budget(1 << 30))
     seen: dict[int, bytes] = {}
     for _ in range(120):
         for _ in range(random.randrange(3)):

@@ -10,7 +10,7 @@ from ks_actors._errors import LogClosed, LogError
 from ks_actors.log._types import TopicPartition
 from ks_actors.log.kafka._fetching import Fetching
 from ks_actors.log.kafka._requests import check_aiokafka
-from ks_actors.log.kafka._source import Source
+from ks_actors.log.kafka._source import Budget, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TOUCHED = (
     "aiokafka.record.memory_records:MemoryRecords.has_next aiokafka.record.memory_records:MemoryRecords.next_batch "
-    "aiokafka.record.default_records:DefaultRecordBatch.validate_crc aiokafka.protocol.fetch:FetchRequest aiokafka.protocol.offset:OffsetRequest"
+    "aiokafka.record.default_records:DefaultRecordBatch.validate_crc aiokafka.protocol.offset:OffsetRequest"
 )
 # So long at a time records are made of bytes; then others have their turn.
 _SLICE_SECONDS = 0.005
@@ -40,7 +40,8 @@ class KafkaFetcher:
         self._sources: dict[TopicPartition, Source] = {}
         # Those that have something to say, in the order of their turns.
         self._ready: dict[TopicPartition, None] = {}
-        self._fetching: Fetching = Fetching(client, self._sources, self._news, client_id=client_id, committed=committed)
+        self._budget: Budget = Budget(client.options.fetch_max_bytes)
+        self._fetching: Fetching = Fetching(client, self._sources, self._news, budget=self._budget, client_id=client_id, committed=committed)
         self._on_close = closed
         self._waiter: asyncio.Future[None] | None = None
         self._late = False
@@ -50,26 +51,25 @@ class KafkaFetcher:
         """Read exactly these partitions from these offsets; what is paused stays so."""
         assigned = {TopicPartition(*partition): offset for partition, offset in positions.items()}
         for partition in [partition for partition in self._sources if partition not in assigned]:
+            source = self._sources.pop(partition)
             # What is under way for it finds that it is not wanted any more.
-            self._sources.pop(partition).era += 1
-            self._ready.pop(partition, None)
+            self._move(source, source.position)
         for partition, offset in assigned.items():
-            source = self._sources.get(partition)
-            if source is None:
-                self._sources[partition] = Source(partition, offset)
-            elif source.position != offset:
-                self._move(source, offset)
-        self._fetching.pump()
+            if partition not in self._sources:
+                self._sources[partition] = added = Source(partition, offset, self._budget)
+                self._fetching.change(added)
+            elif self._sources[partition].position != offset:
+                self._move(self._sources[partition], offset)
 
     def seek(self, partition: TopicPartition, offset: int, /) -> None:
         """Read on from `offset`. Raises LogError for a partition that is not assigned."""
         (source,) = self._assigned((partition,))
         self._move(source, offset)
-        self._fetching.pump()
 
     def _move(self, source: Source, offset: int) -> None:
         source.move(offset)
         self._ready.pop(source.partition, None)
+        self._fetching.change(source)
 
     def position(self, partition: TopicPartition, /) -> int:
         """Return the offset that the partition will be read from next; raises KeyError when it is not assigned."""
@@ -79,6 +79,7 @@ class KafkaFetcher:
         """Leave partitions out of fetches until `resume`. Raises LogError for one that is not assigned."""
         for source in self._assigned(partitions):
             source.paused = True
+            self._fetching.change(source)
 
     def resume(self, partitions: Iterable[TopicPartition], /) -> None:
         """Fetch partitions again, from where they were paused. Raises LogError for one that is not assigned."""
@@ -86,7 +87,7 @@ class KafkaFetcher:
             source.paused = False
             if source.ready:
                 self._news(source)
-        self._fetching.pump()
+            self._fetching.change(source)
 
     def _assigned(self, partitions: Iterable[TopicPartition]) -> list[Source]:
         partitions = [TopicPartition(*partition) for partition in partitions]
@@ -149,19 +150,19 @@ class KafkaFetcher:
             try:
                 fetched = self._read(source, max_records)
             except Exception:
+                self._fetching.change(source)
                 if not found:
-                    self._fetching.pump()
                     raise
                 # What was found has been passed over already: it is returned, and the error is the next thing to be heard.
                 self._ready = {partition: None, **self._ready}
                 break
+            self._fetching.change(source)
             if fetched is not None:
                 found.append(fetched)
             if source.ready:
                 self._ready[partition] = None
             if perf_counter() > until:
                 break
-        self._fetching.pump()
         return found
 
     def _read(self, source: Source, max_records: int) -> Fetched | None:

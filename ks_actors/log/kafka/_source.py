@@ -11,6 +11,8 @@ from ks_actors.log.kafka._failures import Failures
 from ks_actors.log.kafka._records import Columns
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ks_actors.log._types import TopicPartition
     from ks_actors.log.kafka._records import Chunk
 
@@ -19,39 +21,57 @@ _CHUNKS = 2
 
 
 @final
+class Budget:
+    """How many bytes the partitions of a fetcher have buffered, and from how many on nothing is read ahead any more."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit: int = limit
+        self.used: int = 0
+
+    @property
+    def room(self) -> bool:
+        """Whether partitions that have something to be read may have more."""
+        return self.used < self.limit
+
+
+@final
 class Source:
     """One partition of a fetcher.
 
-    `position` is where its owner reads on, `ahead` where the next request does. Whatever was asked for in an earlier `era` is void by now.
+    `position` is where its owner reads on, `ahead` where the next request does. Whatever was looked up in an earlier `era` is void by now.
     """
 
     __slots__ = (
+        "_budget",
         "ahead",
-        "asked",
         "buffered",
         "chunks",
         "era",
         "error",
         "failures",
-        "idle",
-        "not_before",
+        "held",
+        "looking",
+        "more",
         "partition",
         "paused",
         "position",
         "unknown_since",
     )
 
-    def __init__(self, partition: TopicPartition, position: int) -> None:
+    def __init__(self, partition: TopicPartition, position: int, budget: Budget) -> None:
+        self._budget = budget
         self.partition: TopicPartition = partition
         self.position: int = position
         self.ahead: int = position
         self.era: int = 0
         self.paused: bool = False
-        # Whether a request for it is under way, and whether the last one brought nothing.
-        self.asked: bool = False
-        self.idle: bool = False
-        # It is not asked for before that time (of the loop): something was wrong with it.
-        self.not_before: float = 0.0
+        # Whether the last fetch left something behind on the broker.
+        self.more: bool = False
+        # It is not asked for while its range of offsets is looked up, and while it rests after a failure.
+        self.looking: bool = False
+        self.held: asyncio.TimerHandle | None = None
         self.failures: Failures = Failures()
         # Since when nobody knows the partition.
         self.unknown_since: float | None = None
@@ -65,34 +85,46 @@ class Source:
         return bool(self.chunks) or self.error is not None
 
     @property
+    def full(self) -> bool:
+        """Whether no more can be taken in."""
+        return len(self.chunks) >= _CHUNKS
+
+    @property
     def wanted(self) -> bool:
-        """Whether more is to be asked for."""
-        if self.paused or self.asked or self.error is not None:
+        """Whether more is to be asked for.
+
+        Of a partition that has nothing buffered it always is, whatever others have: its task may wait for it before it goes on with them.
+        """
+        if self.paused or self.looking or self.held is not None or self.error is not None:
             return False
         chunks = self.chunks
-        return not chunks or (len(chunks) < _CHUNKS and chunks[0].half_read)
+        return not chunks or (len(chunks) < _CHUNKS and chunks[0].half_read and self._budget.room)
 
     def move(self, position: int) -> None:
         """Read on from somewhere else; what is there, or under way, is void."""
         self.position = self.ahead = position
         self.era += 1
-        self.asked = self.idle = False
-        self.not_before = 0.0
+        self.looking = self.more = False
+        if self.held is not None:
+            self.held.cancel()
+            self.held = None
         self.failures.end()
         self.unknown_since = None
         self.error = None
         self.chunks.clear()
+        self._budget.used -= self.buffered
         self.buffered = 0
 
     def add(self, chunk: Chunk) -> bool:
         """Take in what was brought; tell whether there is anything new in it."""
         behind = chunk.next_offset
-        self.idle = False
         if behind is None or behind <= self.ahead:
             return False
         self.ahead = behind
+        self.more = behind < chunk.end_offset
         self.chunks.append(chunk)
         self.buffered += chunk.size
+        self._budget.used += chunk.size
         return True
 
     def read(self, limit: int) -> Fetched | None:
@@ -120,6 +152,7 @@ class Source:
                 position = max(position, chunk.next_offset)
                 self.chunks.popleft()
                 self.buffered -= chunk.size
+                self._budget.used -= chunk.size
         if end is None or position == self.position:
             return None
         self.position = position

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.log.kafka._codes import error_of
+from ks_actors.log.kafka._fetch_request import fetch_once
 from ks_actors.log.kafka._format import HEADER, MAGIC
 from ks_actors.log.kafka._records import whole_batches
-from ks_actors.log.kafka._requests import FetchRequest
 
 if TYPE_CHECKING:
     from ks_actors.log._types import TopicPartition
@@ -30,7 +30,7 @@ async def find_written(client: KafkaClient, partition: TopicPartition, start: in
     try:
         while True:
             before = position
-            request = FetchRequest(_WAIT_MS, 1, _MOST_BYTES, 0, [(partition.topic, [(partition.partition, position, _MOST_BYTES)])])
+            request = fetch_once(partition, position, _WAIT_MS, _MOST_BYTES)
             answer = await client.send_to_leader(partition, request, _codes, channel=channel)
             ((_, ((_, code, high, *_, raw),)),) = answer.topics
             if code:

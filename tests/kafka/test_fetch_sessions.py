@@ -1,0 +1,228 @@
+"""Requests and responses within a session (KIP-227) have only news: in virtual time against a broker in memory, and on a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import pytest
+from aiokafka.protocol.fetch import FetchRequest_v11, FetchResponse_v11  # type: ignore[import-untyped]
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ks_actors._errors import LogError
+from ks_actors.log import NewTopic
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka._fetch_request import FetchRequest, FetchResponse
+from ks_actors.log.kafka._fetch_session import FetchSession
+from tests.kafka.broker import Broker
+from tests.kafka.scripted import INVALID_EPOCH, NOT_FOUND, ScriptedBroker, fetching, in_virtual_time, partitions
+from tests.kafka.test_fetch import numbered, numbers, read
+from tests.kafka.test_fetch_fairness import RECORD, Reader
+from tests.log.helpers import COMMITTED, fetch_one, new_topic, soon
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ks_actors.log.kafka._fetcher import KafkaFetcher
+    from tests.kafka.tampering import Tampering
+
+NAMES = st.text("abcä-", min_size=1, max_size=5)
+OFFSETS = st.integers(-1, (1 << 63) - 1)
+SMALL = st.integers(0, (1 << 31) - 1)
+ANSWERS = st.tuples(
+    SMALL, st.integers(-1, 120), OFFSETS, OFFSETS, OFFSETS, st.lists(st.tuples(OFFSETS, OFFSETS), max_size=3), st.just(-1), st.binary(max_size=9)
+)  # fmt: skip
+
+
+@given(st.dictionaries(NAMES, st.lists(st.tuples(SMALL, OFFSETS), max_size=4)), st.dictionaries(NAMES, st.lists(SMALL, max_size=4)), SMALL, SMALL)
+def test_a_request_is_what_others_read(asked: dict[str, list[tuple[int, int]]], forgotten: dict[str, list[int]], session: int, epoch: int) -> None:
+    """Its bytes are those of Kafka's description, as aiokafka has it."""
+    raw = FetchRequest(500, 1_000, 100, (session, epoch), asked, forgotten, 1).encode()
+    seen = FetchRequest_v11.decode(BytesIO(raw))
+    assert (seen.replica_id, seen.max_wait_time, seen.min_bytes, seen.max_bytes, seen.isolation_level) == (-1, 500, 1, 1_000, 1)
+    assert (seen.session_id, seen.session_epoch, seen.rack_id) == (session, epoch, "")
+    assert {topic: [(number, offset) for number, _, offset, _, _ in entries] for topic, entries in seen.topics} == asked
+    assert all((leader, begin, most) == (-1, -1, 100) for _, entries in seen.topics for _, leader, _, begin, most in entries)
+    assert dict(seen.forgotten_topics_data) == forgotten
+    header = FetchRequest(0, 0, 0, (0, 0), {}, {}, 0).build_request_header(7, "me")
+    assert header.encode() == FetchRequest_v11().build_request_header(7, "me").encode()
+
+
+@given(SMALL, st.integers(-1, 120), SMALL, st.lists(st.tuples(NAMES, st.lists(ANSWERS, max_size=3)), max_size=3))
+def test_a_response_is_what_others_write(throttle: int, code: int, session: int, topics: list[tuple[str, list[tuple[object, ...]]]]) -> None:
+    """All its fields, and empty records for none."""
+    raw = FetchResponse_v11(throttle, code, session, topics).encode()
+    seen = FetchResponse.decode(BytesIO(raw))
+    assert (seen.throttle_time_ms, seen.error_code, seen.session_id, seen.topics) == (throttle, code, session, topics)
+    nothing = FetchResponse_v11(0, 0, 0, [("t", [(0, 0, 0, 0, 0, [], -1, None)])]).encode()
+    assert FetchResponse.decode(BytesIO(nothing)).topics == [("t", [(0, 0, 0, 0, 0, [], -1, b"")])]
+
+
+def test_requests_and_responses_have_what_is_new() -> None:
+    """Of 60 partitions the one that had records, and those that come or go."""
+
+    async def test() -> None:
+        every = partitions(60)
+        broker = ScriptedBroker()
+        fetcher = fetching(broker)
+        fetcher.assign(dict.fromkeys(every, 0))
+        reader = Reader(fetcher)
+        await asyncio.sleep(1)
+        assert [len(seen.asked) for seen in broker.seen] == [60, 0]
+        broker.append(every[7], RECORD)
+        await asyncio.sleep(0.1)
+        assert broker.answered[-1] == [every[7]]
+        assert (broker.seen[-1].asked, broker.seen[-1].forgotten) == ({every[7]: 1}, [])
+        await asyncio.sleep(1)
+        fetcher.pause(every[:2])
+        await asyncio.sleep(1)
+        assert sorted(partition for seen in broker.seen for partition in seen.forgotten) == every[:2]
+        assert broker.seen[-1].partitions.keys() == set(every[2:])
+        fetcher.assign(dict.fromkeys(every[3:5], 0) | dict.fromkeys(partitions(1, "new"), 0))
+        await asyncio.sleep(2)
+        assert broker.seen[-1].partitions.keys() == {*every[3:5], *partitions(1, "new")}
+        await reader.close()
+
+    in_virtual_time(test)
+
+
+@pytest.mark.parametrize("fault", [NOT_FOUND, INVALID_EPOCH, Unavailable("gone"), "restart", "slots"])
+def test_a_session_that_is_lost_is_begun_anew(fault: Exception | int | str) -> None:
+    """With all partitions, and nothing is lost or comes twice; a broker that has no room for one is told all of them each time."""
+
+    async def test() -> None:
+        every = partitions(10)
+        broker = ScriptedBroker(slots=0 if fault == "slots" else 10)
+        fetcher = fetching(broker)
+        fetcher.assign(dict.fromkeys(every, 0))
+        reader = Reader(fetcher)
+        for turn in range(20):
+            await asyncio.sleep(0.2)
+            broker.append(every[turn % 10], RECORD)
+            if turn % 3 == 2:
+                if fault == "restart":
+                    broker.restart()
+                elif not isinstance(fault, str):
+                    broker.faults.append(fault)
+        await reader.until(lambda: all(reader.next.get(partition) == 2 for partition in every))
+        full = [seen for seen in broker.seen if len(seen.asked) == 10]
+        assert len(full) == len(broker.seen) if fault == "slots" else 7 <= len(full) <= 8
+        assert len(broker.sessions) <= 2
+        await reader.close()
+
+    in_virtual_time(test)
+
+
+@pytest.mark.parametrize(("code", "pauses"), [(NOT_FOUND, True), (8, True), (31, False)])
+def test_a_broker_that_refuses_whole_requests_is_not_asked_without_pause(code: int, pauses: bool) -> None:
+    """What may pass is waited for; of what stays the owner hears, with the partition."""
+
+    async def test() -> None:
+        (partition,) = partitions(1)
+        broker = ScriptedBroker(KafkaOptions(linger_ms=0))
+        broker.append(partition, RECORD)
+        broker.faults += [code] * 4
+        fetcher = fetching(broker)
+        fetcher.assign({partition: 0})
+        if pauses:
+            assert len((await fetch_one(fetcher)).batch) == 1
+            assert asyncio.get_running_loop().time() > 0.1
+        else:
+            for _ in range(4):
+                with pytest.raises(LogError, match=r"t-0 cannot be fetched: .*CLUSTER_AUTHORIZATION"):
+                    await fetch_one(fetcher)
+            assert len((await fetch_one(fetcher)).batch) == 1
+        await fetcher.close()
+
+    in_virtual_time(test)
+
+
+def test_epochs_begin_again_behind_the_last_one() -> None:
+    """The one that would be 0 stands for a new session."""
+    session = FetchSession()
+    session.answered(5)
+    session._epoch = (1 << 31) - 1
+    session.answered(5)
+    assert (session._epoch, session.full) == (1, False)
+
+
+# --- on a real Kafka ----------------------------------------------------------------------------------------------------------
+
+
+def sessions(fetcher: KafkaFetcher) -> list[FetchSession]:
+    return [line.session for broker in fetcher._fetching._brokers.values() for line in broker.lines]
+
+
+async def test_sixty_partitions_are_read_by_what_changes(log: KafkaLog, tampering: Tampering) -> None:
+    """A broker sends one partition of 60 when one has records."""
+    every = await new_topic(log, 60)
+    producer = await log.producer(client_id="p")
+    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+    fetcher.assign(dict.fromkeys(every, 0))
+    assert list(await fetcher.fetch(max_wait_ms=700)) == []
+    answers: list[int] = []
+
+    def note(response: FetchResponse) -> FetchResponse:
+        answers.append(sum(len(entries) for _, entries in response.topics))
+        return response
+
+    tampering.add("Fetch", *[note] * 1_000)
+    for partition in every:
+        await producer.send([numbered(partition, 0, 3)])
+        assert numbers((await soon(read(fetcher, {partition: 3})))[partition]) == [0, 1, 2]
+    # A leader that is new to a partition tells its end twice; all of them each time would be 3,600.
+    assert sum(answers) <= 5 * 60
+    await fetcher.close()
+
+
+@pytest.mark.parametrize("what", ["_id", "_epoch"])
+async def test_a_broker_that_does_not_know_a_session_is_told_all(log: KafkaLog, what: str) -> None:
+    """As when it has been restarted, or a request got lost."""
+    one, two = await new_topic(log, 2)
+    producer = await log.producer(client_id="p")
+    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+    fetcher.assign({one: 0, two: 0})
+    for turn in range(3):
+        await producer.send([numbered(one, turn, turn + 1), numbered(two, turn, turn + 1)])
+        assert await soon(read(fetcher, {one: 1, two: 1})) == {one: [b"%010d" % turn], two: [b"%010d" % turn]}
+        for session in sessions(fetcher):
+            setattr(session, what, getattr(session, what) + 7)
+    await fetcher.close()
+
+
+@pytest.mark.timeout(120)
+async def test_a_broker_without_room_for_sessions_is_read(tmp_path: Path) -> None:
+    """It takes each request for what it is."""
+    broker = Broker(tmp_path / "broker", settings={"max.incremental.fetch.session.cache.slots": "0"})
+    await asyncio.to_thread(broker.start)
+    try:
+        async with KafkaLog(broker.bootstrap) as log:
+            every = await new_topic(log, 20)
+            producer = await log.producer(client_id="p")
+            fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+            fetcher.assign(dict.fromkeys(every, 0))
+            for turn in range(3):
+                await producer.send([numbered(partition, turn, turn + 1) for partition in every])
+                assert await soon(read(fetcher, dict.fromkeys(every, 1))) == {partition: [b"%010d" % turn] for partition in every}
+            assert all(session.full for session in sessions(fetcher))
+    finally:
+        await asyncio.to_thread(broker.kill)
+
+
+async def test_a_topic_that_was_made_anew_is_read_by_the_same_session(log: KafkaLog) -> None:
+    """Its name is the same, its records are others."""
+    (partition,) = await new_topic(log)
+    (other,) = await new_topic(log)
+    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+    await (await log.producer(client_id="p")).send([numbered(partition, 0, 5), numbered(other, 0, 1)])
+    fetcher.assign({partition: 0, other: 0})
+    await soon(read(fetcher, {partition: 5, other: 1}))
+    await log.delete_topics([partition.topic])
+    await log.create_topics([NewTopic(partition.topic, 1)])
+    fetcher.seek(partition, 0)
+    await (await log.producer(client_id="q")).send([numbered(partition, 7, 9)])
+    assert numbers((await soon(read(fetcher, {partition: 2})))[partition]) == [7, 8]
+    await fetcher.close()
