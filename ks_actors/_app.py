@@ -27,6 +27,7 @@ from ks_actors.runtime._crew import Crew, WorkerMetadata
 from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
 from ks_actors.runtime._metrics import Metrics
 from ks_actors.runtime._parts import Parts
+from ks_actors.runtime._patient_log import patient
 from ks_actors.runtime._progress import Progress
 from ks_actors.runtime._setup import Setup
 from ks_actors.runtime._states import InstanceState
@@ -94,6 +95,7 @@ class App(AppOrders):
         self._starting: asyncio.Event | None = None
         self._unwanted: bool = False
         self._leaves: bool = False
+        self._bare_log: Log | None = None
         self._log: Log | None = None
         self._instance: Instance | None = None
         self._ref: Ref[m.InstanceMessage] | None = None
@@ -134,11 +136,11 @@ class App(AppOrders):
                 system = self._given_system
                 if system is None:
                     system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
-                self._log = log
+                self._bare_log, self._log = log, patient(log, self.config.task_timeout_ms)
                 stack.push_async_exit(self._services)
-                ref = self._ref = await system.spawn(self._spec(log, system), f"app-{self.config.client_id}")
+                ref = self._ref = await system.spawn(self._spec(self._log, system), f"app-{self.config.client_id}")
                 stack.push_async_callback(system.stop, ref)
-                await self._begin(log, ref)
+                await self._begin(self._log, ref)
                 self._stack = stack.pop_all()
         finally:
             self._starting = None
@@ -259,12 +261,12 @@ class App(AppOrders):
     @property
     def log(self) -> Log:
         """The log that the app works on. Raises NotRunning before the start."""
-        if self._log is None:
+        if self._bare_log is None:
             raise NotRunning("the app has not been started")
-        return self._log
+        return self._bare_log
 
     def _running_log(self) -> Log | None:
-        return None if self._stack is None else self._log
+        return None if self._stack is None else self._bare_log
 
     def metrics(self) -> dict[str, float]:
         """Return the figures of the app by name; latencies in ms."""
@@ -310,7 +312,7 @@ class App(AppOrders):
     async def store_lags(self) -> dict[str, dict[int, LagInfo]]:
         """Return how far each partition of each store on this instance is behind its changelog, by store and partition. Raises NotRunning."""
         self._local.check_running()
-        return await lags(self._local, self.log)
+        return await lags(self._local, self._log or self.log)
 
     async def serve_stores(self, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> StoreEndpoint:
         """Let other processes read the stores of this instance, such as jobs of Spark; return where, until the app is closed.

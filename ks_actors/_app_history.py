@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._config_kafka import opened
-from ks_actors._errors import NotRunning, SparkUnavailable
+from ks_actors._errors import NotRunning, SparkUnavailable, TopicExists
 from ks_actors.log import NewTopic
 from ks_actors.runtime._seeding import Seeder
 from ks_actors.runtime._setup import Setup, nodes_of
@@ -43,7 +44,9 @@ class AppOverHistory:
     async def _create_topics(self, log: Log) -> None:
         if self._topics:
             existing = await log.describe_topics(self._topics)
-            await log.create_topics([NewTopic(name, partitions) for name, partitions in self._topics.items() if name not in existing])
+            # Another instance may be faster; or an attempt that the log did not answer has made them.
+            with suppress(TopicExists):
+                await log.create_topics([NewTopic(name, partitions) for name, partitions in self._topics.items() if name not in existing])
 
     def _nodes(self, task: TaskId) -> Iterable[str]:
         return nodes_of(self._topology, task)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._batch import Batch
-from ks_actors._errors import Fenced, IllegalGeneration, LogClosed, LogError, ProduceFailed, ProductionFailed, TransactionAborted
+from ks_actors._errors import Fenced, IllegalGeneration, LogClosed, LogError, LogTimeout, ProduceFailed, ProductionFailed, TransactionAborted
 from ks_actors._partitioner import partition as default_partition
 from ks_actors.log._port import WritesBytes
 from ks_actors.log._types import Outgoing, TopicPartition
@@ -44,7 +44,7 @@ _ENOUGH = 5_000
 _MOST = 8 << 20
 _RETRY = 0.1
 # Of the patience of whoever waits for it: so that they hear why.
-_SHARE = 0.8
+_SHARE = 0.95
 _log = logging.getLogger("ks_actors")
 
 
@@ -274,6 +274,11 @@ class Collector(Actor[CollectorMessage]):
         error = failed.error
         if not isinstance(error, ProduceFailed) or self._failure is not None:
             self._fail(error)
+            return
+        late = next((why for why in error.errors.values() if isinstance(why, LogTimeout)), None)
+        if late is not None:
+            # It is not about records: all is done again when the log answers.
+            self._fail(late)
             return
         going_on: list[Refused] = []
         for partition, why in error.errors.items():

@@ -23,7 +23,7 @@ from ks_actors.runtime._beginnings import told_of_sources
 from ks_actors.runtime._committing import COMMITTING, Phase, TasksBroken
 from ks_actors.runtime._gathering import LOOK_AGAIN_S, Gathering
 from ks_actors.runtime._messages import CommitterMessage
-from ks_actors.runtime._patience import patiently
+from ks_actors.runtime._patience import Outage, patiently
 from ks_actors.runtime._rests import Rests, TaskRests
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._purge import Purger
 
+# The log's own error tells more than that of who waits for it, and comes first.
+_GRACE = 10.0
 COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _log = logging.getLogger("ks_actors")
 T = TypeVar("T")
@@ -90,6 +92,7 @@ class Committer(Actor[CommitterMessage]):
         self._fruitful: bool = False
         self._rests = Rests()
         self._task_rests = TaskRests()
+        self._outage = Outage(self._timeout)
         self._instance = instance
         self._manager = manager
         self._state = state
@@ -153,6 +156,8 @@ class Committer(Actor[CommitterMessage]):
 
     async def _commit_by_time(self) -> float:
         """Commit, unless that is better done a little later; return after how many seconds to look again."""
+        if (error := self._outage.too_long(self.ctx.time())) is not None:
+            self._instance.tell(m.Fatal(error, rolled_back=True))
         if self._held or self._void is not None:
             self._gathering.forget()
             return self._interval
@@ -162,7 +167,7 @@ class Committer(Actor[CommitterMessage]):
         return self._interval
 
     async def _commit(self, request: m.Commit) -> None:
-        began = perf_counter()
+        began, asked = perf_counter(), self.ctx.time()
         epoch = self._epoch
         self._phase.to(Phase.PAUSING)
         self._metrics.committing = True
@@ -177,7 +182,7 @@ class Committer(Actor[CommitterMessage]):
             await self._end(epoch, frozen)
             self._go_on()
         except Exception as error:  # noqa: BLE001 - whatever it was: what is not committed must not be kept
-            self._answer(request, await self._recover(error))
+            self._answer(request, await self._recover(error, asked))
             return
         finally:
             self._metrics.committing = False
@@ -185,6 +190,7 @@ class Committer(Actor[CommitterMessage]):
         if self._void is None:
             self._fruitful = True
             self._rests.succeeded()
+            self._outage.over()
         self._metrics.committed(perf_counter() - began)
         self._answer(request, None)
 
@@ -240,7 +246,10 @@ class Committer(Actor[CommitterMessage]):
             self._poller().tell(m.Rejoin(error))
 
     async def _wait(self, what: str, answer: Ask[T]) -> T:
-        return await patiently("a commit", what, answer.within(self._timeout))
+        try:
+            return await patiently("a commit", what, answer.within(self._timeout + _GRACE))
+        except AskTimeout as late:
+            raise TaskTimeout(f"a commit waited for {what} for {late.seconds:g} s: look what holds it up, or raise task_timeout_ms") from late
 
     def _undrained(self) -> TaskTimeout:
         busy = {str(task.id): ", ".join(task.busy_nodes()) for task in self._metrics.tasks.values() if task.in_flight}
@@ -269,7 +278,7 @@ class Committer(Actor[CommitterMessage]):
     async def _pause(self) -> None:
         for worker in self._workers:
             try:
-                await self._wait(f"{worker.path} to stand still", worker.ask(m.PauseForCommit, self._epoch))
+                await patiently("a commit", f"{worker.path} to stand still", worker.ask(m.PauseForCommit, self._epoch).within(self._timeout))
             except (ActorStopped, NoReply):
                 # It stands still for good; what it had leased is known to be broken.
                 self._workers = tuple(each for each in self._workers if each is not worker)
@@ -288,8 +297,8 @@ class Committer(Actor[CommitterMessage]):
 
     # --- when it fails --------------------------------------------------------------------------------------------------------
 
-    async def _recover(self, error: Exception) -> Exception:
-        """Go back to the last commit; return what the failure is to be called."""
+    async def _recover(self, error: Exception, asked: float) -> Exception:
+        """Go back to the last commit, for a commit `asked` for at that time has failed; return what the failure is to be called."""
         self._phase.to(Phase.IDLE)
         if isinstance(error, TasksBroken) and not self._transactional:
             # Nothing was frozen yet. That task alone is rolled back, when its supervisor asks for it.
@@ -320,7 +329,7 @@ class Committer(Actor[CommitterMessage]):
             self._poller().tell(m.Rejoin(error))
         elif self._void is error:
             self._instance.tell(m.Fatal(error, rolled_back=False))
-        elif not isinstance(error, (TasksBroken, IllegalGeneration, TransactionAborted)):
+        elif not (isinstance(error, (TasksBroken, IllegalGeneration, TransactionAborted)) or self._outage.bears(error, asked, self.ctx.time())):
             # Of a worker that died its supervisor knows by itself. A commit that came too late, for the group or for the log, is simply done again.
             self._instance.tell(m.Fatal(error, rolled_back=True))
         return error
@@ -330,6 +339,7 @@ class Committer(Actor[CommitterMessage]):
         if request.give_up:
             self._held, self._moved_on, self._void, self._fruitful = True, True, None, False
             self._task_rests.forget()
+            self._outage.over()
         try:
             await (self._drop_output() if request.give_up else self._roll_back(request.tasks, request.cause))
         except Exception as error:  # noqa: BLE001 - whoever asked decides

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors import Spec
 from ks_actors._config import ProcessingGuarantee
-from ks_actors._errors import IllegalGeneration, LogError, TaskMigrated, TransactionAborted
+from ks_actors._errors import IllegalGeneration, TaskMigrated, TransactionAborted
 from ks_actors._in_thread import whole
 from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
@@ -18,6 +18,7 @@ from ks_actors.log._port import NewMember, WritesBytes
 from ks_actors.log._types import IsolationLevel
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._blocking import needs_thread
+from ks_actors.runtime._burying import end_transactions_of, nothing_to_end
 from ks_actors.runtime._collector import COLLECTOR_MAILBOX, Collector
 from ks_actors.runtime._committer import COMMITTER_MAILBOX, Committer
 from ks_actors.runtime._current import Current
@@ -159,18 +160,6 @@ class Parts:
     def _transactional_id(self, process_id: str) -> str:
         return f"{self._config.application_id}-{process_id}-1"
 
-    async def _bury(self, processes: frozenset[str]) -> None:
-        """End the transactions of processes that have left the group: whoever takes over their tasks would wait until those time out.
-
-        One that lives, or is coming back this moment, finds itself fenced, and begins anew.
-        """
-        for process_id in processes if self._transactional else ():
-            try:
-                producer = await self._transactional_producer(process_id)
-                await producer.close()
-            except LogError as error:
-                _log.warning("the transaction of process %s, which has left the group, could not be ended, and times out: %s", process_id, error)
-
     async def _start_state(self, context: Context[Any]) -> None:
         setup, config = self._setup, self._config
         manager = TaskManager(
@@ -280,7 +269,7 @@ class Parts:
             poll_ms=config.poll_ms,
             isolation=self._isolation,
             reset=self._reset,
-            bury=self._bury,
+            bury=partial(end_transactions_of, self._transactional_producer) if self._transactional else nothing_to_end,
             instance=context.self_ref,
             manager=self.manager,
             state=self._state,

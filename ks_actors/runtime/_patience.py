@@ -1,16 +1,26 @@
-"""What is waited for is told when it takes long."""
+"""What is waited for is told when it takes long, and has an end."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+from ks_actors._errors import LogTimeout
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable, Collection
 
 T = TypeVar("T")
 _SECONDS: Final = 10.0
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+# Whoever has less patience wants no second attempt, not to cut the first one short.
+_LEAST_SECONDS: Final = 1.0
+_ONE_CALL_SECONDS: Final = 60.0
+# Names in an error; more than these are counted.
+_NAMED: Final = 5
 _log = logging.getLogger("ks_actors")
 
 
@@ -21,3 +31,103 @@ async def patiently(who: str, what: str, work: Awaitable[T]) -> T:
         return await work
     finally:
         told.cancel()
+
+
+class NoAnswer(LogTimeout):
+    """The log has not answered for all the time that an app waits for it: whoever gets this need not try again."""
+
+
+@final
+class Patience:
+    """Ask the log for something until it answers, for up to so many `seconds`; then NoAnswer says for how long, and what was asked.
+
+    `what` follows "asked" in logs and errors, `about` are the partitions or topics behind it. Between two attempts there is a pause of 0.05 to 1 s.
+    """
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds: float = seconds
+
+    async def ask(self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object] = (), *, waits: float = 0.0) -> T:
+        """Make a call, which may wait for so many seconds even if all is well, until it does not raise LogTimeout.
+
+        Raises NoAnswer, and what the call raises.
+        """
+        return await self._ask(what, call, about, again=True, waits=waits)
+
+    async def ask_once(self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object] = ()) -> T:
+        """Make a call which nobody may repeat, for whatever it does may be done. Raises NoAnswer, and what the call raises."""
+        return await self._ask(what, call, about, again=False, waits=0.0)
+
+    async def _ask(self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object], *, again: bool, waits: float) -> T:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        deadline = began + self.seconds
+        end = began + waits + (self.seconds if self.seconds >= _LEAST_SECONDS else _ONE_CALL_SECONDS)
+        pause = _FIRST_PAUSE
+        last: LogTimeout | None = None
+        while True:
+            try:
+                async with asyncio.timeout_at(end):
+                    return await call()
+            except LogTimeout as error:
+                if not again:
+                    raise
+                last = error
+            except TimeoutError:
+                raise _too_late(what, about, last, clock() - began) from last
+            if clock() + pause >= deadline:
+                raise _too_late(what, about, last, clock() - began) from last
+            _log.warning(
+                "the log does not answer for %.3g s by now, and is asked again until %g s are over: asked %s: %s",
+                clock() - began, self.seconds, told(what, about), last,
+            )  # fmt: skip
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _too_late(what: str, about: Collection[object], last: LogTimeout | None, seconds: float) -> NoAnswer:
+    reason = last or "there was no answer at all"
+    return NoAnswer(
+        f"the log has not answered for {seconds:.3g} s, when it was asked {told(what, about)}: {reason}. Look whether its brokers can be reached, "
+        "or raise task_timeout_ms"
+    )
+
+
+def told(what: str, about: Collection[object]) -> str:
+    """Return what was asked, with the first names of what it is about."""
+    names = ", ".join(map(str, islice(about, _NAMED)))
+    more = f" and {len(about) - _NAMED} more" if len(about) > _NAMED else ""
+    return f"{what} {names}{more}" if names else what
+
+
+@final
+class Outage:
+    """Tell for how long work that failed is done again because the log did not answer: until `seconds` have gone by since it was first asked for."""
+
+    __slots__ = ("_error", "_seconds", "_since")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds: float = seconds
+        self._since: float | None = None
+        self._error: Exception | None = None
+
+    def bears(self, error: Exception, asked: float, now: float) -> bool:
+        """Return whether to do the work again that was `asked` for at some time and failed by `error`."""
+        if not isinstance(error, LogTimeout) or isinstance(error, NoAnswer):
+            return False
+        since = self._since = asked if self._since is None else self._since
+        self._error = error
+        return now - since < self._seconds
+
+    def too_long(self, now: float) -> Exception | None:
+        """Return the last error once it has lasted for too long: there may be no work that could fail once more, as nothing can be read either."""
+        if self._since is None or now - self._since < self._seconds:
+            return None
+        error, self._since, self._error = self._error, None, None
+        return error
+
+    def over(self) -> None:
+        """Note that some work has succeeded, or is given up."""
+        self._since = self._error = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ks_actors import App, StreamsConfig
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
+from ks_actors.runtime._uncaught import shut_down
 from tests.chaos.app import count_topology
 from tests.chaos.checks import Update, check_output, count_of
 from tests.log.helpers import batch, group_name, read_all
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors import InstanceState
+    from ks_actors.runtime._uncaught import UncaughtHandler
     from ks_actors.topology import Topology
     from tests.kafka.broker import Broker
 
@@ -57,6 +59,7 @@ class Counting:
         log: KafkaLog | None = None,
         own_log: bool = False,
         topology: Topology | None = None,
+        uncaught: UncaughtHandler = shut_down,
         **settings: Any,
     ) -> App:
         """Return an app with state of its own, which notes the states that it goes through; with `own_log` it finds Kafka by its settings."""
@@ -68,7 +71,13 @@ class Counting:
         )  # fmt: skip
         noted = [] if states is None else states
         given = None if own_log else log or self.log
-        return App(topology or count_topology(self.source, self.sink), config, log=given, on_state=lambda new, _: noted.append(new))
+        return App(
+            topology or count_topology(self.source, self.sink),
+            config,
+            log=given,
+            on_state=lambda new, _: noted.append(new),
+            uncaught_handler=uncaught,
+        )
 
     async def updates(self) -> list[Update]:
         """Return what is committed of the output."""

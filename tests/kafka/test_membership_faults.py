@@ -121,15 +121,18 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_who_has_nothing_has_lost_nothing(log: KafkaLog, tampering: Tampering) -> None:
-    """A member that is thrown out before it has read what it was assigned goes back in by itself."""
+    """A member that is thrown out before it has read what it was assigned goes back in by itself, and nobody gives up anything."""
     (partition,) = await new_topic(log)
     tampering.add("Heartbeat", error_code(UNKNOWN_MEMBER))
-    member = await enter(log, group_name(), partition.topic)
+    lease, losses = Lease(), list[bool]()
+    lease.lost = lambda: losses.append(lease.holds())
+    member = await enter(log, group_name(), partition.topic, lease=lease)
     while tampering.left or tampering.count("JoinGroupRequest") < 3:
         await asyncio.sleep(0)
     event = await assigned(member)
     await member.commit({partition: OffsetAndMetadata(1)})
     assert event.assignment.partitions == (partition,)
+    assert losses == []
 
 
 async def test_an_instance_does_not_fight_for_its_place(log: KafkaLog, tampering: Tampering) -> None:

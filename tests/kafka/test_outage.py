@@ -1,21 +1,84 @@
-"""Apps that are closed while the broker is away."""
+"""A broker that is away: apps wait for it, and go on."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import InstanceState
-from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
-from tests.kafka.counting import counting
+from ks_actors import InstanceState, LogTimeout
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.runtime import UncaughtResponse
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, GUARANTEES
+from tests.kafka.counting import PATIENCE_S, counting, ended
 from tests.log.helpers import assigned, join, revoked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.kafka.broker import Broker
+
+# An outage of minutes in seconds: each call ends several times in an outage.
+BRIEF = KafkaOptions(request_timeout_ms=300, connect_timeout_ms=300, api_timeout_ms=900, delivery_timeout_ms=1_500)
+SETTINGS: dict[str, Any] = {"session_timeout_ms": 2_000, "transaction_timeout_ms": 1_000}
+
+
+async def heard(caplog: pytest.LogCaptureFixture, text: str, times: int = 1) -> None:
+    """Wait until the log has a line for so many times."""
+    async with asyncio.timeout(PATIENCE_S):
+        while caplog.text.count(text) < times:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_an_app_goes_on_when_the_broker_is_back(
+    own_broker: Broker, tmp_path: Path, guarantee: str, caplog: pytest.LogCaptureFixture, *, frozen: bool
+) -> None:
+    """Calls end by their timeouts, commits fail and are done again, and no handler is asked: nothing is lost, exactly once nothing is doubled."""
+    asked: list[Exception] = []
+
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.SHUTDOWN_CLIENT
+
+    async with counting(own_broker, guarantee, tmp_path) as here, KafkaLog(own_broker.bootstrap, options=BRIEF) as log:
+        async with here.app("app", log=log, uncaught=handler, **SETTINGS) as app:
+            await here.feed()
+            await here.counted()
+            await here.feed(5_000)
+            if frozen:
+                own_broker.pause()
+            else:
+                own_broker.kill()
+            await heard(caplog, "commit failed")
+            await heard(caplog, "gets no heartbeats through", 2)
+            if frozen:
+                own_broker.resume()
+            else:
+                await asyncio.to_thread(own_broker.start)
+            await here.feed(100)
+            await here.counted()
+            assert app.state is InstanceState.RUNNING
+        assert asked == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_an_app_that_has_waited_for_task_timeout_ms_ends(own_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """By default its handler ends it then; the error tells what the broker was asked in vain."""
+    async with counting(own_broker, guarantee, tmp_path) as here, KafkaLog(own_broker.bootstrap, options=BRIEF) as log:
+        app = here.app("app", log=log, task_timeout_ms=4_000, **SETTINGS)
+        await app.start()
+        await here.feed()
+        await here.counted()
+        await here.feed(5_000)
+        own_broker.kill()
+        error = await ended(app)
+        assert isinstance(error, LogTimeout)
+        assert any(told in str(error) for told in ("it was not possible to send", "were not written within", "the log has not answered for"))
 
 
 @pytest.mark.timeout(120)

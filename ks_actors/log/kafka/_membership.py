@@ -227,10 +227,11 @@ class KafkaMembership:
         self._drop_unread(Assigned, Revoked)
         held, self._held, self._awaited = self._held, None, None
         had, self._had = self._had, False
-        self._lease.lost()
         if not had and not fenced:
+            # Nothing was done under this membership: what waits to be written now is of none.
             self._say("rejoin", None)
         else:
+            self._lease.lost()
             self._tell(Lost(held or (), fenced))
 
     def on_look(self) -> None:

@@ -45,7 +45,7 @@ class KafkaOptions:
     sasl_password: str | None = field(default=None, repr=False)
     request_timeout_ms: int = 30_000
     api_timeout_ms: int = 60_000
-    delivery_timeout_ms: int = 120_000
+    delivery_timeout_ms: int = 300_000
     connect_timeout_ms: int = 10_000
     retry_backoff_ms: int = 50
     retry_backoff_max_ms: int = 1_000

@@ -1,0 +1,36 @@
+"""Transactions of processes that have left the group."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from ks_actors._errors import LogError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ks_actors.log import TransactionalProducer
+
+# They end by themselves: what waits for this is not to wait for a coordinator that is away.
+_LONGEST_S: Final = 60.0
+_log = logging.getLogger("ks_actors")
+
+
+async def end_transactions_of(producer: Callable[[str], Awaitable[TransactionalProducer]], processes: frozenset[str]) -> None:
+    """End the transactions of processes that have left the group: whoever takes over their tasks would wait until those time out.
+
+    `producer` returns one of the transactional id of a process. A process that lives, or is coming back this moment, finds itself fenced, and begins
+    anew.
+    """
+    for process_id in processes:
+        try:
+            async with asyncio.timeout(_LONGEST_S):
+                await (await producer(process_id)).close()
+        except (LogError, TimeoutError) as error:
+            _log.warning("the transaction of process %s, which has left the group, could not be ended, and times out: %r", process_id, error)
+
+
+async def nothing_to_end(processes: frozenset[str]) -> None:
+    """Do nothing: without transactions there are none to end."""
