@@ -126,7 +126,17 @@ from ks_actors.processors import (
     Retry,
     ValueTransformer,
 )
-from ks_actors.runtime import InstanceState, RestoreListener, StandbyUpdateListener, SuspendReason, UncaughtResponse, WorkerMetadata, blocking
+from ks_actors.runtime import (
+    InstanceState,
+    RestoreListener,
+    StandbyUpdateListener,
+    SuspendReason,
+    UncaughtResponse,
+    Wait,
+    WaitReason,
+    WorkerMetadata,
+    blocking,
+)
 from ks_actors.serdes import Serde
 from ks_actors.state import (
     KeyValueStore,
@@ -275,6 +285,8 @@ __all__ = [
     "ValueTransformer",
     "VersionedKeyValueStore",
     "VersionedRecord",
+    "Wait",
+    "WaitReason",
     "WallclockTimestampExtractor",
     "Window",
     "WindowStore",

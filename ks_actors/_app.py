@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import AsyncExitStack
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -30,10 +32,12 @@ from ks_actors.runtime._parts import Parts
 from ks_actors.runtime._patient_log import patient
 from ks_actors.runtime._progress import Progress
 from ks_actors.runtime._setup import Setup
+from ks_actors.runtime._standing import Standing
 from ks_actors.runtime._states import InstanceState
 from ks_actors.runtime._steps import try_step
 from ks_actors.runtime._task_metrics import TaskMetrics, task_metrics
 from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
+from ks_actors.runtime._unreachable import longest_outage_ms, wait_of_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult, StoreEndpoint
     from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener
+    from ks_actors.runtime._waits import Wait
     from ks_actors.topology import Topology
 
 R = TypeVar("R")
@@ -100,6 +105,8 @@ class App(AppOrders):
         self._instance: Instance | None = None
         self._ref: Ref[m.InstanceMessage] | None = None
         self._setup: Setup | None = None
+        # The log that is asked, be it started or not.
+        self._asked: Log | None = None
         self._metrics = Metrics()
         self._crew = Crew(
             config.client_id, input_buffer_bytes=config.input_buffer_max_bytes, uncommitted_bytes=config.statestore_uncommitted_max_bytes
@@ -132,7 +139,7 @@ class App(AppOrders):
         self._starting = over = asyncio.Event()
         try:
             async with AsyncExitStack() as stack:
-                log = await stack.enter_async_context(opened(self.config, self._given_log))
+                log = await stack.enter_async_context(opened(self.config, self._given_log, self._note_log))
                 system = self._given_system
                 if system is None:
                     system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
@@ -147,6 +154,10 @@ class App(AppOrders):
             over.set()
             if self._stack is None:
                 self._ended.set()
+
+    def _note_log(self, log: Log) -> None:
+        self._asked = log
+        self._metrics.unreachable_ms = partial(longest_outage_ms, log)
 
     async def _begin(self, log: Log, ref: Ref[m.InstanceMessage]) -> None:
         try:
@@ -184,7 +195,7 @@ class App(AppOrders):
             partitions=lambda _: None,
             nodes=self._nodes,
         )
-        parts = Parts(setup, log, self._metrics, progress=self._progress, priority=self._priority)
+        parts = Parts(setup, log, self._metrics, progress=self._progress, priority=self._priority, standing=Standing(self._metrics, self._crew))
         instance = self._instance = Instance(parts, setup, self._crew, self._metrics, uncaught=self._uncaught, on_state=self._note_state)
         return Spec(lambda: instance, mailbox=INSTANCE_MAILBOX, stop_within=self.config.task_timeout_ms / 1000)
 
@@ -271,6 +282,15 @@ class App(AppOrders):
     def metrics(self) -> dict[str, float]:
         """Return the figures of the app by name; latencies in ms."""
         return self._metrics.snapshot()
+
+    def waiting(self) -> tuple[Wait, ...]:
+        """Return what each task of this instance waits for at this moment, by task and partition: nothing before the start and after the end.
+
+        A task with nothing to process has one line, with the reason RECORDS. To be called on the event loop; it costs one look at each partition.
+        """
+        if self._instance is not None:
+            return self._instance.waiting()
+        return () if self._starting is None else (wait_of_instance(self._asked, time.time_ns() // 1_000_000),)
 
     async def task_metrics(self) -> dict[TaskId, TaskMetrics]:
         """Return the figures of each task that has stores here, of standbys too. Asks RocksDB in a thread. Raises NotRunning."""

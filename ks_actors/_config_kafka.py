@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
     from ks_actors._config import StreamsConfig
     from ks_actors.log import Log
@@ -161,12 +161,17 @@ def kafka_options(config: StreamsConfig) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def opened(config: StreamsConfig, log: Log | None = None) -> AsyncIterator[Log]:
-    """Have the log that is given, as it is, or else the config's as long as the block. Raises ConfigError, and what its start raises."""
+async def opened(config: StreamsConfig, log: Log | None = None, made: Callable[[Log], None] | None = None) -> AsyncIterator[Log]:
+    """Have the log that is given, as it is, or else the config's as long as the block. Raises ConfigError, and what its start raises.
+
+    `made` is given the log before it is started.
+    """
+    own = log or open_configured(config)
+    if made is not None:
+        made(own)
     if log is not None:
         yield log
         return
-    own = open_configured(config)
     await own.start()
     try:
         yield own

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         MemberInfo,
         NewTopic,
         OffsetAndMetadata,
+        Outage,
         Outgoing,
         TopicDescription,
         TopicPartition,
@@ -179,6 +180,15 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
     transaction_scope: TransactionScope | None = None
     stuck: Callable[[], float] | None = None
     lease: Lease | None = None
+
+
+@runtime_checkable
+class TellsOutages(Protocol):
+    """A log that may be out of reach. It may be asked before it has started; one that is in this process never is."""
+
+    def outages(self) -> Sequence[Outage]:
+        """Return what does not answer at this moment, the longest first; nothing when all that is asked answers."""
+        ...
 
 
 @runtime_checkable

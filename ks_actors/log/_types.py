@@ -38,6 +38,13 @@ class TransactionScope(msgspec.Struct, frozen=True, kw_only=True):
     sources: frozenset[str] = frozenset()
 
 
+class Outage(NamedTuple):
+    """A broker that is asked, and does not answer: since so many seconds; `reason` says which one it is, and what is wrong."""
+
+    seconds: float
+    reason: str
+
+
 class IsolationLevel(Enum):
     """Whether records of open and aborted transactions are seen."""
 

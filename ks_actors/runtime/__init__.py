@@ -6,6 +6,7 @@ from ks_actors.runtime._listeners import RestoreListener, StandbyUpdateListener,
 from ks_actors.runtime._states import InstanceState, TaskState, WorkerState
 from ks_actors.runtime._task_metrics import TaskMetrics
 from ks_actors.runtime._uncaught import UncaughtHandler, UncaughtResponse
+from ks_actors.runtime._waits import Wait, WaitReason
 
 __all__ = [
     "InstanceState",
@@ -16,6 +17,8 @@ __all__ = [
     "TaskState",
     "UncaughtHandler",
     "UncaughtResponse",
+    "Wait",
+    "WaitReason",
     "WorkerMetadata",
     "WorkerState",
     "blocking",

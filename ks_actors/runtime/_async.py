@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _UNHASHABLE = object()
 
 
-class _Call:
+class Call:
     """One record in the hands of a user's coroutine."""
 
     __slots__ = ("chunk", "deadline", "error", "headers", "key", "lane", "late", "offset", "over", "queue", "result", "task", "timestamp", "value")
@@ -82,11 +82,11 @@ class AsyncNode:
         # Calls must not see the context variables that the call before them has set.
         self._context: Context = copy_context()
         # The keys that are being called, each with those that wait for it.
-        self._lanes: dict[Any, deque[_Call] | None] = {}
-        self._waiting: deque[_Call] = deque()
-        self._order: deque[_Call] = deque()
-        self._done: deque[_Call] = deque()
-        self._running: dict[_Call, None] = {}
+        self._lanes: dict[Any, deque[Call] | None] = {}
+        self._waiting: deque[Call] = deque()
+        self._order: deque[Call] = deque()
+        self._done: deque[Call] = deque()
+        self._running: dict[Call, None] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -106,6 +106,11 @@ class AsyncNode:
         return not (self._running or self._waiting)
 
     @property
+    def oldest(self) -> Call | None:
+        """Return the call that has been under way for longest."""
+        return next(iter(self._running), None)
+
+    @property
     def leaving(self) -> bool:
         """Return whether calls that were given up are still on their way out of the user's code."""
         return bool(self._leaving)
@@ -120,7 +125,7 @@ class AsyncNode:
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """Take a record; its result comes out of a later `emit`."""
-        call = _Call(key, value, timestamp, headers, self._current)
+        call = Call(key, value, timestamp, headers, self._current)
         self.in_flight += 1
         if self._in_order:
             self._order.append(call)
@@ -166,7 +171,7 @@ class AsyncNode:
 
     # --- one call -------------------------------------------------------------------------------------------------------------
 
-    def _enter(self, call: _Call) -> bool:
+    def _enter(self, call: Call) -> bool:
         """Return whether the call is the first of its key; else it waits for those before it."""
         lanes, lane = self._lanes, call.key
         try:
@@ -185,14 +190,14 @@ class AsyncNode:
                 queue.append(call)
         return first
 
-    def _start(self, call: _Call) -> None:
+    def _start(self, call: Call) -> None:
         loop = asyncio.get_running_loop()
         self._running[call] = None
         call.task = loop.create_task(self._run(call), context=self._context.copy())
         if self._timeout is not None and self._sweep is None:
             self._sweep = loop.call_later(self._timeout, self._cancel_late, loop)
 
-    async def _run(self, call: _Call) -> None:
+    async def _run(self, call: Call) -> None:
         retry, attempt, timeout = self._options.retry, 1, self._timeout
         while True:
             if timeout is not None:
@@ -221,7 +226,7 @@ class AsyncNode:
         if call in self._running:
             self._over(call)
 
-    def _invoke(self, call: _Call) -> Awaitable[Any]:
+    def _invoke(self, call: Call) -> Awaitable[Any]:
         """Call the user's code as if the task were at its record, which it may not be any more."""
         current = self._current
         was = current.queue, current.chunk, current.offset, current.timestamp, current.headers
@@ -231,12 +236,12 @@ class AsyncNode:
         finally:
             current.queue, current.chunk, current.offset, current.timestamp, current.headers = was
 
-    def _go_to(self, call: _Call) -> None:
+    def _go_to(self, call: Call) -> None:
         current = self._current
         current.queue, current.chunk, current.offset = call.queue, call.chunk, call.offset
         current.timestamp, current.headers = call.timestamp, call.headers
 
-    def _over(self, call: _Call) -> None:
+    def _over(self, call: Call) -> None:
         del self._running[call]
         call.over = True
         call.task = None
@@ -268,7 +273,7 @@ class AsyncNode:
         if not self._leaving:
             self._wake()
 
-    def _hand_on(self, call: _Call) -> None:
+    def _hand_on(self, call: Call) -> None:
         self._go_to(call)
         try:
             if call.error is not None:
@@ -293,14 +298,15 @@ class AsyncNode:
         if self._running:
             self._sweep = loop.call_at(min(following, now + self._timeout), self._cancel_late, loop)
 
-    def _too_late(self, call: _Call) -> TimeoutError:
-        return TimeoutError(f"the asynchronous processor {self.node} did not return within {self._options.timeout_ms} ms, for {_where(call)}")
+    def _too_late(self, call: Call) -> TimeoutError:
+        return TimeoutError(f"the asynchronous processor {self.node} did not return within {self._options.timeout_ms} ms, for {where(call)}")
 
-    def _cancelled(self, call: _Call, cancelled: BaseException) -> Exception:
-        error = RuntimeError(f"the asynchronous processor {self.node} was cancelled, and not by the app that runs it, for {_where(call)}")
+    def _cancelled(self, call: Call, cancelled: BaseException) -> Exception:
+        error = RuntimeError(f"the asynchronous processor {self.node} was cancelled, and not by the app that runs it, for {where(call)}")
         error.__cause__ = cancelled
         return error
 
 
-def _where(call: _Call) -> str:
+def where(call: Call) -> str:
+    """Return which record a call is about."""
     return f"{call.queue.partition} offset {call.offset}" if call.queue is not None else "a record of a punctuation"

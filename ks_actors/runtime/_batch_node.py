@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ks_actors._batch import Batch, Headers
     from ks_actors.processors._operator import AsyncOperator, Operator
+    from ks_actors.runtime._async import Call
     from ks_actors.runtime._current import Current
     from ks_actors.runtime._in_flight import InFlight
     from ks_actors.runtime._node import NodeWork
@@ -75,6 +76,11 @@ class BatchNode:
     def settled(self) -> bool:
         """Return whether no lot is with the function, or waits to be; the one that is being collected is not sent yet."""
         return self._calls.settled
+
+    @property
+    def oldest(self) -> Call | None:
+        """Return the call of the function that has been under way for longest."""
+        return self._calls.oldest
 
     @property
     def leaving(self) -> bool:

@@ -351,6 +351,7 @@ class Committer(Actor[CommitterMessage]):
     async def _roll_back(self, tasks: frozenset[TaskId] | None, cause: Exception, *, again: bool = False) -> None:
         """Throw away what was done since the last commit, and fetch it again: after a rest if the commit fails `again` and again."""
         failed = next(iter(tasks)) if tasks else None
+        self._metrics.failures[failed] = str(cause)
         if self._transactional:
             tasks = None
         _log.warning("going back to the last commit with %s: %s", "all tasks" if tasks is None else ", ".join(map(str, sorted(tasks))), cause)

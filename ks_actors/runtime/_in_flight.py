@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ks_actors._batch import Headers
+    from ks_actors.runtime._async import Call
 
 
 class InFlight(Protocol):
@@ -27,6 +28,11 @@ class InFlight(Protocol):
     @property
     def settled(self) -> bool:
         """Return whether nothing is in the hands of the user's code, or waits to be: all that was sent has its result."""
+        ...
+
+    @property
+    def oldest(self) -> Call | None:
+        """Return the call that has been under way for longest, None when there is none."""
         ...
 
     @property

@@ -15,6 +15,8 @@ from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import InstanceMessage
 from ks_actors.runtime._states import INSTANCE_TRANSITIONS, InstanceState
 from ks_actors.runtime._uncaught import UncaughtResponse
+from ks_actors.runtime._unreachable import told_of_outages, wait_of_instance
+from ks_actors.runtime._watch import WATCH_MAILBOX, Watch
 from ks_actors.runtime._worker import WORKER_MAILBOX, Worker
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._parts import Parts
     from ks_actors.runtime._setup import Setup
     from ks_actors.runtime._uncaught import UncaughtHandler
+    from ks_actors.runtime._waits import Wait
     from ks_actors.snapshots import SnapshotManifest
 
 INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
@@ -64,6 +67,7 @@ class Instance(Actor[InstanceMessage]):
         self._removing: dict[str, Reply[str | None]] = {}
         self._assigned_once: bool = False
         self._prepared: bool = False
+        self._watch: Watch | None = None
 
     @property
     def state(self) -> InstanceState:
@@ -88,6 +92,13 @@ class Instance(Actor[InstanceMessage]):
     def removes_in_vain(self) -> bool:
         """Whether a worker has been told to end, and nobody waits for that any more."""
         return any(not reply.wanted() for reply in self._removing.values())
+
+    def waiting(self) -> tuple[Wait, ...]:
+        """Return what each task waits for now; from any task of the loop. Nothing when the instance has ended."""
+        found = () if self._watch is None or not self._running() else self._watch.waiting()
+        if found or self.state not in {InstanceState.CREATED, InstanceState.REBALANCING}:
+            return found
+        return (wait_of_instance(self._parts._log, self._setup.wall_time()),)
 
     def give_up_start(self, why: Exception) -> None:
         """Fail the start that is under way, or yet to come, whatever it waits for; from any task of the loop. Stop the instance then."""
@@ -127,7 +138,7 @@ class Instance(Actor[InstanceMessage]):
         """Notice workers that end; let go of everything at the end."""
         if isinstance(signal, Terminated):
             name = self._crew.name_of(signal.ref)
-            if name is None and not self._parts.is_removed(signal.ref):
+            if name is None and signal.ref not in self._parts.removed:
                 if signal.cause is not None:
                     await self._end_in_error(signal.cause)
             elif signal.cause is None:
@@ -173,9 +184,24 @@ class Instance(Actor[InstanceMessage]):
     async def _prepare(self) -> None:
         await self._parts.start(self.ctx)
         self._prepared = True
+        await self._start_watch()
         for _ in range(self._setup.config.num_stream_threads):
             # As soon as it is there it may have a task, of which nobody else would know that it is to be waited for.
             await whole(self._hire())
+
+    async def _start_watch(self) -> None:
+        parts, setup = self._parts, self._setup
+        watch = Watch(
+            parts.standing,
+            setup.config,
+            parts._log,
+            parts._isolation,
+            unreachable=partial(told_of_outages, parts._log),
+            runs=self._running,
+            wall_time=setup.wall_time,
+        )
+        await whole(self.ctx.spawn(Spec(lambda: watch, mailbox=WATCH_MAILBOX), "watch"))
+        self._watch = watch
 
     def _fail_start(self, error: Exception) -> None:
         if self._started is not None:

@@ -27,6 +27,12 @@ class Metrics:
         self.produced: int = 0
         self.stale: int = 0
         self.rolled_back: int = 0
+        # What tasks have failed by, by task, and what all have failed by, until they go on.
+        self.failures: dict[TaskId | None, str] = {}
+        # In seconds.
+        self.longest_wait: float = 0.0
+        self.stalled_partitions: int = 0
+        self.unreachable_ms: Callable[[], int] = int
         self.failed_workers: int = 0
         self.alive_workers: int = 0
         self.global_dropped: int = 0
@@ -72,6 +78,7 @@ class Metrics:
 
     def forget(self, task: TaskId) -> None:
         """Keep the counts of a task that is closed, not the task."""
+        self.failures.pop(task, None)
         gone = self.tasks.pop(task, None)
         if gone is not None:
             self._dropped_before += gone.dropped
@@ -103,6 +110,9 @@ class Metrics:
             "snapshot-latency": self.snapshot_seconds * 1000,
             "snapshot-restored-tasks-total": self.snapshots_used,
             "snapshot-refused-total": self.snapshots_refused,
+            "longest-wait-ms": self.longest_wait * 1000,
+            "stalled-partitions": self.stalled_partitions,
+            "log-unreachable-ms": self.unreachable_ms(),
             "failed-workers": self.failed_workers,
             "alive-workers": self.alive_workers,
             "active-tasks": len(self.tasks),

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._progress import Progress
     from ks_actors.runtime._setup import Setup
+    from ks_actors.runtime._standing import Standing
     from ks_actors.state import TaskStores
 
 _FIRST_EPOCH = 1
@@ -71,8 +72,10 @@ class Parts:
         *,
         progress: Progress,
         priority: Callable[[TaskId], int] | None,
+        standing: Standing,
     ) -> None:
         self._setup = setup
+        self.standing = standing
         self._config = setup.config
         self._log = log
         self._metrics = metrics
@@ -86,7 +89,6 @@ class Parts:
         self._started: list[Ref[Any]] = []
         self._context: Context[Any] | None = None
         self._keeper: StateManager | None = None
-        self._reader: Restorer | None = None
         self.snapshots: Ref[m.SnapshotsMessage] | None = None
         self.removed: dict[Ref[Any], str] = {}
         self.manager: Ref[m.TaskManagerMessage]
@@ -99,10 +101,6 @@ class Parts:
         # With the whole of a commit, which waits for several things one after the other, and for some twice when it fails.
         self.patience: float = 4 * max(1, setup.config.task_timeout_ms) / 1000
         self.blocking: bool = any(map(needs_thread, setup.topology.nodes.values()))
-
-    def is_removed(self, ref: Ref[Any]) -> bool:
-        """Return whether this is a worker that was told to end."""
-        return ref in self.removed
 
     # --- start ----------------------------------------------------------------------------------------------------------------
 
@@ -170,8 +168,9 @@ class Parts:
             metrics=self._metrics,
             priority=self._priority,
         )
+        self.standing.manager = manager
         self.manager = await self._spawn(context, Spec(lambda: manager, mailbox=TASK_MANAGER_MAILBOX), "task-manager")
-        state = self._keeper = StateManager(
+        state = self._keeper = self.standing.keeper = StateManager(
             make=self._make_stores,
             changelog=setup.changelog,
             restorer=lambda: self._restorer,
@@ -191,7 +190,7 @@ class Parts:
         self._state = await self._spawn(context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager")
         fetcher = restore_fetcher(self._log, f"{config.client_id}-restore", setup.reused_topics, self._isolation)
         limits = Limits(setup.reused_topics, lambda: self._membership, config.commit_interval_ms)
-        restorer = self._reader = Restorer(self._log, fetcher, self._state, limits, poll_ms=config.poll_ms)
+        restorer = self.standing.reader = Restorer(self._log, fetcher, self._state, limits, poll_ms=config.poll_ms)
         self._restorer = await self._spawn(context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer")
         if config.snapshot_uri is not None:
             await context.blocking(partial(Place.of, config.snapshot_uri))  # what is wrong with it is said now
@@ -220,7 +219,7 @@ class Parts:
     async def _start_committer(self, context: Context[Any]) -> None:
         setup, config = self._setup, self._config
         repartitions = [setup.topic(name) for name in setup.topology.internal_topics]
-        committer = Committer(
+        committer = self.standing.committer = Committer(
             transactional=self._transactional,
             interval_ms=config.commit_interval_ms,
             drain_ms=config.max_drain_ms,
@@ -261,7 +260,7 @@ class Parts:
                 lease=self._lease,
             ),
         )
-        poller = Poller(
+        poller = self.standing.poller = Poller(
             log,
             log.fetcher(client_id=config.client_id, isolation=self._isolation),
             membership,
