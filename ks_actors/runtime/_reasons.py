@@ -129,7 +129,7 @@ class Reasons:
             return None
         empty = [queue for queue in group.queues.values() if not queue.buffered]
         known = next((queue for queue in empty if queue.lag != 0), None)
-        if known is not None or not group._deadlines:
+        if known is not None or group._waits_until is None:
             return known
         return next((queue for queue in empty if queue.partition in group._deadlines), None)
 

@@ -13,6 +13,7 @@ from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPar
 from ks_actors.log.kafka._codes import INVALID_TOPIC_EXCEPTION, RETRIABLE, SOON, STALE_METADATA, WRONG_COORDINATOR, error_of, name_of
 from ks_actors.log.kafka._connections import COORDINATION, MAIN, Connections, Unavailable, name_of_request
 from ks_actors.log.kafka._failures import Failures
+from ks_actors.log.kafka._outages import Outages, Refusals
 from ks_actors.log.kafka._requests import FindCoordinatorRequest, MetadataRequest, check_aiokafka
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class KafkaClient:
             -1 - index: (host, port) for index, (host, port, _) in enumerate(collect_hosts(bootstrap_servers, randomize=False))
         }
         self.bootstrap_servers: str = bootstrap_servers
-        self._connections: Connections = Connections(options, client_id)
+        self.outages: Outages = Outages()
+        self._connections: Connections = Connections(options, client_id, self.outages)
         self._brokers: dict[int, tuple[str, int]] = {}
         self._controller: int | None = None
         self._topics: dict[str, TopicMetadata] = {}
@@ -88,11 +90,12 @@ class KafkaClient:
             self._connections.forget(node)
 
     def begin_like(self, other: KafkaClient) -> None:
-        """Know the brokers and leaders that another client of the same cluster knows: `start` asks nobody then."""
+        """Know the brokers and leaders that another client of the same cluster knows: `start` asks nobody then. Tell of outages together."""
         self._brokers = dict(other._brokers)
         self._controller = other._controller
         self._topics = dict(other._topics)
         self._answered = set(other._answered)
+        self.outages = self._connections.outages = other.outages
 
     def share_coordinators(self, other: KafkaClient) -> None:
         """Know at any time which coordinators another client knows, and the other way round. Both are on one loop."""
@@ -112,6 +115,7 @@ class KafkaClient:
         limit_ms = self.options.api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = asyncio.get_running_loop().time() + limit_ms / 1000
         failures = Failures()
+        refusals = Refusals(what)
         soon = _SOON_S
         last: LogError | None = None
         try:
@@ -122,6 +126,8 @@ class KafkaClient:
                         return await attempt()
                     except Unavailable as error:
                         last = error
+                        if not error.told:
+                            refusals.note(error, asyncio.get_running_loop().time())
                         if error.soon:
                             await asyncio.sleep(soon)
                             soon = max(_SOON_S, min(soon * 1.5, self.options.retry_backoff_ms / 1000))

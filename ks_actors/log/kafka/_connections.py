@@ -17,11 +17,14 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 )
 
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
+from ks_actors.log.kafka._unanswered import Unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.log.kafka._options import KafkaOptions
+    from ks_actors.log.kafka._outages import Outages
+    from ks_actors.log.kafka._unanswered import Line
 
 MAIN: Final = "main"
 COORDINATION: Final = "coordination"
@@ -29,17 +32,20 @@ PRODUCE: Final = "produce"
 _CLOSE_S: Final = 1.0
 _LENGTH: Final = struct.Struct(">i")
 _wire_log = logging.getLogger("aiokafka.conn")
+# So long a request may have no answer before that is told, unless it asks the broker to wait.
+_SILENT_S: Final = 5.0
 _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 
 
 class Unavailable(LogError):
     """Something that may be well the next time; with `refresh`, not before leaders and coordinators were looked up anew.
 
-    With `away` there was no connection to be had, so nothing was asked of anybody.
+    With `away` there was no connection to be had, so nothing was asked of anybody. What is `told` is in the program's log already.
     """
 
-    def __init__(self, message: str, *, refresh: bool = True, soon: bool = False, away: bool = False) -> None:
+    def __init__(self, message: str, *, refresh: bool = True, soon: bool = False, away: bool = False, told: bool = False) -> None:
         super().__init__(message)
+        self.told: bool = told
         self.refresh: bool = refresh
         self.soon: bool = soon
         self.away: bool = away
@@ -94,10 +100,12 @@ class Connections:
     """One socket per broker and channel.
 
     Brokers answer the requests of a socket one after the other, so what may wait long has a channel of its own. All channels are alike else. `lost`
-    counts the requests of which nobody knows whether they were done, or will be.
+    counts the requests of which nobody knows whether they were done, or will be. Who does not answer is told of by `outages`, which clients share.
     """
 
-    def __init__(self, options: KafkaOptions, client_id: str) -> None:
+    def __init__(self, options: KafkaOptions, client_id: str, outages: Outages) -> None:
+        self.outages: Outages = outages
+        self._unanswered: Unanswered = Unanswered(lambda: self.outages, min(_SILENT_S, options.request_timeout_ms / 2000))
         self._options: KafkaOptions = options
         self._client_id: str = client_id
         self._ssl: ssl.SSLContext | None = None
@@ -127,19 +135,25 @@ class Connections:
         if connection is None or not connection.connected():
             connection = await self._open(node, address, channel)
         where = f"broker {node} at {address[0]}:{address[1]}"
+        # What a request may take beyond the usual is a wait that it asks the broker for.
+        allowance = timeout_s - self._options.request_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):
-                return await connection.send(request)
+                with self._unanswered.until_answered(self._line(address, channel), name_of_request(request), allowance):
+                    return await connection.send(request)
         except TimeoutError:
             self.lost += 1
             self._drop((node, channel), CloseReason.CONNECTION_TIMEOUT)
-            raise Unavailable(f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s") from None
+            raise self._told(address, channel, f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s") from None
         except (KafkaConnectionError, OSError) as error:
             self.lost += 1
+            # One that is not there any more was closed by ourselves, or is told of already.
+            broke = self._ready.get((node, channel)) is connection
             self._drop((node, channel), CloseReason.CONNECTION_BROKEN)
             if self._closed:
                 raise LogClosed("the connection to Kafka was closed meanwhile") from error
-            raise Unavailable(f"the connection to {where} broke: {error}") from error
+            told = f"the connection to {where} broke: {error}"
+            raise (self._told(address, channel, told) if broke else Unavailable(told)) from error
         except KafkaError as error:
             self.lost += 1
             self._drop((node, channel), CloseReason.OUT_OF_SYNC)
@@ -149,6 +163,14 @@ class Connections:
             raise
         except NotImplementedError as error:
             raise LogError(f"{where} has no version of {name_of_request(request)} that can be used: Kafka 2.8 up to 4.x can be") from error
+
+    def _line(self, address: tuple[str, int], channel: str) -> Line:
+        return f"broker at {address[0]}:{address[1]}", (id(self), channel)
+
+    def _told(self, address: tuple[str, int], channel: str, reason: str, *, away: bool = False) -> Unavailable:
+        """Return the error that a broker does not answer, of which the program's log tells."""
+        self.outages.failed(*self._line(address, channel), reason)
+        return Unavailable(reason, away=away, told=True)
 
     async def _open(self, node: int, address: tuple[str, int], channel: str) -> Any:
         """Return a new connection; all who want it at the same time get the same."""
@@ -168,7 +190,7 @@ class Connections:
         task = self._opening.get(key)
         if task is None:
             self._drop(key, None)
-            task = self._opening[key] = asyncio.create_task(self._connect(node, address), name=f"connect to broker {node}")
+            task = self._opening[key] = asyncio.create_task(self._connect(node, address, channel), name=f"connect to broker {node}")
             task.add_done_callback(lambda done: self._opened(key, done))
         return task
 
@@ -187,7 +209,7 @@ class Connections:
         else:
             self._ready[key] = task.result()
 
-    async def _connect(self, node: int, address: tuple[str, int]) -> Any:
+    async def _connect(self, node: int, address: tuple[str, int], channel: str) -> Any:
         options = self._options
         host, port = address
         where = f"broker {node} at {host}:{port}"
@@ -198,18 +220,20 @@ class Connections:
                     ssl_context=self._ssl, security_protocol=options.security_protocol, max_idle_ms=options.connections_max_idle_ms,
                     sasl_mechanism=options.sasl_mechanism, sasl_plain_username=options.sasl_username, sasl_plain_password=options.sasl_password,
                 )  # fmt: skip
-                await connection.connect()
+                with self._unanswered.until_answered(self._line(address, channel), "a connection", 0.0, answers=False):
+                    await connection.connect()
                 return connection
         except _REFUSED as error:
             raise NotAuthorized(f"{where} does not let {options.sasl_username!r} in by {options.sasl_mechanism}: {error}") from error
         except ssl.SSLCertVerificationError as error:
             raise NotAuthorized(f"{where} has a certificate that is not trusted: {error.verify_message}; set tls_ca_file") from error
         except TimeoutError:
-            raise Unavailable(f"{where} took no connection within {options.connect_timeout_ms} ms", away=True) from None
+            raise self._told(address, channel, f"{where} took no connection within {options.connect_timeout_ms} ms", away=True) from None
         except ssl.SSLError as error:
-            raise Unavailable(f"{where} does not talk TLS as this client does: {error}; check its listener, and tls") from error
+            raise self._told(address, channel, f"{where} does not talk TLS as this client does: {error}; check its listener, and tls") from error
         except (OSError, KafkaError) as error:
-            raise Unavailable(f"{where} cannot be reached by {options.security_protocol}: {error or type(error).__name__}", away=True) from error
+            told = f"{where} cannot be reached by {options.security_protocol}: {error or type(error).__name__}"
+            raise self._told(address, channel, told, away=True) from error
 
     def _drop(self, key: tuple[int, str], reason: Any) -> None:
         connection = self._ready.pop(key, None)
@@ -236,6 +260,7 @@ class Connections:
         By TLS both sides say that they close. A broker that does not say so is not waited for, more than a second.
         """
         self._closed = True
+        self._unanswered.close()
         opening = tuple(self._opening.values())
         for task in opening:
             task.cancel()
@@ -249,6 +274,7 @@ class Connections:
             transport.abort()
         if self._closing:
             await asyncio.wait(tuple(self._closing), timeout=_CLOSE_S)
+        self.outages.forget(id(self))
 
 
 def name_of_request(request: Any) -> str:

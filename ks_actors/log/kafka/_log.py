@@ -19,11 +19,11 @@ from ks_actors.log.kafka._producer import KafkaProducer
 from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
-    from ks_actors.log._types import NewTopic, TopicDescription, TopicPartition, TransactionScope
+    from ks_actors.log._types import NewTopic, Outage, TopicDescription, TopicPartition, TransactionScope
 
 _Part: TypeAlias = KafkaFetcher | KafkaProducer | KafkaTransactionalProducer | KafkaMembership
 P = TypeVar("P", KafkaProducer, KafkaTransactionalProducer)
@@ -51,6 +51,10 @@ class KafkaLog:
     def batch_bytes(self) -> int:
         """How many bytes of records a record batch has at most."""
         return self._options.batch_bytes - HEADER.size
+
+    def outages(self) -> Sequence[Outage]:
+        """Return the brokers that are asked and do not answer at this moment, the longest first; also before the start, and from any thread."""
+        return self._client.outages.now()
 
     async def __aenter__(self) -> Self:
         await self.start()

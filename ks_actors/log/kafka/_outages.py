@@ -1,0 +1,148 @@
+"""Brokers that do not answer are told of: at once, and again and again until they do."""
+
+from __future__ import annotations
+
+import logging
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+from ks_actors.log._types import Outage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from ks_actors._errors import LogError
+
+_log = logging.getLogger("ks_actors.log.kafka")
+# When to tell of an outage, in seconds from its beginning; then each so many more.
+_TELL_AT: Final = (0.0, 1.0, 5.0)
+_TELL_EACH: Final = 10.0
+# A broker that is away, back, and away again is told of this often at most.
+_LEAST_S: Final = 5.0
+# Nobody asks a broker any more that was not asked for so long: it may have left the cluster.
+_FORGET_S: Final = 60.0
+# What a broker refuses for a while is told of when it takes longer than this.
+_REFUSED_S: Final = 5.0
+
+
+class _Line(NamedTuple):
+    """A socket, or the attempt to have one, on which there is no answer."""
+
+    since: float
+    seen: float
+    reason: str
+
+
+class _Away:
+    """A broker of which one line at least is without an answer."""
+
+    __slots__ = ("lines", "since", "told")
+
+    def __init__(self, since: float) -> None:
+        self.since: float = since
+        self.told: int = 0
+        self.lines: dict[Hashable, _Line] = {}
+
+    def due(self) -> float:
+        """Return when it is to be told of the next time."""
+        if self.told < len(_TELL_AT):
+            return self.since + _TELL_AT[self.told]
+        return self.since + _TELL_AT[-1] + _TELL_EACH * (self.told - len(_TELL_AT) + 1)
+
+
+@final
+class Outages:
+    """What all clients of a log know of brokers that do not answer, by address; one place tells of it, so that a broker has one line at a time.
+
+    WARNING at the first failure, after 1 s, after 5 s, then each 10 s; INFO when it answers. May be used from any thread. `clock` is in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self.clock: Callable[[], float] = clock
+        self._lock = Lock()
+        self._away: dict[str, _Away] = {}
+        self._last_told: dict[str, float] = {}
+
+    def failed(self, where: str, line: Hashable, reason: str, *, since: float | None = None) -> None:
+        """Note that the broker at `where` does not answer on a line, for a `reason` that names it; since now, or since a time of the clock."""
+        now = self.clock()
+        with self._lock:
+            self._forget_old(now)
+            away = self._away.get(where)
+            if away is None:
+                away = self._away[where] = _Away(now if since is None else since)
+            known = away.lines.get(line)
+            away.lines[line] = _Line(min(away.since if known is None else known.since, now), now, reason)
+            if now < away.due() or (away.told == 0 and now - self._last_told.get(where, now - _LEAST_S) < _LEAST_S):
+                return
+            away.told += 1
+            while away.due() <= now:
+                away.told += 1
+            self._last_told[where] = now
+            seconds = now - away.since
+        _log.warning("%s; tried again until it answers%s", reason, f", for {seconds:.0f} s by now" if seconds >= 1 else "")
+
+    def answered(self, where: str, line: Hashable) -> None:
+        """Note that it answers. It costs nothing as long as all brokers do."""
+        if not self._away:
+            return
+        now = self.clock()
+        with self._lock:
+            away = self._away.get(where)
+            if away is None or away.lines.pop(line, None) is None or away.lines:
+                return
+            del self._away[where]
+            if away.told == 0:
+                return
+            self._last_told[where] = now
+        _log.info("%s answers again, after %.1f s", where, now - away.since)
+
+    def forget(self, owner: Hashable) -> None:
+        """Forget the lines of a client that is closed: those are tuples that begin with it."""
+        with self._lock:
+            for where, away in tuple(self._away.items()):
+                for line in [line for line in away.lines if isinstance(line, tuple) and line[0] == owner]:
+                    del away.lines[line]
+                if not away.lines:
+                    del self._away[where]
+
+    def now(self) -> list[Outage]:
+        """Return what does not answer, the longest first."""
+        now = self.clock()
+        with self._lock:
+            self._forget_old(now)
+            found = [Outage(now - away.since, max(away.lines.values(), key=_seen).reason) for away in self._away.values()]
+        return sorted(found, reverse=True)
+
+    def _forget_old(self, now: float) -> None:
+        for where, away in tuple(self._away.items()):
+            for line, known in tuple(away.lines.items()):
+                if now - known.seen > _FORGET_S:
+                    del away.lines[line]
+            if not away.lines:
+                del self._away[where]
+
+
+def _seen(line: _Line) -> float:
+    return line.seen
+
+
+@final
+class Refusals:
+    """What one call is refused for a while, by brokers that do answer: told of after 5 s, then each 10 s."""
+
+    __slots__ = ("_due", "_since", "_what")
+
+    def __init__(self, what: str) -> None:
+        self._what: str = what
+        self._since: float | None = None
+        self._due: float = 0.0
+
+    def note(self, error: LogError, now: float) -> None:
+        """Note one more refusal at `now`, in seconds."""
+        if self._since is None:
+            self._since, self._due = now, now + _REFUSED_S
+        elif now >= self._due:
+            self._due = now + _TELL_EACH
+            _log.warning("it has not been possible %s for %.0f s, and is tried again: %s", self._what, now - self._since, error)

@@ -1,0 +1,172 @@
+"""Brokers that cannot be reached, or never answer, are told of."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import App, LogTimeout, StreamsBuilder, StreamsConfig, WaitReason
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka._outages import Outages, Refusals
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+ME = 1
+REASON = "broker 1 at kafka:9092 cannot be reached"
+WHERE = "broker at kafka:9092"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == level and record.name == "ks_actors.log.kafka"]
+
+
+def test_an_outage_is_told_at_once_and_ever_again_until_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    """WARNING at the first failure, at 1 s, at 5 s, then each 10 s, however often it fails; INFO when the broker answers."""
+    caplog.set_level(logging.INFO)
+    clock = Clock()
+    outages = Outages(clock)
+    told: list[float] = []
+    for tenth in range(361):
+        clock.now = 1000 + tenth / 10
+        before = len(lines(caplog))
+        for channel in ("main", "produce"):
+            outages.failed(WHERE, (ME, channel), REASON)
+        told += [tenth / 10] * (len(lines(caplog)) - before)
+    assert told == [0.0, 1.0, 5.0, 15.0, 25.0, 35.0]
+    assert lines(caplog)[0] == f"{REASON}; tried again until it answers"
+    assert lines(caplog)[3] == f"{REASON}; tried again until it answers, for 15 s by now"
+    assert outages.now() == [(36.0, REASON)]
+    outages.answered(WHERE, (ME, "main"))
+    assert outages.now() == [(36.0, REASON)]
+    outages.answered(WHERE, (ME, "produce"))
+    assert outages.now() == []
+    assert lines(caplog, logging.INFO) == [f"{WHERE} answers again, after 36.0 s"]
+
+
+def test_a_broker_that_comes_and_goes_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A failure each tenth of a second, with an answer in between, is told of each five seconds at most."""
+    caplog.set_level(logging.INFO)
+    clock = Clock()
+    outages = Outages(clock)
+    for tenth in range(200):
+        clock.now = 1000 + tenth / 10
+        outages.failed(WHERE, (ME, "main"), REASON)
+        outages.answered(WHERE, (ME, "main"))
+    assert len(lines(caplog)) == len(lines(caplog, logging.INFO)) == 4
+
+
+def test_a_broker_that_nobody_asks_any_more_is_forgotten() -> None:
+    """It may have left the cluster; a client that is closed asks for nothing either."""
+    clock = Clock()
+    outages = Outages(clock)
+    outages.failed(WHERE, (ME, "main"), REASON)
+    outages.failed("broker at other:1", (2, "main"), "broker 2 at other:1 cannot be reached")
+    outages.forget(2)
+    clock.now += 59
+    assert [outage.reason for outage in outages.now()] == [REASON]
+    clock.now += 2
+    assert outages.now() == []
+
+
+def test_what_brokers_refuse_for_long_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A call that is refused for a while by brokers that answer is told of after 5 s, then each 10 s, with what it wants."""
+    refusals = Refusals("to create orders")
+    for tenth in range(360):
+        refusals.note(Unavailable("the controller answered NOT_CONTROLLER"), tenth / 10)
+    assert len(lines(caplog)) == 4
+    assert lines(caplog)[0] == "it has not been possible to create orders for 5 s, and is tried again: the controller answered NOT_CONTROLLER"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@asynccontextmanager
+async def frozen() -> AsyncIterator[int]:
+    """A server that takes connections, reads, and never answers; the port that it has."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while await reader.read(4096):
+                pass
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield int(server.sockets[0].getsockname()[1])
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_port_that_nobody_listens_on_is_told_of_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The first attempt that fails has a WARNING with host, port and reason; the log says since when, also before it has started."""
+    port = free_port()
+    log = KafkaLog(f"127.0.0.1:{port}", options=KafkaOptions(api_timeout_ms=2_500))
+    starting = asyncio.ensure_future(log.start())
+    await until(lambda: lines(caplog))
+    assert not starting.done()
+    assert f"127.0.0.1:{port} cannot be reached" in lines(caplog)[0]
+    assert f"127.0.0.1:{port}" in log.outages()[0].reason
+    with pytest.raises(LogTimeout):
+        await starting
+    assert len(lines(caplog)) == 2
+    await log.close()
+    assert log.outages() == []
+
+
+async def test_a_broker_that_never_answers_is_told_of_before_the_request_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """It takes connections, so nothing fails: the wait itself is told, in half of the request's time at most, and so is the figure."""
+    async with frozen() as port:
+        log = KafkaLog(f"127.0.0.1:{port}", options=KafkaOptions(request_timeout_ms=2_000, connect_timeout_ms=20_000, api_timeout_ms=60_000))
+        starting = asyncio.ensure_future(log.start())
+        await until(lambda: lines(caplog))
+        assert f"broker at 127.0.0.1:{port} has not answered" in lines(caplog)[0]
+        assert log.outages()[0].seconds >= 1
+        starting.cancel()
+        await asyncio.wait([starting])
+        await log.close()
+
+
+async def test_an_app_tells_what_it_waits_for_before_its_log_is_there(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """Its one line is about the log, with host and port, and its figure says for how long that has not answered."""
+    port = free_port()
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    serde = "ks_actors.serdes.STRING"
+    config = StreamsConfig(
+        application_id="away", bootstrap_servers=f"127.0.0.1:{port}", state_dir=tmp_path, default_key_serde=serde, default_value_serde=serde
+    )
+    app = App(builder.build(), config)
+    starting = asyncio.ensure_future(app.start())
+    await until(lambda: app.metrics()["log-unreachable-ms"] > 0)
+    (wait,) = app.waiting()
+    assert (wait.task, wait.reason) == (None, WaitReason.LOG)
+    assert f"127.0.0.1:{port}" in wait.text
+    assert f"127.0.0.1:{port}" in lines(caplog)[0]
+    starting.cancel()
+    await asyncio.wait([starting])
