@@ -67,7 +67,7 @@ def restorer(harness: AppHarness) -> Restorer:
     """Return the actor that reads the changelogs of an instance."""
     instance = harness.app._instance
     assert instance is not None
-    found = instance._parts._reader
+    found = instance._parts.standing.reader
     assert found is not None
     return found
 
