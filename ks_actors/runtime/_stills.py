@@ -116,7 +116,13 @@ class Stills:
         if goes_on:
             still.furthest, still.still = position, now
             self._standing.metrics.failures.pop(place.task_id, None)
-        waits = call is not None or place.buffered > 0 or (self._unknown(still, place, now) if place.lag is None else place.lag > 0)
+        # What a thread, or a call, has in its hands waits as well.
+        waits = (
+            call is not None
+            or place.absent is not None
+            or place.buffered > 0
+            or (self._unknown(still, place, now) if place.lag is None else place.lag > 0)
+        )
         if still.since is not None and (not waits or (goes_on and call is None)):
             if still.told:
                 _log.info("%s of task %s goes on, after it had waited for %.0f s", place.partition, place.task_id, now - still.since)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actors import Stalled, System
-from ks_actors import App, Processor, Record, StreamsConfig, TaskTimeout, serdes
+from ks_actors import App, Processor, Record, StreamsConfig, TaskTimeout, WaitReason, serdes
 from ks_actors.dsl import Produced, StreamsBuilder
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
@@ -203,6 +203,31 @@ async def test_an_app_with_a_worker_that_never_returns_can_be_closed(tmp_path: P
         assert app.state is InstanceState.NOT_RUNNING
         gate.opened.set()
     await until(lambda: own_threads() == [])
+
+
+async def test_what_waits_beside_a_function_that_does_not_return_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The task whose function it is waits for that, one that has no worker for the worker, and one that has for the commit that waits as well."""
+    gate, function = gated()
+    async with running(mapping(function), tmp_path, stall_warning_ms=40, commit_interval_ms=60_000) as (app, log):
+
+        def reasons() -> dict[str, WaitReason]:
+            return {str(wait.partition): wait.reason for wait in app.waiting()}
+
+        await write(log, "a")
+        await until(gate.entered.is_set)
+        await write(log, "b", partition=1)
+        await until(lambda: reasons().get("in-0") is WaitReason.FUNCTION and reasons().get("in-1") is WaitReason.WORKER)
+        (stuck,) = [wait for wait in app.waiting() if wait.reason is WaitReason.WORKER]
+        assert stuck.text == "no worker is free: app-Worker-1 with task 0_0"
+        await until(lambda: "in-0 of task 0_0 has waited" in caplog.text and "in-1 of task 0_1 has waited" in caplog.text)
+        committing = asyncio.ensure_future(app.commit())
+        await until(lambda: reasons().get("in-1") is WaitReason.COMMIT)
+        (held,) = [wait for wait in app.waiting() if wait.reason is WaitReason.COMMIT]
+        assert held.text == "a commit is under way, in phase PAUSING: it waits for workers to stand still, which are at task 0_0"
+        gate.opened.set()
+        await committing
+        await app.wait_until_caught_up()
+        assert sorted(await read(log)) == ["a", "b"]
 
 
 async def test_removing_a_worker_has_a_deadline(tmp_path: Path) -> None:
