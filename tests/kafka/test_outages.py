@@ -120,7 +120,7 @@ async def frozen() -> AsyncIterator[int]:
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(30):
         while not condition():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
 
 async def test_a_port_that_nobody_listens_on_is_told_of_at_once(caplog: pytest.LogCaptureFixture) -> None:
