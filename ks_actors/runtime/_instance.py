@@ -13,6 +13,7 @@ from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogC
 from ks_actors._in_thread import whole
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import InstanceMessage
+from ks_actors.runtime._patient_log import PatientLog
 from ks_actors.runtime._states import INSTANCE_TRANSITIONS, InstanceState
 from ks_actors.runtime._uncaught import UncaughtResponse
 from ks_actors.runtime._unreachable import told_of_outages, wait_of_instance
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from actors import Ask, Ref, Reply
     from ks_actors._task_id import TaskId
+    from ks_actors.log import Log
     from ks_actors.runtime._crew import Crew
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._parts import Parts
@@ -98,7 +100,7 @@ class Instance(Actor[InstanceMessage]):
         found = () if self._watch is None or not self._running() else self._watch.waiting()
         if found or self.state not in {InstanceState.CREATED, InstanceState.REBALANCING}:
             return found
-        return (wait_of_instance(self._parts._log, self._setup.wall_time()),)
+        return (wait_of_instance(self._bare_log, self._setup.wall_time()),)
 
     def give_up_start(self, why: Exception) -> None:
         """Fail the start that is under way, or yet to come, whatever it waits for; from any task of the loop. Stop the instance then."""
@@ -189,14 +191,19 @@ class Instance(Actor[InstanceMessage]):
             # As soon as it is there it may have a task, of which nobody else would know that it is to be waited for.
             await whole(self._hire())
 
+    @property
+    def _bare_log(self) -> Log:
+        log = self._parts._log
+        return log.bare if isinstance(log, PatientLog) else log
+
     async def _start_watch(self) -> None:
         parts, setup = self._parts, self._setup
         watch = Watch(
             parts.standing,
             setup.config,
-            parts._log,
+            self._bare_log,
             parts._isolation,
-            unreachable=partial(told_of_outages, parts._log),
+            unreachable=partial(told_of_outages, self._bare_log),
             runs=self._running,
             wall_time=setup.wall_time,
         )

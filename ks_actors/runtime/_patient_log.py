@@ -52,6 +52,11 @@ class PatientLog:
         self._log = log
         self._patience = patience
 
+    @property
+    def bare(self) -> Log:
+        """The log itself, of which each call is made once."""
+        return self._log
+
     async def start(self) -> None:
         """Do nothing: the log has been started."""
 
