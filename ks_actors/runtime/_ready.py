@@ -34,6 +34,8 @@ class ReadyTasks:
         self._wants = wants
         self._working = Schedule(priority)
         self._draining = Schedule(priority)
+        # Since when tasks have been ready that are being drained.
+        self._passed_over: dict[TaskId, float] = {}
         self._punctuations = Alarms()
         self._deadlines = Alarms()
         # While nothing is given out nobody is passed over.
@@ -60,11 +62,19 @@ class ReadyTasks:
             due = task.next_punctuation
             fit = (due is not None and due <= self._clocks.wall_time()) or task.ready(self._clocks.steady_time())
             deadline = None if fit else task.group.wakes_at()
-        (self._working if drains else self._draining).leave(task.id)
-        if fit:
-            (self._draining if drains else self._working).enter(task, self._waited())
-        else:
-            (self._draining if drains else self._working).leave(task.id)
+        if drains or not fit:
+            since = self._working.leave(task.id)
+            if drains and since is not None:
+                # A commit that comes in between is no turn: with one behind each slice a task that has little to do would never have its turn.
+                self._passed_over[task.id] = since
+        if not (drains and fit):
+            self._draining.leave(task.id)
+        if fit and drains:
+            self._draining.enter(task, self._waited())
+        elif fit:
+            self._working.enter(task, self._passed_over.pop(task.id, self._waited()))
+        elif drains is False:
+            self._passed_over.pop(task.id, None)
         self._punctuations.set(task.id, None if fit else due)
         self._deadlines.set(task.id, deadline)
 
@@ -72,6 +82,7 @@ class ReadyTasks:
         """Forget a task that has gone."""
         self._working.leave(task)
         self._draining.leave(task)
+        self._passed_over.pop(task, None)
         self._punctuations.set(task, None)
         self._deadlines.set(task, None)
 

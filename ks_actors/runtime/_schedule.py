@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
@@ -20,40 +20,59 @@ _SPARE: Final = 64
 
 
 @final
+class _Order:
+    """Tasks by a number, the lowest first. Entries that do not tell a task's number any more are passed over."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[TaskId, float] = {}
+        self._heap: list[tuple[float, int, TaskId]] = []
+        self._order = count()
+
+    def enter(self, task: TaskId, number: float) -> None:
+        if self._numbers.get(task) == number:
+            return
+        self._numbers[task] = number
+        heappush(self._heap, (number, next(self._order), task))
+        if len(self._heap) > 2 * len(self._numbers) + _SPARE:
+            self._heap = sorted(entry for entry in self._heap if self._numbers.get(entry[2]) == entry[0])
+
+    def leave(self, task: TaskId) -> None:
+        del self._numbers[task]
+
+    def first(self) -> TaskId:
+        while True:
+            number, _, task = self._heap[0]
+            if self._numbers.get(task) == number:
+                return task
+            heappop(self._heap)
+
+
+@final
 class _Level:
     """The tasks of one priority that are ready, by how long they have waited, and by how much they have to do."""
 
     def __init__(self) -> None:
         self.waiting: dict[TaskId, tuple[Task, float]] = {}
-        self._counts: dict[TaskId, int] = {}
-        # Entries that do not tell a task's count any more are passed over.
-        self._heap: list[tuple[int, int, TaskId]] = []
-        self._order = count()
+        self._by_time = _Order()
+        self._by_count = _Order()
 
-    def enter(self, task: Task, now: float) -> None:
-        buffered = task.group.buffered
+    def enter(self, task: Task, since: float) -> None:
         if task.id not in self.waiting:
-            self.waiting[task.id] = task, now
-        elif self._counts[task.id] == buffered:
-            return
-        self._counts[task.id] = buffered
-        heappush(self._heap, (-buffered, next(self._order), task.id))
-        if len(self._heap) > 2 * len(self.waiting) + _SPARE:
-            self._heap = [(-number, next(self._order), each) for each, number in self._counts.items()]
-            heapify(self._heap)
+            self.waiting[task.id] = task, since
+            self._by_time.enter(task.id, since)
+        self._by_count.enter(task.id, -task.group.buffered)
 
-    def leave(self, task: TaskId) -> None:
-        del self.waiting[task], self._counts[task]
+    def leave(self, task: TaskId) -> float:
+        self._by_time.leave(task)
+        self._by_count.leave(task)
+        return self.waiting.pop(task)[1]
+
+    def oldest(self) -> tuple[Task, float]:
+        return self.waiting[self._by_time.first()]
 
     def best(self, now: float) -> Task:
-        task, since = next(iter(self.waiting.values()))
-        if now - since >= PATIENCE_S:
-            return task
-        while True:
-            number, _, task_id = self._heap[0]
-            if self._counts.get(task_id) == -number:
-                return self.waiting[task_id][0]
-            heappop(self._heap)
+        task, since = self.oldest()
+        return task if now - since >= PATIENCE_S else self.waiting[self._by_count.first()][0]
 
 
 @final
@@ -70,7 +89,7 @@ class Schedule:
     def __init__(self, priority: Callable[[TaskId], int] | None) -> None:
         self._priority = priority
         self._levels: dict[int, _Level] = {}
-        # All, the one that has waited for longest first, each with its priority.
+        # All, each with its priority.
         self._waiting: dict[TaskId, int] = {}
         self._made_up: bool = False
 
@@ -80,32 +99,37 @@ class Schedule:
     def __iter__(self) -> Iterator[TaskId]:
         return iter(self._waiting)
 
-    def enter(self, task: Task, now: float) -> None:
-        """Take in a task that has become ready at `now`; of one that is in already take note how much it has to do."""
+    def enter(self, task: Task, since: float) -> None:
+        """Take in a task that has been ready since then; of one that is in already take note how much it has to do."""
         level = self._waiting.get(task.id)
         if level is None:
             level = self._waiting[task.id] = 0 if self._priority is None else self._priority(task.id)
         if level not in self._levels:
             self._levels[level] = _Level()
-        self._levels[level].enter(task, now)
+        self._levels[level].enter(task, since)
 
-    def leave(self, task: TaskId) -> None:
-        """Leave a task out that is not ready any more, if it is in."""
+    def leave(self, task: TaskId) -> float | None:
+        """Leave a task out that is not ready any more; return since when it was ready, None when it was not in."""
         level = self._waiting.pop(task, None)
-        if level is not None:
-            self._levels[level].leave(task)
-            if not self._levels[level].waiting:
-                del self._levels[level]
+        if level is None:
+            return None
+        since = self._levels[level].leave(task)
+        if not self._levels[level].waiting:
+            del self._levels[level]
+        return since
 
     def pick(self, now: float) -> Task | None:
         """Return the next task, which leaves; None when none is ready."""
         if not self._waiting:
             return None
         top = self._levels[max(self._levels)]
-        first, level = next(iter(self._waiting.items()))
-        task, since = self._levels[level].waiting[first]
-        self._made_up = not self._made_up and now - since >= STARVED_S and first not in top.waiting
+        task, since = min((level.oldest() for level in self._levels.values()), key=_since)
+        self._made_up = not self._made_up and now - since >= STARVED_S and task.id not in top.waiting
         if not self._made_up:
             task = top.best(now)
         self.leave(task.id)
         return task
+
+
+def _since(waits: tuple[Task, float]) -> float:
+    return waits[1]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from random import Random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import KsActorsError, Processor, Record, serdes
+from ks_actors import KsActorsError, Processor, Record, TaskId, serdes
 from ks_actors.dsl import Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.log import TopicPartition
 from ks_actors.processors import PunctuationType
 from ks_actors.runtime import UncaughtResponse
+from ks_actors.runtime._ready import ReadyTasks
 from ks_actors.runtime._task_manager import TaskManager
 from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, echo
@@ -181,3 +183,37 @@ def test_a_task_of_low_priority_gets_its_turn() -> None:
         task_priority=lambda task: -task.partition,
         worker_slice_ms=1,
     )
+
+
+def test_a_commit_behind_each_slice_does_not_take_a_task_its_turn() -> None:
+    """Who is drained for a commit has waited for as long as before: among tasks that have more to do it has its turn after a tenth of a second."""
+    now, draining = 0.0, False
+    many: Any
+    few: Any
+    many, few = (
+        SimpleNamespace(
+            id=TaskId(0, number),
+            group=SimpleNamespace(buffered=buffered, wakes_at=lambda: None),
+            can_drain=False,
+            next_punctuation=None,
+            ready=lambda _: True,
+        )
+        for number, buffered in enumerate((1_000, 1))
+    )
+    tasks: dict[TaskId, Any] = {many.id: many, few.id: few}
+    clocks: Any = SimpleNamespace(wall_time=lambda: 0, steady_time=lambda: now * 1_000)
+    ready = ReadyTasks(clocks, lambda task: draining and task.id == few.id, None)
+    turns: list[int] = []
+    for each in tasks.values():
+        ready.look(each)
+    while len(turns) < 100:
+        picked = ready.pick()
+        assert picked is not None
+        turns.append(picked[0].id.partition)
+        now += 0.005
+        ready.look(picked[0])
+        draining = True
+        ready.look(few)
+        draining = False
+        ready.look(few)
+    assert turns.count(1) >= 4
