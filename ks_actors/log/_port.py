@@ -150,7 +150,7 @@ class Membership(Protocol):
 
 
 Assignor: TypeAlias = "Callable[[Sequence[MemberInfo], Mapping[str, int]], Mapping[str, MemberAssignment]]"
-"""Called on the leader: members, partition counts of all their topics -> assignment by member id."""
+"""Called on the leader, in any thread: members, partition counts of all their topics -> assignment by member id. Depends on nothing else."""
 
 
 class NewMember(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors._errors import IllegalGeneration, LogError, NotAuthorized
+from ks_actors._errors import IllegalGeneration, LogError, LogTimeout, NotAuthorized
 from ks_actors.log import GroupMetadata, MemberAssignment, NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka._client import GROUP, TRANSACTION
@@ -184,6 +184,43 @@ async def test_an_assignor_that_fails_is_heard_by_its_leader(log: KafkaLog) -> N
     with pytest.raises(RuntimeError, match="no idea"):
         await soon(member.event())
     broken = False
+    member.rejoin(b"")
+    assert (await settle(member))[0].assignment.partitions == (partition,)
+
+
+async def test_the_assignor_does_not_wait_for_the_loop_of_the_leader(log: KafkaLog) -> None:
+    """It is called beside it, so that a leader whose loop stands still keeps nobody waiting; nor does one that takes long hold up the loop."""
+    (partition,) = await new_topic(log)
+    called, go_on = threading.Event(), threading.Event()
+
+    def assignor(members: Sequence[MemberInfo], counts: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+        called.set()
+        assert go_on.wait(30), "the loop stands still"
+        return by_turns(members, counts)
+
+    member = await enter(log, group_name(), partition.topic, assignor=assignor)
+    # The loop stands still until the assignor is called, and turns while that waits.
+    assert called.wait(30)
+    go_on.set()
+    assert (await settle(member))[0].assignment.partitions == (partition,)
+
+
+async def test_an_assignor_that_does_not_return_is_heard_by_its_leader(log: KafkaLog) -> None:
+    """After the rebalance timeout the group goes on without an assignment, and can go on from there."""
+    (partition,) = await new_topic(log)
+    go_on = threading.Event()
+
+    def assignor(members: Sequence[MemberInfo], counts: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+        go_on.wait()
+        return by_turns(members, counts)
+
+    new = NewMember(
+        client_id="c", topics=[partition.topic], user_data=b"", assignor=assignor, session_timeout_ms=10_000, rebalance_timeout_ms=1_000
+    )  # fmt: skip
+    member = await log.join(group_name(), new)
+    with pytest.raises(LogTimeout, match="has not returned for 1000 ms"):
+        await soon(member.event())
+    go_on.set()
     member.rejoin(b"")
     assert (await settle(member))[0].assignment.partitions == (partition,)
 

@@ -416,7 +416,6 @@ async def test_what_comes_too_late_changes_nothing(log: KafkaLog) -> None:
     coordinator = member._coordinator
     assert coordinator is not None
     member._say("let_go", -1, b"old")
-    member._say("assign", -1, {})
     member.rejoin(b"")
     (after,) = await settle(member)
     assert after.assignment.partitions == event.assignment.partitions

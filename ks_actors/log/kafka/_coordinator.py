@@ -15,12 +15,14 @@ from ks_actors.log.kafka._burials import Burials
 from ks_actors.log.kafka._client import GROUP
 from ks_actors.log.kafka._codes import MEMBER_ID_REQUIRED, NONE, REBALANCE_IN_PROGRESS
 from ks_actors.log.kafka._group_requests import decode_assignment, decode_member, encode_member, heartbeat, join_group, leave_group, sync_group
+from ks_actors.log.kafka._loop_thread import begin_in_thread
 from ks_actors.log.kafka._standing import ThrownOut, check_standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from ks_actors.log._port import NewMember
+    from ks_actors.log._port import Assignor, NewMember
+    from ks_actors.log._types import MemberInfo
     from ks_actors.log.kafka._client import KafkaClient
     from ks_actors.log.kafka._owner import Owner
 
@@ -54,6 +56,7 @@ class Coordinator:
         self._session_ms: int = new.session_timeout_ms
         self._rebalance_ms: int = new.rebalance_timeout_ms
         self._instance_id: str | None = new.instance_id
+        self._assignor: Assignor = new.assignor
         self._lease: Lease = new.lease or Lease()
         self._burials: Burials | None = Burials(client, group_id, new.transactional_id, new.transaction_scope) if new.takes_over else None
         self._beat_seconds: float = min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
@@ -68,7 +71,6 @@ class Coordinator:
         self._let_go = False
         self._back = False
         self._rebalance = False
-        self._assignments: Mapping[str, MemberAssignment] | None = None
         self._thrown: Exception | None = None
         self._main: asyncio.Task[None] | None = None
         self._helpers: set[asyncio.Task[None]] = set()
@@ -96,12 +98,6 @@ class Coordinator:
             self._counter += 1
         self._rebalance = self._back = True
         self._changed.set()
-
-    def assign(self, turn: int, assignments: Mapping[str, MemberAssignment]) -> None:
-        """Tell what the members are given."""
-        if turn == self._turn:
-            self._assignments = assignments
-            self._changed.set()
 
     def heard(self, stuck_seconds: float) -> None:
         """Take note that the owner's loop turns, and for how long something on it has not returned."""
@@ -273,16 +269,29 @@ class Coordinator:
         infos = sorted((decode_member(member_id, metadata) for member_id, *_, metadata in members), key=lambda info: info.member_id)
         topics = frozenset[str]().union(*(info.topics for info in infos))
         counts = await self._count(topics)
-        self._turn += 1
-        self._assignments = None
-        self._post(self._owner.on_assign, self._turn, infos, counts)
-        await self._until(lambda: self._assignments is not None)
-        assignments = self._dealt()
+        assignments = await self._deal(infos, counts)
         self._begin(self._watch(topics, counts))
         return {info.member_id: assignments.get(info.member_id, MemberAssignment(())) for info in infos} if assignments else {}
 
-    def _dealt(self) -> Mapping[str, MemberAssignment]:
-        return self._assignments or {}
+    async def _deal(self, members: Sequence[MemberInfo], counts: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+        """Call the assignor in a thread of its own: the whole group waits for it, and is not to wait for the owner's loop. Nothing, if it fails."""
+        dealing = begin_in_thread(lambda: self._assignor(members, counts), f"assignor of group {self._group.group_id}")
+        dealing.add_done_callback(lambda _: self._changed.set())
+        try:
+            async with asyncio.timeout(self._rebalance_ms / 1000):
+                await self._until(dealing.done)
+        except TimeoutError:
+            why = f"the assignor of group {self._group.group_id!r} has not returned for {self._rebalance_ms} ms (max_poll_interval_ms)"
+            error: Exception = LogTimeout(f"{why}, and nobody gets partitions until a member joins again: look what it waits for")
+        else:
+            try:
+                return dealing.result()
+            except Exception as raised:  # noqa: BLE001 - whatever it is, it is the leader's
+                error = raised
+        finally:
+            dealing.cancel()
+        self._post(self._owner.on_not_assigned, error)
+        return {}
 
     async def _count(self, topics: frozenset[str]) -> dict[str, int]:
         known = await self._client.metadata(topics) if topics else {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 from ks_actors._errors import LogClosed
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
 
@@ -81,6 +82,32 @@ class LoopThread:
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             await asyncio.get_running_loop().run_in_executor(None, thread.join)
+
+
+def begin_in_thread(call: Callable[[], T], name: str) -> asyncio.Future[T]:
+    """Begin a call in a thread of its own; return what will be its outcome, on this loop. Nobody has to wait for it, not even the process's end."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def end(result: T | None, error: BaseException | None) -> None:
+        if not outcome.done():
+            if error is None:
+                outcome.set_result(cast("T", result))
+            else:
+                outcome.set_exception(error)
+
+    def run() -> None:
+        result: T | None = None
+        error: BaseException | None = None
+        try:
+            result = call()
+        except BaseException as raised:  # noqa: BLE001 - it is raised where the outcome is waited for
+            error = raised
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(end, result, error)
+
+    Thread(target=run, name=name, daemon=True).start()
+    return outcome
 
 
 async def _end_all() -> None:

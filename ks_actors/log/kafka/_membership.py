@@ -17,11 +17,11 @@ from ks_actors.log.kafka._offsets import commit_offsets, fetch_committed
 from ks_actors.log.kafka._requests import check_aiokafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from ks_actors._errors import LogError
-    from ks_actors.log._port import Assignor, MembershipEvent, NewMember
-    from ks_actors.log._types import MemberInfo, OffsetAndMetadata, TopicPartition
+    from ks_actors.log._port import MembershipEvent, NewMember
+    from ks_actors.log._types import OffsetAndMetadata, TopicPartition
     from ks_actors.log.kafka._loop_thread import LoopThread
 
 _TOUCHED = (
@@ -58,7 +58,8 @@ class KafkaMembership:
 
     Unread events that have been overtaken are dropped: an Assigned that was not read when the next rebalance begins was never in effect. Lost may
     come at any time, in the middle of a rebalance, too; after it the member is out, `rejoin` takes it back in, and then Assigned is the next event.
-    With an instance id the group knows it by that, and whoever comes later with the same one takes its place. The assignor is called on this loop.
+    With an instance id the group knows it by that, and whoever comes later with the same one takes its place. The assignor is called in
+    a thread of its own.
     """
 
     def __init__(
@@ -68,7 +69,6 @@ class KafkaMembership:
         self.instance_id: str | None = new.instance_id
         self._client: KafkaClient = client
         self._threads: LoopThread = threads
-        self._assignor: Assignor = new.assignor
         self._stuck: Callable[[], float] | None = new.stuck
         self._lease: Lease = new.lease or Lease()
         self._on_close: Callable[[KafkaMembership], None] = closed
@@ -243,14 +243,9 @@ class KafkaMembership:
         self._lease.lost()
         self._tell(error)
 
-    def on_assign(self, turn: int, members: Sequence[MemberInfo], counts: Mapping[str, int]) -> None:
-        """Lead: deal partitions out."""
-        try:
-            assignments = self._assignor(members, counts)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the leader's
-            self._tell(error)
-            assignments = {}
-        self._say("assign", turn, assignments)
+    def on_not_assigned(self, error: Exception) -> None:
+        """Hear why nobody gets partitions."""
+        self._tell(error)
 
     def _drop_unread(self, *kinds: type[MembershipEvent]) -> None:
         self._events = deque(event for event in self._events if not isinstance(event, kinds))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from ks_actors._errors import LogError
-    from ks_actors.log._types import GroupMetadata, MemberAssignment, MemberInfo
+    from ks_actors.log._types import GroupMetadata, MemberAssignment
 
 
 class Owner(Protocol):
@@ -34,6 +32,6 @@ class Owner(Protocol):
         """Be out for a reason that will not go away; `rejoin` tries again."""
         ...
 
-    def on_assign(self, turn: int, members: Sequence[MemberInfo], counts: Mapping[str, int]) -> None:
-        """Lead: then `assign(turn, …)`."""
+    def on_not_assigned(self, error: Exception) -> None:
+        """Hear, as the leader, why nobody gets partitions: what the assignor has raised, or that it does not return."""
         ...
