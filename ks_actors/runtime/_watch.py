@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _LOOK_S = 1.0
+# So many partitions have a line of their own at a look; so many more are named.
+_LINES = 10
+_NAMES = 50
 # What is on its way for a shorter time does not stand still.
 _FRESH = frozenset({WaitReason.NOT_FETCHED, WaitReason.SCHEDULE, WaitReason.WORKER})
 _log = logging.getLogger("ks_actors")
@@ -115,9 +118,10 @@ class Watch(Actor[WatchMessage]):
         metrics = self._standing.metrics
         metrics.longest_wait = max((one.waited(now) for one in waiting), default=0.0)
         metrics.stalled_partitions = len(stalled)
-        for one in stalled:
-            if one.waited(now) >= self._bound * 2**one.still.told:
-                self._tell(one, now)
+        due = [one for one in stalled if one.waited(now) >= self._bound * 2**one.still.told]
+        for one in due[:_LINES]:
+            self._tell(one, now)
+        self._tell_of_others(due[_LINES:])
         if not paused and not self._asking and now >= self._ask_at:
             self._ask_for_ends(found, now)
 
@@ -129,6 +133,16 @@ class Watch(Actor[WatchMessage]):
         have = f"{place.buffered} records are in memory, and {behind} offsets are in the log behind them"
         line = "%s of task %s has waited for %.0f s (%s): %s; %s"
         _log.warning(line, place.partition, place.task_id, one.waited(now), reason.value, text, have)
+
+    def _tell_of_others(self, others: Sequence[Found]) -> None:
+        """Tell in one line of those that are too many for a line each."""
+        if not others:
+            return
+        for one in others:
+            one.still.told += 1
+        names = ", ".join(str(one.place.partition) for one in others[:_NAMES])
+        more = ", …" if len(others) > _NAMES else ""
+        _log.warning("%d more partitions have waited for as long, App.waiting() tells why: %s%s", len(others), names, more)
 
     def _ask_for_ends(self, found: Sequence[Found], now: float) -> None:
         """Look how far the log goes where nothing has come for long."""

@@ -194,6 +194,23 @@ def test_a_wait_is_told_ever_more_rarely_and_so_is_its_end(told: Told) -> None:
     assert len(told.went_on) == 1
 
 
+def test_many_partitions_that_wait_do_not_flood_the_log(told: Told, caplog: pytest.LogCaptureFixture) -> None:
+    """Ten have a line each, the others are named in one; all of them are counted, and have a line in what is waited for."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.remove_worker()
+        for partition in range(40):
+            await fill(harness, TopicPartition("in", partition))
+        await harness.kit.clock.advance(12)
+        assert len(told.lines) == 10
+        assert caplog.text.count("30 more partitions have waited for as long, App.waiting() tells why: in-10, in-11") == 1
+        assert harness.app.metrics()["stalled-partitions"] == len(harness.app.waiting()) == 40
+        await harness.add_worker()
+        await harness.caught_up()
+
+    run_app(test, echo(), topics={"in": 40, "out": 1})
+
+
 def test_a_task_that_waits_for_another_partition(told: Told) -> None:
     """The line names the partition that is waited for, and whether the log is known to have more of it."""
 
