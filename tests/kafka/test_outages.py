@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import App, LogTimeout, StreamsBuilder, StreamsConfig, WaitReason
+from ks_actors import App, InstanceState, LogTimeout, StreamsBuilder, StreamsConfig, WaitReason
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka._connections import Unavailable
 from ks_actors.log.kafka._outages import Outages, Refusals
@@ -18,6 +18,8 @@ from ks_actors.log.kafka._outages import Outages, Refusals
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from tests.kafka.broker import Broker
 
 ME = 1
 REASON = "broker 1 at kafka:9092 cannot be reached"
@@ -170,3 +172,28 @@ async def test_an_app_tells_what_it_waits_for_before_its_log_is_there(caplog: py
     assert f"127.0.0.1:{port}" in lines(caplog)[0]
     starting.cancel()
     await asyncio.wait([starting])
+
+
+@pytest.mark.timeout(180)
+async def test_a_broker_that_freezes_under_a_running_app_is_told_of(own_broker: Broker, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """Long before a request is given up there are a WARNING and a figure; when the broker goes on that is told, and the figure is 0."""
+    caplog.set_level(logging.INFO, "ks_actors.log.kafka")
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    serde = "ks_actors.serdes.STRING"
+    config = StreamsConfig(
+        application_id="froze", bootstrap_servers=own_broker.bootstrap, state_dir=tmp_path, default_key_serde=serde, default_value_serde=serde
+    )
+    async with App(builder.build(), config, topics={"in": 2, "out": 1}) as app:
+        assert app.metrics()["log-unreachable-ms"] == 0
+        assert lines(caplog) == []
+        own_broker.pause()
+        try:
+            await until(lambda: app.metrics()["log-unreachable-ms"] > 0)
+        finally:
+            own_broker.resume()
+        assert "has not answered" in lines(caplog)[0]
+        assert app.state is InstanceState.RUNNING
+        assert app.metrics()["log-unreachable-ms"] < config.request_timeout_ms
+        await until(lambda: any("answers again" in line for line in lines(caplog, logging.INFO)))
+        await until(lambda: app.metrics()["log-unreachable-ms"] == 0)
