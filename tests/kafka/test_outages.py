@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import App, InstanceState, LogTimeout, StreamsBuilder, StreamsConfig, WaitReason
+from ks_actors import App, InstanceState, LogTimeout, StreamsBuilder, StreamsConfig, WaitReason, serdes
+from ks_actors._batch import Batch
+from ks_actors.dsl import Consumed, Grouped, Produced
+from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka._connections import Unavailable
 from ks_actors.log.kafka._outages import Outages, Refusals
@@ -197,3 +200,33 @@ async def test_a_broker_that_freezes_under_a_running_app_is_told_of(own_broker: 
         assert app.metrics()["log-unreachable-ms"] < config.request_timeout_ms
         await until(lambda: any("answers again" in line for line in lines(caplog, logging.INFO)))
         await until(lambda: app.metrics()["log-unreachable-ms"] == 0)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_what_transactions_leave_in_a_topic_is_no_record_that_waits(
+    kafka_broker: Broker, caplog: pytest.LogCaptureFixture, tmp_path: Path, guarantee: str
+) -> None:
+    """Markers behind the last record are offsets that no fetch brings records for: an app that has done all waits for records, and tells nothing."""
+    builder = StreamsBuilder()
+    strings = Consumed(serdes.STRING, serdes.STRING)
+    counts = builder.stream(f"in-{guarantee}", strings).group_by(lambda _, value: value, Grouped(serdes.STRING, serdes.STRING)).count()
+    counts.to_stream().to(f"out-{guarantee}", Produced(serdes.STRING, serdes.LONG))
+    config = StreamsConfig(
+        application_id=f"marked-{guarantee}", bootstrap_servers=kafka_broker.bootstrap, state_dir=tmp_path,
+        processing_guarantee=guarantee, commit_interval_ms=100, stall_warning_ms=400,
+    )  # fmt: skip
+    async with App(builder.build(), config, topics={f"in-{guarantee}": 2, f"out-{guarantee}": 2}) as app:
+        producer = await app.log.producer(client_id="test")
+        await producer.send([Outgoing(TopicPartition(f"in-{guarantee}", 0), Batch([b"k"] * 50, [b"a", b"b"] * 25, [0] * 50))])
+        await producer.close()
+        await app.wait_until_caught_up()
+        assert app._instance is not None
+        watch = app._instance._watch
+        assert watch is not None
+        asked = watch._ask_at
+        # The log was asked several times how far it goes.
+        await until(lambda: watch._ask_at > asked + 3 and not watch._asking)
+        assert {wait.reason for wait in app.waiting()} == {WaitReason.RECORDS}
+        assert app.metrics()["stalled-partitions"] == 0
+    assert "has waited for" not in caplog.text
