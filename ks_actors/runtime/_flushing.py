@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._residents import Residents
@@ -23,27 +23,36 @@ class Flusher:
         self._steps: Iterator[None] | None = None
         self.task: TaskId | None = None
         self._last: TaskId | None = None
+        # Those that were changed since they were asked whether they want to be written.
+        self._changed: dict[TaskId, None] = {}
 
     @property
     def busy(self) -> bool:
         """Whether a task is being written."""
         return self._steps is not None
 
-    def begin(self, *, idle: bool = False) -> bool:
+    def begin(self, *, idle: bool = False, changed: Iterable[TaskId] | None = None) -> bool:
         """Find a task that is to be written, unless one is; return whether there is a first step to do.
 
-        They take turns: one that always has a little to write does not keep one waiting that has much.
+        Only those that have `changed` are asked, by this call or one before it; all (None) when memory is short. They take turns: one that always has
+        a little to write does not keep one waiting that has much.
         """
+        self._changed.update(dict.fromkeys(self._stores if changed is None else changed))
         if self._steps is not None:
             return False
-        tasks = list(self._stores)
-        after = tasks.index(self._last) + 1 if self._last is not None and self._last in self._stores else 0
-        for task in (*tasks[after:], *tasks[:after]):
-            stores = self._stores[task]
-            if stores.wants_flush(idle):
+        if changed is not None and next((short for stores in self._stores.values() if (short := stores.memory_is_short) is not None), False):
+            self._changed.update(dict.fromkeys(self._stores))
+        if self._last is not None and self._last in self._changed and len(self._changed) > 1:
+            tasks = list(self._stores)
+            after = tasks.index(self._last) + 1 if self._last in self._stores else 0
+            self._changed = dict.fromkeys(task for task in (*tasks[after:], *tasks[:after]) if task in self._changed)
+        for task in list(self._changed):
+            stores = self._stores.get(task)
+            if stores is not None and stores.wants_flush(idle):
                 self._steps, self.task = stores.flush_steps(), task
                 self._last = task
                 return True
+            del self._changed[task]
         return False
 
     def turn(self, clock: Callable[[], float]) -> bool:
@@ -104,17 +113,17 @@ class Writing:
         self._untold: int = 0
         self._idle: bool = False
 
-    def begin(self, *, idle: bool = False) -> None:
-        """Begin to write, if there is enough to be written; all that there is while it is `idle`, which it is until this is called again."""
+    def begin(self, *, idle: bool = False, changed: Iterable[TaskId] | None = None) -> None:
+        """Begin to write, if there is enough of what has `changed` (None: of all); all there is while `idle`, until this is called again."""
         self._idle = idle
-        if self._flusher.begin(idle=idle):
+        if self._flusher.begin(idle=idle, changed=changed):
             self._soon()
         self._go_on()
 
-    def took_in(self) -> None:
+    def took_in(self, changed: Iterable[TaskId]) -> None:
         """Take note that what was read is in the stores."""
         self._untold += 1
-        self.begin()
+        self.begin(changed=changed)
 
     def step(self) -> None:
         """Do a turn, unless workers stand still for a commit: they are not to wait for this."""
@@ -133,7 +142,7 @@ class Writing:
             if more:
                 self._soon()
             else:
-                self.begin(idle=self._idle)
+                self.begin(idle=self._idle, changed=None if self._idle else ())
 
     def leave(self, tasks: Collection[TaskId]) -> None:
         """Write these no further."""

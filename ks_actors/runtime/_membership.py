@@ -9,7 +9,7 @@ from ks_actors._errors import IllegalGeneration
 from ks_actors.assignment import decode_processes, decode_standbys, decode_tasks, encode_member
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
     from actors import Reply
     from ks_actors._task_id import TaskId
@@ -53,6 +53,11 @@ class GroupView:
     def task_of(self, partition: TopicPartition) -> TaskId | None:
         """Return the task that reads a partition, as of the last assignment that had it."""
         return self._task_of.get(partition)
+
+    def has_several(self, partition: TopicPartition, tasks: Mapping[TaskId, Sequence[TopicPartition]]) -> bool:
+        """Return whether a partition is read by one of `tasks` that reads others, too."""
+        task = self.task_of(partition)
+        return task is not None and len(tasks.get(task, ())) > 1
 
     def user_data(self, owned: Iterable[TaskId], generation: int = -1, offsets: Mapping[TaskId, int] | None = None) -> bytes:
         """Return what to tell the leader: the tasks that are here, and how far the state is of those that are not."""

@@ -150,6 +150,10 @@ class TaskReady(Message, frozen=True, tag="TASK_READY"):
     positions: Mapping[TopicPartition, int]
 
 
+class FetchNew(Message, frozen=True, tag="FETCH_NEW"):
+    """Begin to fetch for all tasks that have become ready meanwhile (internal)."""
+
+
 class SeekAll(Message, frozen=True, tag="SEEK"):
     """Fetch again from these offsets, after a rollback and a rest of so many seconds; records carry `epoch` from now on."""
 
@@ -240,4 +244,6 @@ GroupMessage: TypeAlias = (
     | GivenUp
     | EnterAnew
 )
-PollerMessage: TypeAlias = Arrived | FetchFailed | PositionKnown | EndsKnown | BufferHigh | BufferLow | TaskReady | SeekAll | Rested | GroupMessage
+PollerMessage: TypeAlias = (
+    Arrived | FetchFailed | PositionKnown | EndsKnown | BufferHigh | BufferLow | TaskReady | FetchNew | SeekAll | Rested | GroupMessage
+)

@@ -16,6 +16,7 @@ from ks_actors.runtime._beginnings import begin_positions, told_of_sources
 from ks_actors.runtime._handover import Handover
 from ks_actors.runtime._membership import OffsetCommits, answered
 from ks_actors.runtime._messages import GroupMessage, PollerMessage
+from ks_actors.runtime._newcomers import Newcomers
 from ks_actors.runtime._patience import patiently
 from ks_actors.runtime._resets import Resets
 from ks_actors.runtime._rests import Rests
@@ -83,6 +84,7 @@ class Poller(Actor[PollerMessage]):
         self._claimed: frozenset[TaskId] = frozenset()
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
+        self._newcomers = Newcomers()
         self._stopped: set[TopicPartition] = set()
         self._resets = Resets(log, fetcher, reset)
         # What is being done for the group.
@@ -122,7 +124,8 @@ class Poller(Actor[PollerMessage]):
             case m.BufferLow():
                 self._resume(message.partitions)
             case m.TaskReady():
-                self._begin_fetching(message)
+                if self._newcomers.come(message, self.ctx.timers):
+                    self._fetch_new()
             case m.SeekAll():
                 self._seek(message)
             case m.FetchFailed():
@@ -133,8 +136,8 @@ class Poller(Actor[PollerMessage]):
                 if self._resets.end(message.error, message.offset, assigned=self._positions.keys(), stopped=self._stopped):
                     self._manager.tell(m.PositionReset(message.error.partition, message.offset, message.error.begin, self._epoch))
                     self._find_ends((message.error.partition,))
-            case m.Rested():
-                pass  # the timer has held up fetching
+            case m.FetchNew() | m.Rested():
+                self._fetch_new()  # a timer has held up that, or all fetching
             case _:
                 self._be_a_member(message)
         self._fetch()
@@ -187,14 +190,12 @@ class Poller(Actor[PollerMessage]):
             partial(m.FetchFailed, epoch=self._epoch),
         )
 
-    def _begin_fetching(self, ready: m.TaskReady) -> None:
-        if ready.task not in self._tasks:
-            return
-        self._pending.discard(ready.task)
-        self._positions.update(ready.positions)
-        self._assign(ready.positions)
-        self._find_ends(ready.positions)
-        self._tell_instance()
+    def _fetch_new(self) -> None:
+        if fresh := self._newcomers.take(self._tasks, self._pending):
+            self._positions.update(fresh)
+            self._assign(fresh)
+            self._find_ends(fresh)
+            self._tell_instance()
 
     def _assign(self, anew: Mapping[TopicPartition, int]) -> None:
         """Add partitions to those that are read, without moving the others."""
@@ -203,6 +204,7 @@ class Poller(Actor[PollerMessage]):
         )
 
     def _seek(self, message: m.SeekAll) -> None:
+        self._fetch_new()
         self._epoch = message.epoch
         for partition, offset in message.positions.items():
             if partition in self._positions:
@@ -214,12 +216,7 @@ class Poller(Actor[PollerMessage]):
 
     def _find_ends(self, partitions: Iterable[TopicPartition]) -> None:
         """Have tasks with several partitions know of those that are empty: no fetch will ever tell, and they wait for all that the log has."""
-        wanted = [
-            partition
-            for partition in partitions
-            if partition in self._positions and (task := self._group.task_of(partition)) is not None and len(self._tasks.get(task, ())) > 1
-        ]
-        if wanted:
+        if wanted := [one for one in partitions if one in self._positions and self._group.has_several(one, self._tasks)]:
             ends = self._log.end_offsets(wanted, self._isolation)
             self.ctx.pipe(ends, partial(m.EndsKnown, epoch=self._epoch), partial(m.FetchFailed, epoch=_ENDS))
 
@@ -379,6 +376,7 @@ class Poller(Actor[PollerMessage]):
         return await self._handover.lose_all(cause)
 
     def _forget(self, tasks: frozenset[TaskId]) -> None:
+        self._fetch_new()
         for partition in [partition for partition in self._positions if self._group.task_of(partition) in tasks]:
             del self._positions[partition]
             self._stopped.discard(partition)

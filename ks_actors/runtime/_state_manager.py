@@ -128,7 +128,7 @@ class StateManager(Actor[StateManagerMessage]):
                 await self._open_failed(message)
             case m.RestoredRecords():
                 await self._take_in(message.fetched)
-                self._writing.took_in()
+                self._writing.took_in(found[0] for one in message.fetched if (found := self._by_changelog.get(one.partition)) is not None)
             case m.Restored():
                 held = self._held.get(message.task)
                 if held is not None and held.restoring and held.ticket == message.ticket:
@@ -139,10 +139,9 @@ class StateManager(Actor[StateManagerMessage]):
                 await self._commit.take_part(message)
                 if isinstance(message, m.Keep):
                     self._kept += 1
-                    self._writing.begin()
+                    self._writing.begin(changed=message.frozen.tokens)
             case m.LookIdle():
-                if self._kept == 0:
-                    self._writing.begin(idle=True)
+                self._writing.begin(idle=self._kept == 0)
                 self._kept = 0
             case m.Corrupted():
                 await self._start_over(message)
@@ -289,7 +288,7 @@ class StateManager(Actor[StateManagerMessage]):
         held.lent = True
         held.stores.restoring = False
         self._manager.tell(m.AssignTask(held.task, order.positions, held.stores, held.current, order.assignment))
-        self._writing.begin()  # now there may be more of it than a crash may cost
+        self._writing.begin(changed=(held.task,))  # now there may be more of it than a crash may cost
 
     # --- standbys -------------------------------------------------------------------------------------------------------------
 

@@ -122,6 +122,11 @@ class TaskMemory:
         return used
 
     @property
+    def short(self) -> bool:
+        """Whether all tasks together take too much."""
+        return self._budget.used > self._budget.limit
+
+    @property
     def pressing(self) -> bool:
         """Whether all tasks together take far too much."""
         return self._budget.pressing

@@ -310,6 +310,11 @@ class TaskStores(StoreSet):
         return memory_only
 
     @property
+    def memory_is_short(self) -> bool | None:
+        """Whether the stores of all tasks have more in memory than they may: even unchanged ones may have to let go; None without a budget."""
+        return None if self._memory is None else self._memory.short
+
+    @property
     def pressing(self) -> bool:
         """Whether the stores of all tasks have so much more in memory than they may that nothing more should be restored before some is written."""
         return self._memory is not None and self._memory.pressing
