@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,7 @@ def test_exactly_once_holds_for_stores_of_the_users_own(seed: int, kind: type[In
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_at_least_once_nothing_is_lost(kind: type[InMemory]) -> None:
-    """After crashes none of the counts is missing."""
+    """After crashes each record that was sent has been counted, though a store that does not go back by itself counts some again."""
     random = Random(7)
 
     async def test(harness: AppHarness) -> None:
@@ -98,8 +99,8 @@ def test_at_least_once_nothing_is_lost(kind: type[InMemory]) -> None:
             await harness.crash()
             await harness.restart()
         await harness.caught_up()
-        counts = {record.key: record.value for record in await harness.read("out") if record.value != -1}
-        assert counts.keys() == load.sent.keys()
+        counted = Counter(record.key for record in await harness.read("out"))
+        assert all(counted[key] >= count for key, count in load.sent.items())
 
     run_app(test, counting(kind), topics={"in": 2, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=100)
 
