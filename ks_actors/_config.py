@@ -189,7 +189,7 @@ class StreamsConfig:
     windowstore_changelog_additional_retention_ms: int
     """How much longer changelogs of window stores keep records than the stores do. Default: 86,400,000, a day."""
     max_drain_ms: int
-    """How long a commit waits for async records in flight before their task fails. Default: 60,000, exactly once half of the transaction's timeout.
+    """How long (ms) a task may take to come to rest for a commit, with async records in flight, before it fails, alone. Default: 60,000.
 
     Not known to Kafka.
     """

@@ -207,10 +207,7 @@ SETTINGS: dict[str, Setting] = {
     "snapshot_timeout_ms": Setting(whole_number(1), _is(600_000)),
     "snapshot_max_age_ms": Setting(whole_number(0), _is(86_400_000)),
     "windowstore_changelog_additional_retention_ms": Setting(whole_number(0), _is(86_400_000)),
-    "max_drain_ms": Setting(
-        whole_number(0),
-        lambda values: min(60_000, values["transaction_timeout_ms"] // 2) if _exactly_once(values) else 60_000,
-    ),
+    "max_drain_ms": Setting(whole_number(0), _is(60_000)),
     "worker_slice_ms": Setting(whole_number(1), _is(5)),
     "metrics_recording_level": Setting(one_of(info="INFO", debug="DEBUG", trace="TRACE"), _is("INFO")),
 }
@@ -220,10 +217,8 @@ def contradictions(values: Mapping[str, Any], given: Collection[str]) -> list[st
     """Return what is wrong with settings that are right each by itself."""
     wrong = kafka_contradictions(values, given)
     if _exactly_once(values):
-        timeout = values["transaction_timeout_ms"]
-        wrong += [
-            f"{name}: {values[name]} is more than transaction_timeout_ms, {timeout}: transactions would be aborted before they are committed"
-            for name in ("commit_interval_ms", "max_drain_ms")
-            if values[name] > timeout
-        ]
+        timeout, interval = values["transaction_timeout_ms"], values["commit_interval_ms"]
+        if interval > timeout:
+            told = f"is more than transaction_timeout_ms, {timeout}: transactions would be aborted before they are committed"
+            wrong.append(f"commit_interval_ms: {interval} {told}")
     return wrong

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from functools import partial
@@ -10,11 +9,13 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._batch import Batch
-from ks_actors._errors import Fenced, IllegalGeneration, LogClosed, LogError, LogTimeout, ProduceFailed, ProductionFailed, TransactionAborted
+from ks_actors._errors import IllegalGeneration, LogTimeout, ProduceFailed, ProductionFailed, TransactionAborted
 from ks_actors._partitioner import partition as default_partition
 from ks_actors.log._port import WritesBytes
 from ks_actors.log._types import Outgoing, TopicPartition
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._aborting import aborted
+from ks_actors.runtime._apart import Apart
 from ks_actors.runtime._merge import LARGEST, LARGEST_OF_BYTES, merged, split
 from ks_actors.runtime._messages import CollectorMessage
 from ks_actors.runtime._output import UNKNOWN_PARTITION
@@ -42,7 +43,6 @@ _MUCH = 256 << 10
 _ENOUGH = 5_000
 # Bytes that are sent at once: each time that something is sent takes a few turns of all others.
 _MOST = 8 << 20
-_RETRY = 0.1
 # Of the patience of whoever waits for it: so that they hear why.
 _SHARE = 0.95
 _log = logging.getLogger("ks_actors")
@@ -88,13 +88,14 @@ class Collector(Actor[CollectorMessage]):
         self._metrics = metrics
         self._ready: list[Outgoing] = []
         self._held: dict[int, list[Outgoing]] = {}
+        self._apart = Apart()
         self._waiting = Waiting()
         self._sending: bool = False
         # Records that came for this epoch and are not sent yet.
         self._gathered: int = 0
         self._sizing: bool = False
         self._unsized: list[Outgoing] = []
-        self._pressed: bool = False
+        self._pressed = self._relief_asked = False
         self._flush: m.Flush | None = None
         self._ends: dict[TopicPartition, int] = {}
         self._sizes: dict[str, int] = {}
@@ -118,7 +119,11 @@ class Collector(Actor[CollectorMessage]):
             case m.Partitioned():
                 self._sized(message)
             case m.Flush():
+                self._gather(self._apart.take(message.lots, message.epoch))
                 self._flush = message
+            case m.KeepLots():
+                self._waiting.gone(self._apart.keep(message.lots))
+                self._press()
             case m.CommitTransaction():
                 self._commit(message)
             case m.Abort():
@@ -132,6 +137,7 @@ class Collector(Actor[CollectorMessage]):
             case m.NextEpoch():
                 self._epoch = message.epoch
                 self._ends = {}
+                self._relief_asked = False
                 self._left_out.committed()
                 self._gather(self._held.pop(message.epoch, []))
             case _:
@@ -146,7 +152,10 @@ class Collector(Actor[CollectorMessage]):
             return
         batches = message.batches
         self._waiting.come(batches)
-        if message.epoch > self._epoch:
+        if message.lot is not None:
+            self._apart.add(message.lot, message.epoch, batches)
+            self._press()
+        elif message.epoch > self._epoch:
             self._held.setdefault(message.epoch, []).extend(batches)
             self._press()
         else:
@@ -327,6 +336,9 @@ class Collector(Actor[CollectorMessage]):
         elif self._pressed and waiting <= _LOW:
             self._pressed = False
             self._manager().tell(m.OutputPressure(high=False))
+        if self._pressed and self._apart and not self._relief_asked:
+            self._relief_asked = True
+            self._committer().tell(m.Commit(None, "more output waits for a commit than may"))
 
     # --- transactions ---------------------------------------------------------------------------------------------------------
 
@@ -347,6 +359,8 @@ class Collector(Actor[CollectorMessage]):
         self._gathered = 0
         self._unsized.clear()
         self._held = {}
+        self._apart.clear()
+        self._relief_asked = False
         self._waiting.clear()
         self._ends = {}
         self._failure = None
@@ -360,25 +374,8 @@ class Collector(Actor[CollectorMessage]):
             self.ctx.pipe(self._end_transaction(self._renew), partial(_ended, reply=abort.reply), partial(_end_failed, reply=abort.reply))
 
     async def _end_transaction(self, renew: Callable[[], Awaitable[TransactionalProducer]]) -> None:
-        """Abort, as often as it takes: what is sent next must not get into the transaction that failed."""
-        deadline = self.ctx.time() + self._patience * _SHARE
-        while True:
-            try:
-                await cast("TransactionalProducer", self._producer).abort()
-            except Fenced:
-                # Somebody else has had the transactional id meanwhile. To have it again is what ends the transaction, too.
-                await self._producer.close()
-                self._producer = await renew()
-                return
-            except LogClosed:
-                raise
-            except LogError as error:
-                if self.ctx.time() >= deadline:
-                    raise
-                _log.warning("a transaction could not be aborted, it is tried again: %s", error)
-                await asyncio.sleep(_RETRY)
-            else:
-                return
+        producer = cast("TransactionalProducer", self._producer)
+        self._producer = await aborted(producer, renew, self.ctx.time, self.ctx.time() + self._patience * _SHARE)
 
 
 def _sent(ends: Sequence[int], batches: Sequence[Outgoing]) -> CollectorMessage:

@@ -19,8 +19,10 @@ from ks_actors._errors import (
     UnknownTopicOrPartition,
 )
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._awaited import Awaited, answer
 from ks_actors.runtime._beginnings import told_of_sources
-from ks_actors.runtime._committing import COMMITTING, Phase, TasksBroken
+from ks_actors.runtime._committing import COMMITTING, Phase, TasksBroken, Uncertain
+from ks_actors.runtime._drains import lots, undrained
 from ks_actors.runtime._gathering import LOOK_AGAIN_S, Gathering
 from ks_actors.runtime._messages import CommitterMessage
 from ks_actors.runtime._patience import Outage, patiently
@@ -40,10 +42,6 @@ _GRACE = 10.0
 COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _log = logging.getLogger("ks_actors")
 T = TypeVar("T")
-
-
-class _Uncertain(Exception):
-    """The end of a transaction failed in a way that leaves open whether it has happened; the cause tells more."""
 
 
 class Committer(Actor[CommitterMessage]):
@@ -102,6 +100,7 @@ class Committer(Actor[CommitterMessage]):
         self._delete_records = delete_records
         self._metrics = metrics
         self._gathering = Gathering(metrics.tasks)
+        self._awaited = Awaited()
         self._workers: tuple[Ref[m.WorkerMessage], ...] = ()
         self._phase = COMMITTING.start(Phase.IDLE)
 
@@ -119,6 +118,7 @@ class Committer(Actor[CommitterMessage]):
                 self._held = message.held
                 if not message.held:
                     self._rebalancing = self._moved_on = False
+                    self._awaited.release()
                     self.ctx.unstash()
             case m.CommitTimer():
                 self.ctx.timers.once("commit", await self._commit_by_time(), message)
@@ -128,13 +128,14 @@ class Committer(Actor[CommitterMessage]):
                     worker.tell(m.Resume(self._epoch))
             case m.Rollback():
                 await self._roll_back_for(message)
+            case m.Undrained():
+                await self._fail_undrained(message)
             case m.EndCommits():
                 self._void = NotRunning("the app closes: nothing is committed any more")
+                self._follow_up(*self._awaited.fail(None, self._void))
                 message.reply.tell(None)
             case m.Purged():
-                self._purger.under_way = False
-                if message.error is not None:
-                    _log.warning("deleting processed records of repartition topics failed, it is tried again: %s", message.error)
+                self._purger.ended(message.error)
             case _:
                 assert_never(message)
 
@@ -144,15 +145,19 @@ class Committer(Actor[CommitterMessage]):
         if request.given_up:
             return
         if self._void is not None:
-            self._answer(request, self._void)
+            answer(request, self._void)
         elif self._moved_on and request.closing:
-            self._answer(request, IllegalGeneration("the group has moved on, and whoever gets the tasks begins at the last commit"))
+            answer(request, IllegalGeneration("the group has moved on, and whoever gets the tasks begins at the last commit"))
         elif self._held and not (request.hold or request.rebalancing):
             self.ctx.stash(request)
         else:
             await self._commit(request)
-        self._held = self._held or request.hold
-        self._rebalancing = self._rebalancing or request.rebalancing
+        if request not in self._awaited:
+            self._follow_up(request)
+
+    def _follow_up(self, *requests: m.Commit) -> None:
+        self._held = self._held or any(request.hold for request in requests)
+        self._rebalancing = self._rebalancing or any(request.rebalancing for request in requests)
 
     async def _commit_by_time(self) -> float:
         """Commit, unless that is better done a little later; return after how many seconds to look again."""
@@ -163,7 +168,7 @@ class Committer(Actor[CommitterMessage]):
             return self._interval
         if self._transactional and self._gathering.waits(self.ctx.time()):
             return LOOK_AGAIN_S
-        await self._commit(m.Commit(None, "commit_interval_ms has gone by"))
+        await self._commit(m.Commit(None, "commit_interval_ms has gone by", due_only=True))
         return self._interval
 
     async def _commit(self, request: m.Commit) -> None:
@@ -172,17 +177,17 @@ class Committer(Actor[CommitterMessage]):
         self._phase.to(Phase.PAUSING)
         self._metrics.committing = True
         try:
-            frozen = await self._freeze(began)
+            frozen = await self._freeze(request, began)
             if not frozen.tasks:
                 self._go_on()
                 self._phase.to(Phase.IDLE)
-                self._answer(request, None)
+                self._serve(request, frozen)
                 return
             self._phase.to(Phase.ENDING)
             await self._end(epoch, frozen)
             self._go_on()
         except Exception as error:  # noqa: BLE001 - whatever it was: what is not committed must not be kept
-            self._answer(request, await self._recover(error, asked))
+            answer(request, await self._recover(error, asked))
             return
         finally:
             self._metrics.committing = False
@@ -192,14 +197,19 @@ class Committer(Actor[CommitterMessage]):
             self._rests.succeeded()
             self._outage.over()
         self._metrics.committed(perf_counter() - began)
-        self._answer(request, None)
+        self._serve(request, frozen)
 
-    async def _freeze(self, began: float) -> m.Frozen:
+    def _serve(self, request: m.Commit, frozen: m.Frozen) -> None:
+        self._follow_up(*self._awaited.serve(request, frozen.left_out, self._metrics.tasks))
+
+    async def _freeze(self, request: m.Commit, began: float) -> m.Frozen:
         """Let workers stand still, freeze what they have done, and let them go on in the next epoch."""
+        if self._transactional:
+            self._collector.tell(m.KeepLots(lots(self._metrics.tasks.values())))
         try:
-            await self._manager.ask(m.Drain).within(self._drain)
+            await self._manager.ask(m.Drain, request.due_only or request.rebalancing).within(self._drain)
         except AskTimeout as late:
-            raise self._undrained() from late
+            raise undrained(self._metrics.tasks.values(), self._drain) from late
         self._metrics.pausing = True
         try:
             await self._pause()
@@ -218,15 +228,15 @@ class Committer(Actor[CommitterMessage]):
     async def _end(self, epoch: int, frozen: m.Frozen) -> None:
         """Make the frozen state final: changelogs and output first, then the offsets, then the stores."""
         await self._wait("the stores' changes", self._state.ask(m.EncodeChangelog, frozen, epoch))
-        ends = await self._wait("all that was produced to be written", self._collector.ask(m.Flush, epoch))
+        ends = await self._wait("all that was produced to be written", self._collector.ask(m.Flush, epoch, lots(frozen.tasks.values())))
         if self._transactional:
             group = await self._wait("the group's generation", self._poller().ask(m.AskGroup))
             try:
                 await self._wait("the transaction to be committed", self._collector.ask(m.CommitTransaction, frozen.positions, group))
             except (Fenced, IllegalGeneration, TransactionAborted):
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it was: the log may have done it all the same
-                raise _Uncertain from told_of_sources(error)
+            except Exception as error:
+                raise Uncertain(told_of_sources(error)) from error
         else:
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             try:
@@ -251,24 +261,6 @@ class Committer(Actor[CommitterMessage]):
         except AskTimeout as late:
             raise TaskTimeout(f"a commit waited for {what} for {late.seconds:g} s: look what holds it up, or raise task_timeout_ms") from late
 
-    def _undrained(self) -> TaskTimeout:
-        busy = {str(task.id): ", ".join(task.busy_nodes()) for task in self._metrics.tasks.values() if task.in_flight}
-        held = {str(task.id): task.held for task in self._metrics.tasks.values() if task.held}
-        told = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items())
-        if not held and not busy:
-            return TaskTimeout(
-                f"the tasks were not ready for a commit {self._drain:g} s after it had begun, though none has anything in hand: the event loop was "
-                "kept busy, or a worker did not give its task back. Look for functions that do not return, or raise max_drain_ms"
-            )
-        if held and not busy:
-            told = "; ".join(f"task {task} holds {count}" for task, count in held.items())
-            return TaskTimeout(f"caches still held updates back {self._drain:g} s after a commit had begun: {told}")
-        todo = "raise max_drain_ms" + (" and transaction_timeout_ms, which bounds it" if self._transactional else "")
-        return TaskTimeout(
-            f"asynchronous processors still had records in flight {self._drain:g} s after a commit had begun: {told}. If calls may take so long, "
-            f"{todo}; if not, give them a timeout_ms that is shorter"
-        )
-
     def _purge(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         wanted = self._purger.due(positions, self.ctx.time())
         if wanted:
@@ -290,8 +282,8 @@ class Committer(Actor[CommitterMessage]):
         if self._whole and self._void is None:
             self._resume()
 
-    def _resume(self) -> None:
-        self._manager.tell(m.Refed())
+    def _resume(self, *, failed: bool = False) -> None:
+        self._manager.tell(m.Refed(failed))
         for worker in self._workers:
             worker.tell(m.Resume(self._epoch))
 
@@ -302,12 +294,12 @@ class Committer(Actor[CommitterMessage]):
         self._phase.to(Phase.IDLE)
         if isinstance(error, TasksBroken) and not self._transactional:
             # Nothing was frozen yet. That task alone is rolled back, when its supervisor asks for it.
-            self._resume()
+            self._resume(failed=True)
             return error
         _log.warning("commit failed, everything since the last one is rolled back: %s", error)
-        if isinstance(error, _Uncertain):
+        if isinstance(error, Uncertain):
             # What is committed only the log knows. Until the tasks have begun anew from there, nothing may be committed on top of what is known here.
-            error = self._void = _cause(error)
+            error = self._void = error.cause
         elif isinstance(error, StateError):
             # A database that could not be written does not take anything before it is opened anew.
             self._void = error
@@ -315,6 +307,7 @@ class Committer(Actor[CommitterMessage]):
             migrated = TaskMigrated(f"the tasks belong to another member of the group by now: {error}")
             migrated.__cause__ = error
             error = self._void = migrated
+        self._follow_up(*self._awaited.fail(None, error))
         try:
             await (self._roll_back(None, error, again=True) if self._void is None else self._drop_output())
         except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
@@ -340,6 +333,9 @@ class Committer(Actor[CommitterMessage]):
             self._held, self._moved_on, self._void, self._fruitful = True, True, None, False
             self._task_rests.forget()
             self._outage.over()
+            self._follow_up(*self._awaited.fail(None, IllegalGeneration(str(request.cause))))
+        else:
+            self._follow_up(*self._awaited.fail(None if self._transactional else request.tasks, request.cause))
         try:
             await (self._drop_output() if request.give_up else self._roll_back(request.tasks, request.cause))
         except Exception as error:  # noqa: BLE001 - whoever asked decides
@@ -348,11 +344,27 @@ class Committer(Actor[CommitterMessage]):
         else:
             request.reply.tell(fruitful)
 
-    async def _roll_back(self, tasks: frozenset[TaskId] | None, cause: Exception, *, again: bool = False) -> None:
+    async def _fail_undrained(self, message: m.Undrained) -> None:
+        """Roll a task back whose calls do not end. No output of it is in a transaction: what it has written since its last commit was kept apart."""
+        task = self._metrics.tasks.get(message.task)
+        if self._void is not None or task is None or task.draining.since != message.since or task.drained:
+            return
+        error = undrained((task,), self._drain)
+        self._follow_up(*self._awaited.fail((task.id,), error))
+        try:
+            await self._roll_back(frozenset({task.id}), error, alone=True)
+        except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
+            self._void = worse
+            self._instance.tell(m.Fatal(worse, rolled_back=False))
+            return
+        self._metrics.rolled_back += 1
+        self._instance.tell(m.Fatal(error, rolled_back=True))
+
+    async def _roll_back(self, tasks: frozenset[TaskId] | None, cause: Exception, *, again: bool = False, alone: bool = False) -> None:
         """Throw away what was done since the last commit, and fetch it again: after a rest if the commit fails `again` and again."""
         failed = next(iter(tasks)) if tasks else None
         self._metrics.failures[failed] = str(cause)
-        if self._transactional:
+        if self._transactional and not alone:
             tasks = None
         _log.warning("going back to the last commit with %s: %s", "all tasks" if tasks is None else ", ".join(map(str, sorted(tasks))), cause)
         await self._pause()
@@ -369,31 +381,17 @@ class Committer(Actor[CommitterMessage]):
         except TaskCorrupted as spoiled:
             # Tasks are given up, and opened anew; until then nothing is committed. Workers go on: what they still have is waited for.
             self._void = spoiled
-            self._resume()
+            self._resume(failed=True)
             self._poller().tell(m.Rejoin(spoiled))
             return
         await patiently("a rollback", "fetching to go back", self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest).within(self._timeout))
-        self._resume()
+        self._resume(failed=not alone)
 
     async def _drop_output(self) -> None:
         """Throw away what was written since the last commit, of tasks that are given up anyway."""
         await self._abort_output()
-        self._resume()
+        self._resume(failed=True)
 
     async def _abort_output(self) -> None:
         self._epoch += 1
         await self._wait("the transaction to be aborted", self._collector.ask(m.Abort, self._epoch))
-
-    def _answer(self, request: m.Commit, error: Exception | None) -> None:
-        if request.reply is None:
-            return
-        if error is None:
-            request.reply.tell(None)
-        else:
-            request.reply.fail(error)
-
-
-def _cause(error: Exception) -> Exception:
-    cause = error.__cause__
-    assert isinstance(cause, Exception)
-    return cause

@@ -53,6 +53,15 @@ class TasksBroken(StreamsError):
 
 
 @final
+class Uncertain(Exception):
+    """The end of a transaction failed in a way that leaves open whether it has happened; `cause` tells more."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause: Exception = cause
+
+
+@final
 class Uncommitted:
     """What the stores of all tasks hold uncommitted, which is to stay below `limit` bytes (-1: whatever they hold).
 
@@ -80,7 +89,7 @@ class Uncommitted:
                     del self._lasting[each.id]
             self._growth, self._last = max(self._growth, self._total - self._last), self._total
             self.full = self._total > 0 and self._total + self._growth >= self._limit
-        if self.asked or not (self.full or task.commit_requested):
+        if self.asked or not (self.full or (task.commit_requested and task.draining.since is None)):
             return None
         self.asked = True
         return "statestore_uncommitted_max_bytes is about to be reached" if self.full else f"task {task.id} requested it"

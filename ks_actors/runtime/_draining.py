@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._in_flight import InFlight
 
 _SLICE = 1000
+_LOTS: Final = count()
 
 
 class Draining:
@@ -21,10 +24,19 @@ class Draining:
 
     With `replayable` it is the records that decide when something is handed on, never how long it has taken: a node takes one record at a time until
     one is full, and then all of them hand on, when all calls are over.
+
+    `since` is when the task began to come to rest for a commit, None while it is fed; `fed` when it was fed again the last time; `slow` whether that
+    has taken it longer than a commit waits (seconds on the loop's clock). With `apart` the output of a task that has calls in flight is
+    kept by itself until a commit takes the task: under the number `lot`, a new one each time that the task begins anew.
     """
 
-    def __init__(self, nodes: Sequence[InFlight], caches: Sequence[HeldUpdates], *, replayable: bool = False) -> None:
+    def __init__(self, nodes: Sequence[InFlight], caches: Sequence[HeldUpdates], *, replayable: bool = False, apart: bool = False) -> None:
         self.wanted: bool = bool(nodes or caches)
+        self.calls: bool = bool(nodes)
+        self.since: float | None = None
+        self.fed: float = -inf
+        self.slow: bool = False
+        self.lot: int | None = next(_LOTS) if nodes and apart else None
         self._nodes = nodes
         self._caches = caches
         self._in_turns: bool = replayable and bool(nodes)

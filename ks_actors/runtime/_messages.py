@@ -74,6 +74,7 @@ from ks_actors.runtime._messages_state import (
     FollowAgain,
     HoldCommits,
     Keep,
+    KeepLots,
     LimitsKnown,
     Lingered,
     LookAtLimits,
@@ -100,6 +101,7 @@ from ks_actors.runtime._messages_state import (
     StateManagerMessage,
     StopRestoring,
     TakenIn,
+    Undrained,
     WorkersChanged,
 )
 from ks_actors.runtime._messages_tasks import (
@@ -177,6 +179,7 @@ __all__ = [
     "HoldCommits",
     "InstanceMessage",
     "Keep",
+    "KeepLots",
     "Lease",
     "LeaveGroup",
     "LimitsKnown",
@@ -245,6 +248,7 @@ __all__ = [
     "TaskReady",
     "TasksChanged",
     "TooLate",
+    "Undrained",
     "Wake",
     "WorkerLost",
     "WorkerMessage",

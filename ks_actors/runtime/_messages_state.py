@@ -251,10 +251,11 @@ RestorerMessage: TypeAlias = (
 
 
 class Output(Message, frozen=True, tag="OUTPUT"):
-    """Records to be written, in order per partition; those of a later epoch wait for the end of the commit."""
+    """Records to be written, in order per partition; of a later epoch after the commit, of a `lot` with the commit that takes their task."""
 
     batches: Sequence[Outgoing]
     epoch: int
+    lot: int | None = None
 
 
 class Sent(Message, frozen=True, tag="SENT"):
@@ -279,10 +280,17 @@ class Partitioned(Message, frozen=True, tag="PARTITIONED"):
 
 
 class Flush(Message, frozen=True, tag="DRAIN"):
-    """Write all that belongs to `epoch`; answered with the ends of all partitions that were written to since the last commit."""
+    """Write all of `epoch`, and of the `lots` of committed tasks; answered with the ends of the partitions written to since the last commit."""
 
     reply: Reply[Mapping[TopicPartition, int]]
     epoch: int
+    lots: frozenset[int]
+
+
+class KeepLots(Message, frozen=True, tag="KEEP_LOTS"):
+    """The lots of the tasks that there are: what is kept of others is of tasks that were given up, or begun anew, and void."""
+
+    lots: frozenset[int]
 
 
 class CommitTransaction(Message, frozen=True, tag="COMMIT_TXN"):
@@ -314,16 +322,17 @@ class NextEpoch(Message, frozen=True, tag="NEXT_EPOCH"):
     epoch: int
 
 
-CollectorMessage: TypeAlias = Output | Sent | SendFailed | Partitioned | Flush | CommitTransaction | Abandon | Abort | Lingered | NextEpoch
+CollectorMessage: TypeAlias = Output | Sent | SendFailed | Partitioned | Flush | KeepLots | CommitTransaction | Abandon | Abort | Lingered | NextEpoch
 
 # --- to the Committer -----------------------------------------------------------------------------------------------------------
 
 
 class Commit(Message, frozen=True, tag="COMMIT"):
-    """Commit all tasks; several that come during one commit are served by the next one. `hold`: and none after this one until HOLD ends.
+    """Commit all tasks that are at rest; several that come during one commit are served by the next one.
 
-    `rebalancing`: from now until HOLD ends the group may move on to its next generation at any moment. `closing`: the app ends, and does not wait
-    for the group to say what its next generation is: as long as it takes no commits this one is IllegalGeneration at once.
+    `hold`: and none after this one until HOLD ends. `rebalancing`: from now until HOLD ends the group may move on to its next generation at any
+    moment. `closing`: the app ends, and does not wait for that generation: as long as the group takes no commits this is IllegalGeneration at once.
+    `due_only`: tasks with calls that were fed again a moment ago need not be part of it.
     """
 
     reply: Reply[None] | None
@@ -331,6 +340,7 @@ class Commit(Message, frozen=True, tag="COMMIT"):
     hold: bool = False
     rebalancing: bool = False
     closing: bool = False
+    due_only: bool = False
 
     @property
     def given_up(self) -> bool:
@@ -346,6 +356,13 @@ class WorkersChanged(Message, frozen=True, tag="WORKERS"):
     """These are the workers now."""
 
     workers: tuple[Ref[WorkerMessage], ...]
+
+
+class Undrained(Message, frozen=True, tag="UNDRAINED"):
+    """A task that has begun to drain at `since` has calls in flight after the longest time that they may take."""
+
+    task: TaskId
+    since: float
 
 
 class Rollback(Message, frozen=True, tag="ROLLBACK"):
@@ -379,4 +396,4 @@ class EndCommits(Message, frozen=True, tag="END_COMMITS"):
     reply: Reply[None]
 
 
-CommitterMessage: TypeAlias = Commit | CommitTimer | WorkersChanged | Rollback | Purged | HoldCommits | EndCommits
+CommitterMessage: TypeAlias = Commit | CommitTimer | WorkersChanged | Rollback | Undrained | Purged | HoldCommits | EndCommits

@@ -88,9 +88,14 @@ class CloseTasks(Message, frozen=True, tag="CLOSE"):
 
 
 class Drain(Message, frozen=True, tag="DRAIN"):
-    """Let the records in flight come to an end and feed no new ones to asynchronous processors; answered when none is left."""
+    """Let the records in flight come to an end and feed no new ones to asynchronous processors.
+
+    Answered when none is left, or only those of calls that take longer: their tasks go on to drain, and are not part of the commit.
+    `due_only`: tasks with calls that were fed again a moment ago are left alone.
+    """
 
     reply: Reply[None]
+    due_only: bool
 
 
 class Freeze(Message, frozen=True, tag="FREEZE"):
@@ -101,15 +106,18 @@ class Freeze(Message, frozen=True, tag="FREEZE"):
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """What one commit is about: positions by partition, tokens of the stores by task."""
+    """What one commit is about: positions by partition, tokens of the stores by task; and the tasks that are left out, with calls in flight."""
 
     positions: Mapping[TopicPartition, OffsetAndMetadata]
     tokens: Mapping[TaskId, Token]
     tasks: Mapping[TaskId, Task]
+    left_out: frozenset[TaskId] = frozenset()
 
 
 class Refed(Message, frozen=True, tag="FEED"):
-    """After DRAIN: asynchronous processors may be fed again."""
+    """After DRAIN: asynchronous processors may be fed again, those that still drain only when the commit has failed."""
+
+    failed: bool
 
 
 class Rewind(Message, frozen=True, tag="REWIND"):

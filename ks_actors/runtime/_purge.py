@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ks_actors.log._types import OffsetAndMetadata, TopicPartition
+
+_log = logging.getLogger("ks_actors")
 
 
 class Purger:
@@ -33,3 +36,9 @@ class Purger:
         self._last = now
         wanted, self._committed = self._committed, {}
         return wanted
+
+    def ended(self, error: Exception | None) -> None:
+        """Note that what was due has been deleted, or why not."""
+        self.under_way = False
+        if error is not None:
+            _log.warning("deleting processed records of repartition topics failed, it is tried again: %s", error)

@@ -83,7 +83,9 @@ class Reasons:
     def _held_up(self, task: Task, manager: TaskManager) -> Reason | None:
         committer, metrics = self._standing.committer, self._standing.metrics
         phase = Phase.IDLE if committer is None else committer._phase.state
-        draining = manager._drain.under_way and task.drains
+        draining = manager._drains.under_way(task)
+        if draining and task.in_flight:
+            return Why.ASYNC_CALL, f"the task takes nothing new before its commit, which waits for calls in flight at {', '.join(task.busy_nodes())}"
         if committer is not None and phase is not Phase.IDLE and (draining or metrics.pausing or committer._whole or manager._uncommitted.full):
             return Why.COMMIT, f"a commit is under way, in phase {phase.name}: {self._commit_waits(phase, manager)}"
         if manager._pressed:
@@ -96,9 +98,9 @@ class Reasons:
     def _commit_waits(self, phase: Phase, manager: TaskManager) -> str:
         tasks = self._standing.metrics.tasks.values()
         if phase is Phase.PAUSING:
-            if manager._drain._reply is not None:
+            if manager._drains._reply is not None:
                 busy = [
-                    f"task {task.id} at {', '.join(task.busy_nodes())}" for task in tasks if task.id in manager._drain._waits_for and task.in_flight
+                    f"task {task.id} at {', '.join(task.busy_nodes())}" for task in tasks if task.id in manager._drains._waits_for and task.in_flight
                 ]
                 return f"it waits for the calls in flight of {'; '.join(busy)}" if busy else "it waits for tasks to hand on what they hold"
             absent = [f"task {task.id}" for task in tasks if task.absence.since is not None]

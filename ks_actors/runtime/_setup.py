@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ks_actors._config_values import ProcessingGuarantee
 from ks_actors._errors import ConfigError, TopologyError
 from ks_actors._optimizations import wanted_by
 from ks_actors._timestamps import FailOnInvalidTimestamp
@@ -53,6 +54,7 @@ class Setup:
         self.topology: Topology = topology
         self.config: StreamsConfig = config
         self.application_id: str = config.application_id
+        self.transactional: bool = config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
         self.wall_time: Callable[[], int] = wall_time
         self.work_time: Callable[[], float] = work_time
         self.steady_time: Callable[[], float] = wall_time if steady_time is None else steady_time

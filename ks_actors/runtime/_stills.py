@@ -90,7 +90,7 @@ class Stills:
             here = slow is not None and slow.call.queue is not None and slow.call.queue.partition == place.partition
             still = self._seen[key] = before.get(key) or Still(place, now)
             self._follow(still, place, now, slow if here else None)
-            full = place.buffered > 0 and place.task is not None and slow is not None and place.task._draining.room() == 0
+            full = place.buffered > 0 and place.task is not None and slow is not None and place.task.draining.room() == 0
             found.append(Found(place, still, _told(slow) if slow is not None and (here or full) else ""))
         for (task, partition), still in before.items():
             if still.told and still.since is not None and (task, partition) not in self._seen:

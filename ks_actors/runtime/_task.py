@@ -82,7 +82,7 @@ class Task:
         self._run: int = _FIRST_RUN
         self._plan: Plan | None = None
         self._paired: PairedTurns | None = None
-        self._draining = Draining((), ())
+        self.draining: Draining = Draining((), ())
         queues = [RecordQueue(one, self._source(one.topic), positions[one].offset, positions[one].time) for one in sorted(positions)]
         self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
         self._current.stream_time = max((position.time for position in positions.values()), default=-1)
@@ -134,7 +134,7 @@ class Task:
     def abandon(self) -> None:
         """Leave processors as they are, to be closed by nobody, as if the process had ended; what is in flight is cancelled."""
         plan, self._plan = self._plan, None
-        self._draining.drop()
+        self.draining.drop()
         for node in () if plan is None else plan.asynchronous:
             node.cancel()
 
@@ -154,7 +154,7 @@ class Task:
     def ready(self, now_ms: float) -> bool:
         """Return whether `process` has something to do at `now_ms` of the steady time."""
         assert self._plan is not None
-        return any(node.has_results for node in self._plan.asynchronous) or (self._draining.room() > 0 and self.group.ready(now_ms))
+        return any(node.has_results for node in self._plan.asynchronous) or (self.draining.room() > 0 and self.group.ready(now_ms))
 
     def process(self, seconds: float) -> int:
         """Process for about so long, or until nothing is left to do; return the number of records."""
@@ -162,8 +162,8 @@ class Task:
         done, began = 0, clock()
         deadline = began + seconds
         while True:
-            self._draining.take_results()
-            limit = self._draining.room()
+            self.draining.take_results()
+            limit = self.draining.room()
             if limit == 0 or not self.group.ready(steady_time()):
                 break
             done += self._process_some(min(limit, self._run))
@@ -176,8 +176,8 @@ class Task:
 
     def process_one(self) -> bool:
         """Process one record, as far as it goes; return whether there was one."""
-        self._draining.take_results()
-        return self._draining.room() > 0 and self.group.ready(self._setup.steady_time()) and self._process_some(1) > 0
+        self.draining.take_results()
+        return self.draining.room() > 0 and self.group.ready(self._setup.steady_time()) and self._process_some(1) > 0
 
     def punctuate(self, now_ms: int) -> bool:
         """Call the wall-clock punctuators that are due."""
@@ -203,22 +203,22 @@ class Task:
     @property
     def drains(self) -> bool:
         """Whether something has to be drained before a commit: there are asynchronous processors, or caches."""
-        return self._draining.wanted
+        return self.draining.wanted
 
     @property
     def drained(self) -> bool:
         """Whether nothing is in flight, and nothing held back."""
-        return self._draining.done
+        return self.draining.done
 
     @property
     def can_drain(self) -> bool:
         """Whether `drain` has something to do."""
-        return self._draining.ready
+        return self.draining.ready
 
     @property
     def held(self) -> int:
         """How many updates are held back by caches."""
-        return self._draining.held
+        return self.draining.held
 
     @property
     def blocking(self) -> bool:
@@ -232,7 +232,7 @@ class Task:
 
     def drain(self, seconds: float) -> None:
         """Hand on what asynchronous processors have finished, and what caches hold, for about so long."""
-        self._draining.step(self._setup.work_time, seconds)
+        self.draining.step(self._setup.work_time, seconds)
 
     def take_output(self) -> list[Outgoing]:
         """Return what was written since the last call."""
@@ -358,12 +358,12 @@ class Task:
 
         plan = Compiler(setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous).compile()
         self._paired = None if plan.pair is None else PairedTurns(plan.pair, plan, self.group, self._current)
-        self._draining = Draining(plan.asynchronous, plan.caches, replayable=setup.replayable)
+        self.draining = Draining(plan.asynchronous, plan.caches, replayable=setup.replayable, apart=setup.transactional)
         return plan
 
     def _close_plan(self) -> None:
         plan, self._plan = self._plan, None
-        self._draining.drop()
+        self.draining.drop()
         self._stream_punctuation.clear()
         self._wall_punctuation.clear()
         if plan is not None and (errors := plan.close()):

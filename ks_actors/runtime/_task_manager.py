@@ -11,10 +11,10 @@ from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._committing import TasksBroken, Uncommitted
-from ks_actors.runtime._drain import Drain
+from ks_actors.runtime._drains import Drains
 from ks_actors.runtime._inputs import Inputs
 from ks_actors.runtime._messages import TaskManagerMessage
-from ks_actors.runtime._offsets import contained, decode_position
+from ks_actors.runtime._offsets import decode_position
 from ks_actors.runtime._ready import ReadyTasks
 from ks_actors.runtime._task import Task
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ks_actors.log._types import OffsetAndMetadata, TopicPartition
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._setup import Setup
-    from ks_actors.state import Token
 
 _log = logging.getLogger("ks_actors")
 # What a commit asks for has not to wait behind all that was fetched.
@@ -71,7 +70,15 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._suspending: list[m.SuspendTasks] = []
         self._suspended: set[TaskId] = set()
         self._void: dict[TaskId | None, int] = {}
-        self._drain = Drain(self._touched, self._leased)
+        self._drains = Drains(
+            self._tasks,
+            self._touched,
+            self._leased,
+            committer=committer,
+            wake_in=lambda name, seconds: self.ctx.timers.once(name, max(0.0, seconds), m.Wake()),
+            longest=max(1, setup.config.max_drain_ms) / 1000,
+            interval=setup.config.commit_interval_ms / 1000,
+        )
         self._woken: set[TaskId | None] = set()
         self._wakes: float | None = None
         self._rewinding: m.Rewind | None = None
@@ -100,6 +107,8 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._idle.append(message.worker)
             case m.Wake():
                 self._woken.discard(message.task)
+                if message.task is None:
+                    self._drains.tick(self.ctx.time())
                 self._look(() if message.task is None else (message.task,))
             case m.AssignTask():
                 self._assign(message)
@@ -109,10 +118,10 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._closing.append(message)
                 self._settle()
             case m.Drain():
-                self._drain.begin(message.reply)
+                self._drains.begin(message, self.ctx.time(), self._suspended)
                 self._look(task_id for task_id in {**self._touched, **dict.fromkeys(self._ready.ids)} if self._tasks[task_id].drains)
             case m.Refed():
-                self._look(self._drain.end())
+                self._look(self._drains.end(failed=message.failed))
             case m.Freeze():
                 self._freeze(message)
                 return
@@ -160,7 +169,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         """Return whether a task is only to hand on what it has in hand; None when it is to be given nothing."""
         if task.id in self._leased or task.id in self._broken or task.broken or self._goes_back(task):
             return None
-        draining = self._drain.under_way and task.drains
+        draining = self._drains.under_way(task)
         return None if task.id in self._suspended and not draining else draining
 
     def _look(self, tasks: Iterable[TaskId]) -> None:
@@ -169,7 +178,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             if (task := self._tasks.get(task_id)) is None:
                 continue
             self._ready.look(task)
-            self._drain.looked_at(task)
+            self._drains.looked_at(task)
 
     def _sleep(self) -> None:
         """Look again when time alone will have made a task ready."""
@@ -270,7 +279,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         task = self._tasks.pop(task_id)
         self._ready.forget(task_id)
         self._touched.pop(task_id, None)
-        self._drain.forget(task_id)
+        self._drains.forget(task_id)
         self._broken.discard(task_id)
         self.ctx.timers.cancel(f"rest {task_id}")
         self._suspended.discard(task_id)
@@ -292,22 +301,12 @@ class TaskManager(Actor[TaskManagerMessage]):
         if broken and message.transactional:
             message.reply.fail(TasksBroken.of(broken))
             return
-        positions: dict[TopicPartition, OffsetAndMetadata] = {}
-        tokens: dict[TaskId, Token] = {}
-        tasks: dict[TaskId, Task] = {}
-        for task in touched:
-            if task.id in self._broken or task.broken:
-                continue
+        whole = [task for task in touched if not (task.broken or task.id in self._broken)]
+        frozen = self._drains.freeze(whole, self.ctx.time())
+        for task in whole:
             self._untouch(task)
-            if not task.commit_needed:
-                continue
-            tasks[task.id] = task
-            positions.update(at := task.positions())
-            if task.stores is not None:
-                tokens[task.id] = task.stores.freeze(contained({partition: one.offset for partition, one in at.items()}))
-            task.commit_needed = task.commit_requested = False
-        self._uncommitted.taken(tasks.values())
-        message.reply.tell(m.Frozen(positions, tokens, tasks))
+        self._uncommitted.taken(frozen.tasks.values())
+        message.reply.tell(frozen)
 
     def _untouch(self, task: Task) -> None:
         # A worker that stands still may have a lease that it has not begun with.
@@ -395,5 +394,5 @@ class TaskManager(Actor[TaskManagerMessage]):
             del self._leased[task_id]
             self._broken.add(task_id)
             self._look((task_id,))
-        self._drain.answer()
+        self._drains.answer()
         self._settle()

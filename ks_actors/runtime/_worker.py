@@ -99,7 +99,7 @@ class Worker(Actor[WorkerMessage]):
             task.commit_requested = True
         output = task.take_output()
         if output:
-            self._collector.tell(Output(output, self._epoch))
+            self._collector.tell(Output(output, self._epoch, task.draining.lot))
         self.at = None
         self._manager.tell(TaskDone(self.ctx.self_ref, task.id, records))
 

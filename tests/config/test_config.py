@@ -133,14 +133,13 @@ def test_every_setting_is_a_field_and_has_a_line_of_documentation() -> None:
 @pytest.mark.parametrize(
     ("settings", "commit", "drain"),
     [
-        ({}, 100, 5_000),
-        ({"transaction_timeout_ms": 200_000}, 100, 60_000),
-        ({"transaction_timeout_ms": 600}, 100, 300),
+        ({}, 100, 60_000),
+        ({"transaction_timeout_ms": 600}, 100, 60_000),
         ({"commit_interval_ms": 7, "max_drain_ms": 8}, 7, 8),
     ],
 )
 def test_exactly_once_has_defaults_of_its_own(settings: dict[str, int], commit: int, drain: int) -> None:
-    """A commit must end within the transaction's timeout."""
+    """Commits are more frequent; calls may take as long as ever, since a transaction does not wait for them."""
     made = config(processing_guarantee="exactly_once_v2", **settings)
     assert (made.processing_guarantee, made.commit_interval_ms, made.max_drain_ms) == (ProcessingGuarantee.EXACTLY_ONCE_V2, commit, drain)
 
@@ -275,12 +274,11 @@ def test_the_application_id_is_required() -> None:
         StreamsConfig()  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("name", ["commit_interval_ms", "max_drain_ms"])
-def test_a_transaction_must_outlive_its_commit(name: str) -> None:
+def test_a_transaction_must_outlive_its_commit() -> None:
     """Exactly once only."""
-    assert getattr(config(**{name: 20_000}), name) == 20_000
-    with pytest.raises(ConfigError, match=f"{name}: 20000 is more than transaction_timeout_ms, 10000"):
-        config(processing_guarantee="exactly_once_v2", **{name: 20_000})
+    assert config(commit_interval_ms=20_000).commit_interval_ms == 20_000
+    with pytest.raises(ConfigError, match="commit_interval_ms: 20000 is more than transaction_timeout_ms, 10000"):
+        config(processing_guarantee="exactly_once_v2", commit_interval_ms=20_000)
 
 
 def test_some_settings_have_two_names() -> None:

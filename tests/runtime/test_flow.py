@@ -146,7 +146,7 @@ def test_a_paused_app_does_nothing() -> None:
         assert harness.app.metrics()["process-total"] == 0
         assert await values(harness) == []
         await harness.app.resume()
-        await harness.kit.clock.advance(1)
+        await harness.kit.clock.advance(1.1)
         await harness.app.commit()
         found = await harness.read("out")
         assert [record.value for record in found if record.key == "a"] == ["1"]

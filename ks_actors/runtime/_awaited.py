@@ -1,0 +1,71 @@
+"""Commits that somebody waits for until they have taken all that was in hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import IllegalGeneration
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ks_actors._task_id import TaskId
+    from ks_actors.runtime._messages import Commit
+
+
+@final
+class Awaited:
+    """Requests for a commit that has left tasks out: each is answered when later commits have taken those, or when one of them fails."""
+
+    def __init__(self) -> None:
+        self._requests: list[tuple[Commit, set[TaskId]]] = []
+
+    def __contains__(self, request: Commit) -> bool:
+        return any(one is request for one, _ in self._requests)
+
+    def serve(self, request: Commit, left_out: frozenset[TaskId], there: Collection[TaskId]) -> list[Commit]:
+        """Note that a commit, for `request`, has taken all tasks that are `there` but some. Answer the requests that are served now, and return them.
+
+        Who asks because the group rebalances waits for none of those: the group does, and tasks that move are committed once more.
+        """
+        served: list[Commit] = []
+        for one, missing in self._requests:
+            missing.intersection_update(left_out, there)
+            if not missing:
+                served.append(one)
+        self._keep_others(served)
+        if left_out and request.reply is not None and not request.rebalancing:
+            self._requests.append((request, set(left_out)))
+        else:
+            served.append(request)
+        for one in served:
+            answer(one, None)
+        return served
+
+    def fail(self, tasks: Collection[TaskId] | None, error: Exception) -> list[Commit]:
+        """Fail the requests that wait for one of these tasks (None: all requests), and return them."""
+        failed = [one for one, missing in self._requests if tasks is None or not missing.isdisjoint(tasks)]
+        self._keep_others(failed)
+        for one in failed:
+            answer(one, error)
+        return failed
+
+    def release(self) -> None:
+        """Fail the requests that hold commits up behind them: what they were to commit has been given up."""
+        holding = [one for one, _ in self._requests if one.hold]
+        self._keep_others(holding)
+        for one in holding:
+            answer(one, IllegalGeneration("the tasks that were to be committed have been given up meanwhile"))
+
+    def _keep_others(self, gone: list[Commit]) -> None:
+        self._requests = [one for one in self._requests if not any(one[0] is request for request in gone)]
+
+
+def answer(request: Commit, error: Exception | None) -> None:
+    """Tell whoever asked for a commit how it has ended."""
+    if request.reply is None:
+        return
+    if error is None:
+        request.reply.tell(None)
+    else:
+        request.reply.fail(error)

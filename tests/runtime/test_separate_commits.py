@@ -1,0 +1,285 @@
+"""Commits of tasks whose calls take their time, beside those of tasks whose calls do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ks_actors import Materialized, Produced, StreamsBuilder, TaskTimeout, UncaughtResponse, serdes
+from ks_actors.runtime import _collector
+from ks_actors.testing import TestRecord, run_app
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, check_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ks_actors.testing import AppHarness
+    from ks_actors.topology import Topology
+
+TOPICS = {"quick": 2, "slow": 2, "plain": 1, "quick-out": 1, "slow-out": 1, "plain-out": 1}
+
+
+def side_by_side(quick: Callable[[str], Awaitable[str]], slow: Callable[[str], Awaitable[str]]) -> Topology:
+    """Return three subtopologies: one of quick calls, one of slow ones, one without any."""
+    builder = StreamsBuilder()
+    builder.stream("quick", STRINGS).map_values(quick, name="quick-calls").to("quick-out", STRINGS_OUT)
+    builder.stream("slow", STRINGS).map_values(slow, name="slow-calls").to("slow-out", STRINGS_OUT)
+    builder.stream("plain", STRINGS).to("plain-out", STRINGS_OUT)
+    return builder.build()
+
+
+class Calls:
+    """Calls that take so many seconds, counted by value."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self.made: Counter[str] = Counter()
+        self.in_flight: int = 0
+        self._seconds = seconds
+
+    async def __call__(self, value: str) -> str:
+        self.made[value] += 1
+        self.in_flight += 1
+        try:
+            await asyncio.sleep(self._seconds())
+        finally:
+            self.in_flight -= 1
+        return value
+
+
+async def committed_after(harness: AppHarness, topic: str, number: int) -> float:
+    """Return how many seconds it takes until the offsets of so many records of a topic are committed."""
+    clock = harness.kit.clock
+    began = clock.time()
+    while committed(harness, topic) < number:
+        await clock.advance(0.005)
+    return clock.time() - began
+
+
+def committed(harness: AppHarness, topic: str) -> int:
+    """Return how many records of a topic are committed right now."""
+    offsets = harness.log._groups.get("app").committed()
+    return sum(offset.offset for partition, offset in offsets.items() if partition.topic == topic)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_slow_calls_hold_up_no_other_task(guarantee: str) -> None:
+    """Beside calls of 10 s those of 1 ms, and records without calls, are committed as soon as ever: by the interval and a moment."""
+    quick, slow = Calls(lambda: 0.001), Calls(lambda: 10.0)
+
+    async def test(harness: AppHarness) -> None:
+        waits: dict[str, list[float]] = {"quick": [], "plain": []}
+        for index in range(150):
+            await harness.produce("slow", f"k{index}", f"v{index}")
+            for topic, seconds in waits.items():
+                await harness.produce(topic, f"k{index}", f"v{index}")
+                seconds.append(await committed_after(harness, topic, index + 1))
+            assert slow.in_flight > 0
+        # The first commit of tasks that begin together waits for all of them.
+        assert max(waits["quick"][1:]) < 0.15
+        assert max(waits["plain"][1:]) < 0.15
+        await harness.caught_up()
+        assert Counter(record.value for record in await harness.read("slow-out")) == Counter(f"v{index}" for index in range(150))
+        assert set(slow.made.values()) == set(quick.made.values()) == {1}
+
+    run_app(
+        test,
+        side_by_side(quick, slow),
+        topics=TOPICS,
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        max_drain_ms=60_000,
+        transaction_timeout_ms=60_000,
+    )
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_offsets_of_others_are_committed_while_calls_are_in_flight(guarantee: str) -> None:
+    """What a kill in the middle of a slow call takes back is of its task alone: all others go on where they were."""
+    quick, slow = Calls(lambda: 0.001), Calls(lambda: 10.0)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("slow", "a", "v0")
+        await harness.kit.clock.advance(0.3)
+        await harness.produce_all("quick", [TestRecord(f"k{index}", f"v{index}", index) for index in range(50)])
+        await harness.kit.clock.advance(0.5)
+        await harness.crash()
+        await harness.restart()
+        await harness.caught_up()
+        assert set(quick.made.values()) == {1}
+        assert slow.made == {"v0": 2}
+        assert [record.value for record in await harness.read("slow-out")] == ["v0"]
+        assert len(await harness.read("quick-out")) == 50
+
+    run_app(
+        test,
+        side_by_side(quick, slow),
+        topics=TOPICS,
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        max_drain_ms=60_000,
+        transaction_timeout_ms=60_000,
+    )
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_calls_that_do_not_end_fail_their_own_task_only(guarantee: str) -> None:
+    """After max_drain_ms the task of a call that does not end is rolled back alone, with what it has written; no call of another is made again."""
+    errors: list[Exception] = []
+    quick = Calls(lambda: 0.001)
+    stuck = ["stuck"]
+
+    async def slow(value: str) -> str:
+        if value in stuck:
+            stuck.remove(value)
+            await asyncio.get_running_loop().create_future()
+        return value
+
+    def note(error: Exception) -> UncaughtResponse:
+        errors.append(error)
+        return UncaughtResponse.REPLACE_WORKER
+
+    async def test(harness: AppHarness) -> None:
+        for value in ("first", "stuck", "third"):
+            await harness.produce("slow", value, value, partition=0)
+        for index in range(40):
+            await harness.produce("quick", f"k{index}", f"v{index}")
+            await harness.kit.clock.advance(0.05)
+        await harness.caught_up()
+        assert len(errors) == 1
+        assert isinstance(errors[0], TaskTimeout)
+        assert "task 1_0 at slow-calls" in str(errors[0])
+        assert "0.7 s after a commit had begun" in str(errors[0])
+        assert set(quick.made.values()) == {1}
+        values = [record.value for record in await harness.read("slow-out")]
+        assert set(values) == {"first", "stuck", "third"}
+        if guarantee == EOS:
+            assert len(values) == 3
+
+    run_app(
+        test,
+        side_by_side(quick, slow),
+        topics=TOPICS,
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        max_drain_ms=700,
+        uncaught_handler=note,
+    )
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_an_explicit_commit_waits_for_what_was_in_flight(guarantee: str) -> None:
+    """`App.commit` returns when all that was in hand when it was asked for is committed, slow calls included; others are committed meanwhile."""
+    quick, slow = Calls(lambda: 0.001), Calls(lambda: 3.0)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("slow", "a", "v0")
+        await harness.kit.clock.advance(0.5)
+        commit = asyncio.ensure_future(harness.app.commit())
+        await harness.kit.clock.advance(1)
+        await harness.produce("quick", "a", "v0")
+        await harness.kit.clock.advance(1)
+        assert not commit.done()
+        assert len(await harness.read("quick-out")) == 1
+        await harness.kit.clock.advance(1)
+        assert commit.done()
+        await commit
+        assert len(await harness.read("slow-out")) == 1
+
+    run_app(test, side_by_side(quick, slow), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=500)
+
+
+def test_output_that_is_kept_apart_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exactly once the output of calls waits for their task's commit: one is asked for when more waits than may, however long the interval is."""
+    monkeypatch.setattr(_collector, "_HIGH", 1 << 20)
+    monkeypatch.setattr(_collector, "_LOW", 1 << 19)
+
+    async def call(value: str) -> str:
+        return value
+
+    async def test(harness: AppHarness) -> None:
+        most = 0.0
+        await harness.produce_all("quick", [TestRecord(f"k{index % 100}", "v" * 500, index) for index in range(20_000)])
+        while harness.app.metrics()["process-total"] < 20_000:
+            await harness.kit.clock.advance(0.01)
+            figures = harness.app.metrics()
+            most = max(most, figures["process-total"] - figures["produced-records-total"])
+        assert most < 3 * (1 << 20) / 620
+        await harness.caught_up()
+        assert len(await harness.read("quick-out")) == 20_000
+
+    run_app(
+        test,
+        side_by_side(call, call),
+        topics=TOPICS,
+        processing_guarantee=EOS,
+        commit_interval_ms=60_000,
+        transaction_timeout_ms=600_000,
+    )
+
+
+def counting(slow: Callable[[str], Awaitable[str]], quick: Callable[[str], Awaitable[str]], order: Any) -> Topology:
+    """Count by key behind slow calls in one subtopology, behind quick ones in another."""
+    builder = StreamsBuilder()
+    for name, call in (("slow", slow), ("quick", quick)):
+        stream = builder.stream(name, STRINGS).map_values(call, order=order, max_in_flight=5)
+        counts = stream.group_by_key().count(Materialized(f"{name}-counts", serdes.STRING, serdes.LONG))
+        counts.to_stream().to(f"{name}-out", Produced(serdes.STRING, serdes.LONG))
+    return builder.build()
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("order", ["key", "partition", "none"])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 1 << 30))
+def test_nothing_is_lost_or_doubled_by_kills(order: str, guarantee: str, seed: int) -> None:
+    """However long calls take, through kills, refused commits and tasks that move: each task's output, state and offsets are of one moment."""
+    random = Random(seed)
+    slow, quick = Calls(lambda: random.choice((0.0, 0.03, 0.4, 2.0))), Calls(lambda: random.random() * 0.01)
+    sent: dict[str, Counter[str]] = {"slow": Counter(), "quick": Counter()}
+
+    async def test(harness: AppHarness) -> None:
+        for _ in range(6):
+            for topic, number in (("slow", random.randrange(12)), ("quick", random.randrange(60))):
+                for _ in range(number):
+                    key = f"{topic}{random.randrange(6)}"
+                    sent[topic][key] += 1
+                    await harness.produce(topic, key, f"v{random.random()}")
+            await harness.kit.clock.advance(random.choice((0.0, 0.05, 0.11, 0.6, 1.5)))
+            await harness.turns(random.randrange(60))
+            fault = random.choice(("crash", "commit", "lost", "another", "close", "none"))
+            if fault == "crash":
+                await harness.crash()
+                await harness.restart()
+            elif fault == "commit":
+                harness.fail("commit" if guarantee == EOS else "commit_offsets", ValueError("refused"))
+            elif fault == "lost":
+                harness.lose_membership()
+            elif fault == "close":
+                harness.log._faults._before.clear()
+                await harness.close()
+                await harness.start()
+            elif fault == "another":
+                async with harness.another(client_id="other"):
+                    await harness.kit.clock.advance(random.choice((0.0, 0.3, 3.0)))
+        harness.log._faults._before.clear()
+        await harness.caught_up()
+        for topic in ("slow", "quick"):
+            check_counts(await harness.read(f"{topic}-out"), sent[topic], guarantee)
+
+    run_app(
+        test,
+        counting(slow, quick, order),
+        seed=seed,
+        topics=TOPICS,
+        processing_guarantee=guarantee,
+        num_workers=1 + seed % 2,
+        commit_interval_ms=100,
+        max_drain_ms=60_000,
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+    )
