@@ -89,6 +89,25 @@ async def test_what_comes_to_be_wanted_does_not_wait_for_what_is_idle(kafka_brok
             assert (await soon(fetch_one(fetcher))).partition == partition
 
 
+async def test_full_buffers_of_paused_partitions_keep_no_other_one_unread(kafka_broker: Broker) -> None:
+    """A task that has enough of one side of a join gets the other one, though there is no room to read ahead."""
+    options = KafkaOptions(max_partition_fetch_bytes=20_000, fetch_max_bytes=50_000)
+    async with KafkaLog(kafka_broker.bootstrap, options=options) as log:
+        left, right = await new_topic(log, 6), await new_topic(log, 6)
+        producer = await log.producer(client_id="p")
+        for begin in range(0, 1_000, 200):
+            await producer.send([numbered(partition, begin, begin + 200, size=60) for partition in (*left, *right)])
+        fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+        for count in range(1, 7):
+            fetcher.assign(dict.fromkeys(left[:count], 0) | {each: fetcher.position(each) for each in left[: count - 1]})
+            assert (await soon(fetch_one(fetcher, max_records=10))).partition == left[count - 1]
+            fetcher.pause(left[:count])
+        assert fetcher._budget.used > options.fetch_max_bytes
+        fetcher.assign({each: fetcher.position(each) for each in left} | dict.fromkeys(right, 0))
+        found = await soon(read(fetcher, dict.fromkeys(right, 1_000)))
+        assert all(numbers(values) == list(range(1_000)) for values in found.values())
+
+
 async def test_an_assignment_keeps_what_is_buffered(kafka_broker: Broker) -> None:
     """Of partitions that stay where they are: a rebalance does not fetch it all again."""
     async with KafkaLog(kafka_broker.bootstrap) as log:
