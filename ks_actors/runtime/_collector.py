@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from functools import partial
 from typing import TYPE_CHECKING, assert_never, cast
 
@@ -19,6 +18,7 @@ from ks_actors.runtime._apart import Apart
 from ks_actors.runtime._merge import LARGEST, LARGEST_OF_BYTES, merged, split
 from ks_actors.runtime._messages import CollectorMessage
 from ks_actors.runtime._output import UNKNOWN_PARTITION
+from ks_actors.runtime._pace import Pace
 from ks_actors.runtime._production import LeftOut
 from ks_actors.runtime._waiting import Waiting
 
@@ -37,8 +37,6 @@ COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
 # while one is under way.
 _HIGH = 16 << 20
 _LOW = 8 << 20
-# Bytes that are sent without a rest.
-_MUCH = 256 << 10
 # Records that are worth a transaction.
 _ENOUGH = 5_000
 # Bytes that are sent at once: each time that something is sent takes a few turns of all others.
@@ -76,8 +74,7 @@ class Collector(Actor[CollectorMessage]):
         self._renew = renew
         self._lease = lease
         self._patience: float = patience
-        self._linger: float = linger
-        self._sent_at: float = -math.inf
+        self._pace = Pace(linger)
         self._log = log
         self._largest: int = LARGEST_OF_BYTES if isinstance(log, WritesBytes) else LARGEST
         self._epoch: int = epoch
@@ -133,7 +130,7 @@ class Collector(Actor[CollectorMessage]):
                 self._failure = self._failure or IllegalGeneration("the membership was lost before all output was written")
                 self._abandon()
             case m.Lingered():
-                pass  # the timer has held up sending
+                self._pace.rested()
             case m.NextEpoch():
                 self._epoch = message.epoch
                 self._ends = {}
@@ -224,13 +221,11 @@ class Collector(Actor[CollectorMessage]):
         return self._gathered >= _ENOUGH if self._renew is not None else self._has_rested()
 
     def _has_rested(self) -> bool:
-        """Tell whether the last send was long enough ago, or much has come; look again when it will have been."""
-        rest = self._sent_at + self._linger - self.ctx.time()
-        if rest <= 0 or self._waiting.bytes >= _MUCH:
-            return True
-        if self._ready and "linger" not in self.ctx.timers:
-            self.ctx.timers.once("linger", rest, m.Lingered())
-        return False
+        """Tell whether what is ready may be written now; look again when it may."""
+        allowed = self._pace.allows(self._waiting.bytes)
+        if not allowed and self._ready and "linger" not in self.ctx.timers:
+            self.ctx.timers.once("linger", self._pace.rest(self.ctx.time()), m.Lingered())
+        return allowed
 
     def _send(self) -> None:
         while self._ready:
@@ -240,7 +235,8 @@ class Collector(Actor[CollectorMessage]):
             self._write_letters(letters)
             if batches:
                 self._sending = True
-                self._sent_at = self.ctx.time()
+                self._pace.sent(self.ctx.time())
+                self.ctx.timers.cancel("linger")
                 self.ctx.pipe(self._producer.send(batches), partial(_sent, batches=batches), partial(m.SendFailed, batches))
                 return
 

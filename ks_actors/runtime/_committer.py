@@ -166,6 +166,8 @@ class Committer(Actor[CommitterMessage]):
         if self._held or self._void is not None:
             self._gathering.forget()
             return self._interval
+        if not any(task.commit_needed or task.in_flight or task.held for task in self._metrics.tasks.values()):
+            return self._interval  # nobody has to stand still for that
         if self._transactional and self._gathering.waits(self.ctx.time()):
             return LOOK_AGAIN_S
         await self._commit(m.Commit(None, "commit_interval_ms has gone by", due_only=True))

@@ -78,3 +78,18 @@ def test_without_linger_nothing_is_held_back() -> None:
         assert await values(harness) == ["1", "2", "3"]
 
     run_app(test, echo(), topics=TOPICS, processing_guarantee=ALOS, linger_ms=0)
+
+
+def test_an_app_without_records_does_not_stop_its_workers() -> None:
+    """Commits that are due find nothing to commit without a pause; the next record is committed all the same."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.kit.clock.advance(SECONDS)
+        assert harness.app.metrics()["commit-pause-max"] == 0
+        await harness.produce("in", "a", "1")
+        await harness.kit.clock.advance(SECONDS)
+        metrics = harness.app.metrics()
+        assert metrics["commit-total"] == 1
+        assert metrics["commit-pause-max"] > 0
+
+    run_app(test, echo(), topics=TOPICS, commit_interval_ms=100)
