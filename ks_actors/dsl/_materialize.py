@@ -74,7 +74,14 @@ def window_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | Non
     retention_ms = _retention(spec.name, materialized, windows.keep_ms, "window and grace")
     kind = StoreKind.TIMESTAMPED_WINDOW
     advance_ms = windows.advance_ms if isinstance(windows, TimeWindows) else 0
-    stored = msgspec.structs.replace(spec, kind=kind, retention_ms=retention_ms, window_size_ms=windows.size_ms, advance_ms=advance_ms)
+    stored = msgspec.structs.replace(
+        spec,
+        kind=kind,
+        retention_ms=retention_ms,
+        spare_ms=max(0, windows.need_ms - retention_ms),
+        window_size_ms=windows.size_ms,
+        advance_ms=advance_ms,
+    )
     return Stored(stored, named)
 
 
@@ -92,7 +99,8 @@ def session_store(
     if on_close:
         wanted = None if materialized is None else materialized.retention_ms
         retention_ms = max(retention_ms, windows.keep_ms + 1 + (windows.inactivity_gap_ms if wanted is None else 0))
-    return Stored(msgspec.structs.replace(spec, kind=StoreKind.SESSION, retention_ms=retention_ms), named)
+    spare_ms = max(0, windows.need_ms - retention_ms)
+    return Stored(msgspec.structs.replace(spec, kind=StoreKind.SESSION, retention_ms=retention_ms, spare_ms=spare_ms), named)
 
 
 def _retention(name: str, materialized: Materialized[Any, Any] | None, keep_ms: int, what: str) -> int:

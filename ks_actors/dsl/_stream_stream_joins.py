@@ -154,6 +154,7 @@ def _window_store(name: str, windows: JoinWindows, options: StreamJoined[Any, An
         logging=options.logging,
         changelog_configs={**options.changelog_configs, "cleanup.policy": "delete"},  # every record stands for itself
         retention_ms=windows.size_ms + windows.grace_ms,
+        spare_ms=1,  # the first record that may be met is met as long as the other one is not too late
         window_size_ms=windows.size_ms,
         retain_duplicates=True,
     )

@@ -60,6 +60,11 @@ class TimeWindows:
         """How long a store has to keep a window at least."""
         return self.size_ms + self.grace_ms
 
+    @property
+    def need_ms(self) -> int:
+        """How long windows are needed by records that are taken."""
+        return self.keep_ms
+
 
 @final
 @dataclass(frozen=True)
@@ -99,6 +104,14 @@ class SlidingWindows:
         """How long a store has to keep a window at least: new windows are made of those before them."""
         return 2 * self.time_difference_ms + self.grace_ms
 
+    @property
+    def need_ms(self) -> int:
+        """How long windows are needed by records that are taken.
+
+        The last window that takes a record begins with it. What makes that window is the record right before it, whose own window ends there.
+        """
+        return self.keep_ms + 2
+
 
 @final
 @dataclass(frozen=True)
@@ -135,6 +148,11 @@ class UnlimitedWindows:
         """For ever."""
         return LAST_INSTANT
 
+    @property
+    def need_ms(self) -> int:
+        """For ever."""
+        return LAST_INSTANT
+
 
 @final
 @dataclass(frozen=True)
@@ -168,6 +186,11 @@ class SessionWindows:
     def keep_ms(self) -> int:
         """How long a store has to keep a session at least."""
         return self.inactivity_gap_ms + self.grace_ms
+
+    @property
+    def need_ms(self) -> int:
+        """How long sessions are needed by records that are taken: one that is just not too late joins a session that ended a gap before it."""
+        return self.keep_ms + self.inactivity_gap_ms + 1
 
 
 @final

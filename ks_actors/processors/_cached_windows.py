@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from ks_actors._batch import Batch, Headers
     from ks_actors.processors._cache import Cache
+    from ks_actors.processors._clock import Clock
     from ks_actors.processors._operator import NodeContext, Process, ProcessBatch
-    from ks_actors.processors._windowed import Clock, WindowAggregation
+    from ks_actors.processors._windowed import WindowAggregation
 
     Starts = Callable[[int], Iterable[int]]
     Folded = dict[Any, tuple[Any, int]]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from ks_actors._batch import Batch
 from ks_actors._windowed import Window, Windowed
 from ks_actors.processors._cached import one_at_a_time
+from ks_actors.processors._clock import Clock
 from ks_actors.processors._columns import failed
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._olds import keeper
 from ks_actors.processors._operator import Bound
-from ks_actors.processors._windowed import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ class SessionAggregate(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        clock = Clock()
+        clock = Clock(context, self.aggregation.store)
         aggregation = self.aggregation
         cache = context.cache(aggregation.store, send_old=aggregation.send_old)
         if cache is not None:

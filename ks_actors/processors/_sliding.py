@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._windowed import Window, Windowed
+from ks_actors.processors._clock import Clock
 from ks_actors.processors._holes import ATOMS
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._olds import keeper
@@ -56,13 +57,14 @@ class _Sliding:
         self._cache = None if on_close else context.cache(aggregation.store, send_old=aggregation.send_old)
         self._initial, self._fold = _functions(aggregation)
         # what has come out takes no more records
-        self._now = context.progress.get(self._name, -1 - self._grace) + self._grace if on_close else -1
+        self._clock = Clock(context, self._name)
+        self._now = max(self._clock.time, context.progress.get(self._name, -1 - self._grace) + self._grace if on_close else -1)
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         if key is None or value is None:
             self._context.dropped()
             return
-        self._now = max(self._now, timestamp)
+        self._now = self._clock.time = max(self._now, timestamp)
         closed = self._now - self._grace
         if timestamp + self._length < closed:
             self._context.dropped()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
+from ks_actors.processors._clock import keep
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
     from ks_actors._batch import Headers
     from ks_actors.processors._operator import NodeContext, Process
+
+
+_NONE: Final = -2
 
 
 class PendingKey(NamedTuple):
@@ -24,13 +28,40 @@ class PendingKey(NamedTuple):
 
 
 class Tracker:
-    """What both sides of a join know of one task: stream time, and since when records may be pending."""
+    """What both sides of a join know of one task: stream time, and since when records may be pending. Both are committed with the offsets."""
 
     __slots__ = ("pending_since", "time")
 
     def __init__(self) -> None:
         self.time: int = -1
         self.pending_since: int | None = -1  # at first the store may have some; None: there are none
+
+    def recall(self, context: NodeContext, store: str) -> None:
+        """Go on from what was committed, and have each commit read what is known; for each side."""
+        since = f"{store}@pending"
+        known: Any = context.progress.get(store, -1)
+        if known is not self:
+            self.time, found = int(known), int(context.progress.get(since, -1))
+            self.pending_since = None if found == _NONE else found
+        keep(context, store, self)
+        keep(context, since, _Since(self))
+
+    def __index__(self) -> int:
+        """Return stream time, for each commit to read."""
+        return self.time
+
+
+class _Since:
+    """Since when records may be pending, as a number."""
+
+    __slots__ = ("_tracker",)
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+
+    def __index__(self) -> int:
+        since = self._tracker.pending_since
+        return _NONE if since is None else since
 
 
 @final
@@ -103,6 +134,8 @@ class StreamJoinSide(Inline):
             return Bound(self._inner(context))
         pending = None if self.pending is None else context.store(self.pending)
         tracker = Tracker() if pending is None else self.trackers.get(pending)
+        if self.pending is not None:
+            tracker.recall(context, self.pending)
         side = _Side(self, context, pending, tracker)
         return Bound(side.process, close=lambda: self.trackers.close(pending))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors._errors import ProcessingFailed
+from ks_actors.processors._clock import Clock
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
 from ks_actors.processors._views import Reader
@@ -64,7 +65,7 @@ class _Buffer:
         self._max_records = suppress.max_records
         self._max_bytes = suppress.max_bytes
         self._size: Callable[[Any, Held], int] = self._store.entry_bytes if suppress.max_bytes is not None else _no_size
-        self._now = -1
+        self._clock = Clock(context, suppress.store)
         self._bytes = 0
         self._queue: list[tuple[int, bytes, Any]] | None = None
 
@@ -72,9 +73,9 @@ class _Buffer:
         queue = self._queue
         if queue is None:
             queue = self._queue = self._restored()
-        self._now = max(self._now, timestamp)
+        self._clock.time = max(self._clock.time, timestamp)
         self._hold(queue, key, change, timestamp, headers)
-        due = self._now - self._wait
+        due = self._clock.time - self._wait
         while queue and queue[0][0] <= due:
             self._release(queue)
         while self._too_much(queue):

@@ -10,6 +10,7 @@ from ks_actors._batch import Batch
 from ks_actors._native import kernel
 from ks_actors._windowed import Window, Windowed
 from ks_actors.processors._cached_windows import cached_windows, held_window_counts
+from ks_actors.processors._clock import Clock
 from ks_actors.processors._columns import failed
 from ks_actors.processors._holes import forward_rest
 from ks_actors.processors._inline import Inline
@@ -83,7 +84,7 @@ class WindowedAggregate(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        clock = Clock()
+        clock = Clock(context, self.aggregation.store)
         aggregation = self.aggregation
         cache = context.cache(aggregation.store, send_old=aggregation.send_old)
         if cache is not None:
@@ -102,15 +103,6 @@ class WindowedAggregate(Inline):
             return cached
         counted = replace(aggregation, send_old=True)
         return Bound(cached.process, _tumbling_count_batch_form(context, counted, clock, held_window_counts(cache)))
-
-
-class Clock:
-    """Stream time (ms) as one node of one task has seen it, -1 before the first record."""
-
-    __slots__ = ("time",)
-
-    def __init__(self) -> None:
-        self.time: int = -1
 
 
 def _record_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> Process:

@@ -78,7 +78,7 @@ class CheckpointRows:
         prefix = bytes((known.id,))
         suffix, timestamped = SUFFIXES.get(spec.kind), spec.kind in TIMESTAMPED
         cut = 1 + (0 if suffix is None else SEGMENT.size)
-        limit = self.facts(spec.name)[0] - spec.retention_ms
+        limit = self.facts(spec.name)[0] - spec.seen_ms
         rows = self._engine.scan(prefix, after(prefix))
         while found := list(islice(rows, SLICE)):
             starts = [0] * len(found)

@@ -58,7 +58,7 @@ class Spans(Measured):
         self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
         self._codec: Codec = codec
         self._time: Callable[[], int] = record_time
-        self._retention: int = spec.retention_ms
+        self._retention: int = spec.seen_ms
         self._span: int = span_of(spec.retention_ms)
         self._segmented: bool = spec.type != "in_memory"
         self._mutable: bool = codec.mutable
@@ -69,7 +69,7 @@ class Spans(Measured):
         self._touched: dict[int, AnySegment] = {}  # by this transaction
         self._frozen: dict[int, AnySegment] = {}  # by the one that is being committed
         self._observed: int = -1
-        self._limit: int = -1 - spec.retention_ms
+        self._limit: int = -1 - spec.seen_ms
         self._committed: int = -1  # what was observed up to the last commit
         self._frozen_observed: int = -1
         self._sequence: int = 0

@@ -53,13 +53,13 @@ class Tracks(Transactional[tuple[Any, int]]):
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
         self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
-        self._retention: int = spec.retention_ms
+        self._retention: int = spec.seen_ms
         self._segmented: bool = spec.type != "in_memory"
         self._tracks: dict[Any, Track] = {}
         self._orders: dict[Any, list[int]] = {}  # a track's slots in order, kept from the first fetch of its key on
         self._starts: dict[int, dict[Any, None]] | None = None  # keys by start, kept from the first fetch of all keys on
         self._observed: int = -1
-        self._limit: int = -1 - spec.retention_ms
+        self._limit: int = -1 - spec.seen_ms
         self._sequence: int = 0
         self._committed: int = -1  # what was observed up to the last commit
         self._frozen_observed: int = -1

@@ -1,4 +1,4 @@
-"""Look for a case whose results depend on where commits fall: `python -m tests.commits SEED NUMBER`."""
+"""Look for a case whose results depend on where commits fall, or on what stores forget: `python -m tests.commits moments|edges SEED NUMBER`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,33 @@ import logging
 import sys
 from collections import Counter
 from random import Random
+from typing import TYPE_CHECKING, Any
 
-from .driving import Case, differences
+from . import driving, edges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TRIES: dict[str, tuple[Callable[[Random], Any], Callable[[Any], list[str]]]] = {
+    "moments": (driving.Case.random, driving.differences),
+    "edges": (edges.Case.random, edges.differences),
+}
 
 
 def main() -> int:
     """Try so many seeds; print what differs."""
-    first, number = (int(argument) for argument in (*sys.argv[1:], "0", "5000")[:2])
+    what, first, number = (*sys.argv[1:], "moments", "0", "5000")[:3] if len(sys.argv) == 1 else (*sys.argv[1:], "0", "5000")[:3]
+    make, compare = TRIES[what]
     logging.disable(logging.CRITICAL)  # functions raise, and the handler goes on
     tried: Counter[str] = Counter()
     found = 0
-    for seed in range(first, first + number):
-        case = Case.random(Random(seed))
-        tried[case.topology] += 1
-        if wrong := differences(case):
+    for seed in range(int(first), int(first) + int(number)):
+        case = make(Random(seed))
+        tried[case[0]] += 1
+        if wrong := compare(case):
             found += 1
             sys.stdout.write(f"seed {seed}: {wrong[0]}\n")
-    sys.stdout.write(f"{number} seeds, {found} with differences; cases by topology: {dict(tried)}\n")
+    sys.stdout.write(f"{what}: {number} seeds, {found} with differences; cases: {dict(tried)}\n")
     return 1 if found else 0
 
 

@@ -15,9 +15,9 @@ from .cases import CACHED_SESSIONS, compare, read_cases
 if TYPE_CHECKING:
     from ks_actors._batch import Headers
     from ks_actors.processors._cache import Cache
+    from ks_actors.processors._clock import Clock
     from ks_actors.processors._operator import NodeContext, Process
     from ks_actors.processors._sessions import Session, SessionAggregation
-    from ks_actors.processors._windowed import Clock
 
 Entry = tuple[Any, int]
 SOME = 50

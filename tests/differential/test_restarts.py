@@ -16,28 +16,7 @@ if TYPE_CHECKING:
     from .cases import Between
 
 # A restart forgets the stream time that these have seen, and schedules punctuators anew, as with Kafka Streams.
-FORGETFUL = {
-    "cogroup_windowed",
-    "hopping",
-    "process_values",
-    "punctuate_stream",
-    "punctuate_wall",
-    "session",
-    "session_regroup",
-    "sliding",
-    "ss_chain",
-    "ss_join_window",
-    "ss_left",
-    "ss_left_repartition",
-    "ss_outer",
-    "suppress_limit",
-    "suppress_limit_groupby",
-    "suppress_session",
-    "suppress_window",
-    "tumbling",
-    "window_filter_table",
-    "window_regroup",
-}
+FORGETFUL = {"process_values", "punctuate_stream", "punctuate_wall"}
 STATELESS = {"branch_merge", "stateless_chain", "table_source"}
 SOME = slice(None, None, 4)
 

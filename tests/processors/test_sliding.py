@@ -126,7 +126,7 @@ def test_a_window_comes_out_once_when_it_closes() -> None:
         ("c", (21, 31)),
     ]
     assert rows[2] == ((15, 25), (2, None), 25)
-    assert node.progress == {"s": 55}
+    assert node.progress["s"] == 55
 
 
 def test_results_come_out_once_across_a_restart() -> None:
