@@ -51,7 +51,7 @@ async def begin_positions(
                 partition=partition.partition,
             )
     found = {partition: decode_position(one) for partition, one in committed.items()}
-    return found | {partition: Position(ends.get(partition, begins[partition])) for partition in fresh}
+    return found | {partition: Position(ends.get(partition, begins[partition]), fresh=True) for partition in fresh}
 
 
 def told_of_sources(error: Exception) -> Exception:

@@ -27,11 +27,15 @@ _WITH_PROGRESS = 2
 
 
 class Position(NamedTuple):
-    """Where to begin with a partition: the next offset, the partition's time (ms, -1 unknown), and the progress that processors had told."""
+    """Where to begin with a partition: the next offset, the partition's time (ms, -1 unknown), and the progress that processors had told.
+
+    A `fresh` one is what `auto_offset_reset` says: the group has committed none.
+    """
 
     offset: int
     time: int = -1
     progress: Mapping[str, int] = {}
+    fresh: bool = False
 
 
 def encode_position(offset: int, time: int, progress: Mapping[str, int]) -> OffsetAndMetadata:

@@ -183,6 +183,7 @@ class Parts:
             residents=setup.residents,
             work_time=setup.work_time,
             pausing=lambda: self._metrics.pausing,
+            exact=self._transactional,
             batch_bytes=self._log.batch_bytes if isinstance(self._log, WritesBytes) else 0,
             source=None if config.snapshot_uri is None else SnapshotSource(**self._snapshot_parts(), log=self._log),
         )

@@ -12,6 +12,7 @@ from actors import Actor, ActorStopped, Mailbox, Signal, Started
 from ks_actors._errors import StreamsError, TaskCorrupted
 from ks_actors.log._types import TopicPartition
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._expired import continued
 from ks_actors.runtime._flushing import Writing
 from ks_actors.runtime._held import Held
 from ks_actors.runtime._messages import StateManagerMessage
@@ -64,7 +65,9 @@ class StateManager(Actor[StateManagerMessage]):
         pausing: Callable[[], bool],
         source: SnapshotSource | None = None,
         batch_bytes: int = 0,
+        exact: bool = False,
     ) -> None:
+        self._exact: bool = exact
         self._make = make
         self._changelog = changelog
         self._restorer = restorer
@@ -287,7 +290,8 @@ class StateManager(Actor[StateManagerMessage]):
         self._progress.ended(held, self._changelogs(held))
         held.lent = True
         held.stores.restoring = False
-        self._manager.tell(m.AssignTask(held.task, order.positions, held.stores, held.current, order.assignment))
+        positions = continued(held, order.positions, exact=self._exact)
+        self._manager.tell(m.AssignTask(held.task, positions, held.stores, held.current, order.assignment))
         self._writing.begin(changed=(held.task,))  # now there may be more of it than a crash may cost
 
     # --- standbys -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,122 @@
+"""The group's offsets have expired, or were deleted, and the state is still there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors.testing import run_app
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, by_key, counting
+
+if TYPE_CHECKING:
+    from ks_actors.testing import AppHarness
+
+TOPICS = {"in": 1, "out": 1}
+
+
+async def count_and_close(harness: AppHarness, records: int = 5) -> None:
+    for _ in range(records):
+        await harness.produce("in", "k", "v")
+    await harness.caught_up()
+    await harness.close()
+
+
+def expire_offsets(harness: AppHarness) -> None:
+    del harness.log._broker.offsets["app"]
+
+
+def test_a_task_goes_on_behind_what_its_stores_have(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is counted twice, and a warning names task, partition, both positions and what to do."""
+
+    async def test(harness: AppHarness) -> None:
+        await count_and_close(harness)
+        expire_offsets(harness)
+        await harness.restart()
+        await harness.produce("in", "k", "v")
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6]}
+        (told,) = [record.getMessage() for record in caplog.records if "no committed offset" in record.getMessage()]
+        for part in (
+            "of in-0",
+            "task 0_0",
+            "before offset 5",
+            "leads to offset 0",
+            "going on at offset 5",
+            "state directory",
+            "commit the group's offsets",
+        ):
+            assert part in told
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+
+
+def test_latest_leaves_no_record_out_that_the_stores_do_not_have() -> None:
+    """With `auto_offset_reset` latest, too, a task goes on behind what its stores have."""
+
+    async def test(harness: AppHarness) -> None:
+        await count_and_close(harness)
+        expire_offsets(harness)
+        await harness.produce("in", "k", "while nobody was there")
+        await harness.restart()
+        await harness.produce("in", "k", "v")
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6, 7]}
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, auto_offset_reset="latest")
+
+
+def test_state_that_does_not_know_its_position_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """What is restored from a changelog alone begins as `auto_offset_reset` says, with a warning that records are processed twice."""
+
+    async def test(harness: AppHarness) -> None:
+        await count_and_close(harness)
+        expire_offsets(harness)
+        harness.wipe_state()
+        await harness.restart()
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}
+        assert "do not know up to which records: it begins with in-0 at offset 0" in caplog.text
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+
+
+def test_changelogs_that_tell_positions_do_so_exactly_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With standbys a wiped disk does not matter, as changelogs tell positions."""
+
+    async def test(harness: AppHarness) -> None:
+        await count_and_close(harness)
+        expire_offsets(harness)
+        harness.wipe_state()
+        await harness.restart()
+        await harness.produce("in", "k", "v")
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6]}
+        assert "going on at offset 5" in caplog.text
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, num_standby_replicas=1)
+
+
+def test_at_least_once_no_output_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Stores may be ahead of the output there: the task begins as `auto_offset_reset` says, and a warning says that records come twice."""
+
+    async def test(harness: AppHarness) -> None:
+        await count_and_close(harness)
+        expire_offsets(harness)
+        await harness.restart()
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}
+        assert "beginning at offset 0, as auto_offset_reset says" in caplog.text
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=ALOS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_an_app_that_begins_is_told_nothing(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Without state there is nothing to go on with."""
+
+    async def test(harness: AppHarness) -> None:
+        await count_and_close(harness)
+        assert "no committed offset" not in caplog.text
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee)
