@@ -80,7 +80,8 @@ class FetchBroker:
         if not first.out and not second.out:
             return self._last
         waiting, free = (first, second) if first.out else (second, first)
-        return free if waiting.long and waiting.session.lacks_any(self.wanted) else None
+        # While records of one partition are brought, those of others are asked for that the broker has, too.
+        return free if (waiting.long or self.eager) and waiting.session.lacks_any(self.wanted) else None
 
     def due(self, linger_s: float) -> float:
         """Return when the next request is to go out, a time of the loop."""
@@ -92,7 +93,14 @@ class FetchBroker:
     def begin(self, line: Line, now: float) -> int:
         """Put the wanted partitions into the next request of a connection; return how long the broker is to wait for records, in ms."""
         alone = not (self.lines[0].out or self.lines[1].out)
-        more = line.session.turn_to(self.wanted)
+        under_way = [other.session.told for other in self.lines if other.out and not other.long]
+        brought = {partition for told in under_way for partition, source in self.wanted.items() if told.get(partition) == source.ahead}
+        more = line.session.turn_to(
+            {partition: source for partition, source in self.wanted.items() if partition not in brought} if brought else self.wanted
+        )
+        for partition in brought:
+            # The next request of this connection has them again.
+            line.session.change(partition)
         line.out, line.long = True, alone and not more
         self._last, self._sent_at, self._fresh, self.eager = line, now, False, False
         return LONG_MS if line.long else 0
