@@ -10,6 +10,7 @@ from tests.liveness.plan import Burst
 
 _PARTITIONS = (1, 2, 4, 4, 4, 8, 16, 30, 60)
 _ROOM = 1 << 20
+_CROWDED = 0.4
 _RATES = (1, 20, 100, 500, 1_000, 1_000, 5_000, 50_000)
 
 
@@ -32,6 +33,7 @@ class FetchPlan:
     pairs: bool
     brokers: int
     latency: float
+    reaction: float
     room: int
     limit: int
     speed: int
@@ -63,6 +65,10 @@ def draw_fetching(seed: int) -> FetchPlan:
     record_bytes = random.choice((20, 100, 100, 1_000))
     per_partition = random.choice((1_000, 4_000, 1 << 20, 1 << 20))
     options = {"max_partition_fetch_bytes": per_partition, "fetch_max_bytes": max(per_partition, random.choice((2_000, 10_000, 50_000, 52_428_800)))}
+    if crowded := pairs and random.random() < _CROWDED:
+        # One topic fills what there is room for, and waits for the other.
+        per_partition = options["max_partition_fetch_bytes"] = 1_000
+        options["fetch_max_bytes"] = 2_000
     narrow = min(options.values()) < _ROOM
     options["linger_ms"] = random.choice((0, 5) if narrow else (0, 5, 10, 10, 100))
     bursts = tuple(burst for topic in (("a", "b") if pairs else ("a",)) for burst in _bursts(random, topic))
@@ -73,8 +79,9 @@ def draw_fetching(seed: int) -> FetchPlan:
         pairs=pairs,
         brokers=random.choice((1, 1, 1, 2, 3)),
         latency=random.choice((0.0, 0.001, 0.003) if narrow else (0.0, 0.001, 0.003, 0.02)),
+        reaction=random.choice((0.0, 0.002, 0.01)),
         room=random.choice((0, 1, 100, 100)),
-        limit=random.choice((2, 20, 200, 200, 5_000)),
+        limit=2 if crowded else random.choice((2, 20, 200, 200, 5_000)),
         speed=random.choice((50, 1_000, 100_000, 100_000)),
         bursts=bursts,
         events=_events(random, last),

@@ -127,6 +127,11 @@ class FetchRun:
         self._buffered[partition] += len(offsets)
         if self._buffered[partition] > self.plan.limit and partition not in self._full:
             self._full.add(partition)
+            # Who tells the fetcher has other messages before that one.
+            asyncio.get_running_loop().call_later(self.plan.reaction, self._stop, partition)
+
+    def _stop(self, partition: TopicPartition) -> None:
+        if partition in self._full:
             self._pause(partition)
 
     async def _take(self) -> None:

@@ -147,6 +147,9 @@ def _bursts(random: Random, lane: Lane, topic: str) -> list[Burst]:
             # Just as much as one worker can do, or a little more, for long.
             rate = max(1, round(random.uniform(0.5, 1.3) / max(work.seconds, 0.005)))
             count = min(1_500, rate * random.choice((5, 15)))
+            if lane.priority:
+                # What comes first has always something to do.
+                rate, count = round(1.5 / max(work.seconds, 0.02)), 1_000
         spread = random.choice((None, None, 1, 2))
         if work.seconds:
             lines = 1 if work.kind == "blocking" else work.max_in_flight * (lane.partitions if spread is None else min(spread, lane.partitions))

@@ -1,0 +1,133 @@
+"""Faults that there were, each to be put back in for a run: the liveness test has to find them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ks_actors.log.kafka._fetch_broker import LONG_MS, FetchBroker
+from ks_actors.log.kafka._fetching import Fetching
+from ks_actors.log.kafka._source import Source
+from ks_actors.runtime import _messages as m
+from ks_actors.runtime._buffers import InputBudget
+from ks_actors.runtime._inputs import Inputs
+from ks_actors.runtime._poller import Poller
+from ks_actors.runtime._schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from ks_actors.log import TopicPartition
+    from ks_actors.log.kafka._fetch_broker import Line
+
+_SHORT_MS = 50
+
+
+class OldFault(NamedTuple):
+    """A fault: the layer that is to find it, what it is, and how it is put back in."""
+
+    layer: str
+    what: str
+    put_in: Callable[[pytest.MonkeyPatch], None]
+
+
+def leave_idle_partitions_out(patch: pytest.MonkeyPatch) -> None:
+    """Have two requests take turns, and leave what was idle out of each that goes out while the other one is short."""
+    idle: set[TopicPartition] = set()
+    take = Fetching._take
+
+    def free_line(broker: FetchBroker) -> Line | None:
+        out = [line for line in broker.lines if line.out]
+        if len(out) == len(broker.lines) or not _to_ask(broker, out):
+            return None
+        return next(line for line in broker.lines if not line.out)
+
+    def _to_ask(broker: FetchBroker, out: list[Line]) -> dict[TopicPartition, Source]:
+        asked = out[0].session.told if out else {}
+        short = bool(out) and not out[0].long
+        return {name: source for name, source in broker.wanted.items() if name not in asked and not (short and name in idle)}
+
+    def begin(broker: FetchBroker, line: Line, now: float) -> int:
+        out = [line for line in broker.lines if line.out]
+        line.session.lose()
+        line.session.turn_to(_to_ask(broker, out))
+        line.out, line.long = True, not out
+        return _SHORT_MS if out else LONG_MS
+
+    def note_idle(fetching: Fetching, broker: FetchBroker, line: Line, response: Any) -> None:
+        brought = {(topic, number) for topic, partitions in response.topics for number, *_, raw in partitions if raw}
+        for name in line.session.told:
+            (idle.discard if name in brought else idle.add)(name)
+        take(fetching, broker, line, response)
+
+    patch.setattr(FetchBroker, "free_line", free_line)
+    patch.setattr(FetchBroker, "begin", begin)
+    patch.setattr(FetchBroker, "due", lambda broker, _: broker.not_before)
+    patch.setattr(Fetching, "_take", note_idle)
+
+
+def ask_for_nothing_without_room(patch: pytest.MonkeyPatch) -> None:
+    """Have what is buffered of paused partitions keep all others from being asked for."""
+    wanted = vars(Source)["wanted"].fget
+    patch.setattr(Source, "wanted", property(lambda source: wanted(source) and source._budget.room))
+
+
+def keep_resets_from_tasks(patch: pytest.MonkeyPatch) -> None:
+    """Have a task not be told that one of its partitions goes on from elsewhere."""
+    patch.setattr(Inputs, "move", lambda inputs, reset: inputs._owner(reset.partition, reset.epoch))
+
+
+def stop_empty_partitions(patch: pytest.MonkeyPatch) -> None:
+    """Have a partition of which nothing waits stand still for what others have buffered."""
+
+    def consumed(budget: InputBudget, counts: Any) -> tuple[TopicPartition, ...]:
+        for partition, count in counts:
+            budget._note(partition, count)
+            if partition in budget._full and count <= budget._records // 2:
+                budget._full.discard(partition)
+                budget._squeezed.add(partition)
+        if budget.estimate > budget._size:
+            return ()
+        low = tuple(budget._squeezed)
+        budget._squeezed.clear()
+        return low
+
+    patch.setattr(InputBudget, "consumed", consumed)
+
+
+def let_priorities_not_age(patch: pytest.MonkeyPatch) -> None:
+    """Have tasks of a high priority come first, for however long others wait."""
+
+    def pick(schedule: Schedule, now: float) -> Any:
+        if not schedule._waiting:
+            return None
+        task = schedule._levels[max(schedule._levels)].best(now)
+        schedule.leave(task.id)
+        return task
+
+    patch.setattr(Schedule, "pick", pick)
+
+
+def wait_for_commits(patch: pytest.MonkeyPatch) -> None:
+    """Have fetching wait while an offset commit is under way."""
+    receive = Poller.receive
+
+    async def waiting(poller: Poller, message: Any) -> None:
+        if isinstance(message, m.CommitOffsets):
+            await poller._commits.commit(message)
+            poller._fetch()
+        else:
+            receive(poller, message)
+
+    patch.setattr(Poller, "receive", waiting)
+
+
+OLD_FAULTS: dict[str, OldFault] = {
+    "idle": OldFault("fetch", "idle partitions are left out of requests again and again", leave_idle_partitions_out),
+    "room": OldFault("fetch", "what paused partitions have buffered keeps others from being asked for", ask_for_nothing_without_room),
+    "reset": OldFault("app", "a task is not told that a partition was reset", keep_resets_from_tasks),
+    "bytes": OldFault("app", "an empty partition stands still for the bytes of others", stop_empty_partitions),
+    "priority": OldFault("app", "priorities do not age", let_priorities_not_age),
+    "commit": OldFault("app", "fetching waits for offset commits", wait_for_commits),
+}
