@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ks_actors.log.kafka._fetch_broker import LONG_MS, FetchBroker
 from ks_actors.log.kafka._fetching import Fetching
 from ks_actors.log.kafka._source import Source
+from ks_actors.runtime import _drains
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._buffers import InputBudget
 from ks_actors.runtime._inputs import Inputs
@@ -123,11 +124,25 @@ def wait_for_commits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Poller, "receive", waiting)
 
 
+def drain_all(patch: pytest.MonkeyPatch) -> None:
+    """Have a commit wait for the calls of all tasks, which take no new records meanwhile."""
+    begin = _drains.Drains.begin
+
+    def begin_with_all(drains: _drains.Drains, *arguments: Any) -> None:
+        for task in drains._touched.values():
+            task.draining.slow = False
+        begin(drains, *arguments)
+
+    patch.setattr(_drains, "_GRACE_S", 1e6)
+    patch.setattr(_drains.Drains, "begin", begin_with_all)
+
+
 OLD_FAULTS: dict[str, OldFault] = {
     "idle": OldFault("fetch", "idle partitions are left out of requests again and again", leave_idle_partitions_out),
     "room": OldFault("fetch", "what paused partitions have buffered keeps others from being asked for", ask_for_nothing_without_room),
     "reset": OldFault("app", "a task is not told that a partition was reset", keep_resets_from_tasks),
     "bytes": OldFault("app", "an empty partition stands still for the bytes of others", stop_empty_partitions),
     "priority": OldFault("app", "priorities do not age", let_priorities_not_age),
+    "drain": OldFault("app", "a commit waits for the calls of all tasks", drain_all),
     "commit": OldFault("app", "fetching waits for offset commits", wait_for_commits),
 }
