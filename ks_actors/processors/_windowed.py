@@ -14,7 +14,7 @@ from ks_actors.processors._clock import Clock
 from ks_actors.processors._columns import failed
 from ks_actors.processors._holes import forward_rest
 from ks_actors.processors._inline import Inline
-from ks_actors.processors._olds import keeper
+from ks_actors.processors._olds import as_it_is, keeper
 from ks_actors.processors._operator import Bound
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ class WindowAggregation:
 
         if initializer is None:
             return reduce
+
+        if kept is as_it_is:  # a call less
+            return lambda key, value, entry: (old := initializer() if entry is None else entry[0], aggregator(key, value, old))
 
         def aggregate(key: Any, value: Any, entry: Any) -> tuple[Any, Any]:
             old = initializer() if entry is None else entry[0]

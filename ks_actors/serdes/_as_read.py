@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Any, Final, TypeAlias, get_origin
 
 from msgspec import inspect
@@ -25,7 +24,10 @@ def is_text(value: Any) -> bool:
         return False
     if value.isascii():
         return True
-    value.encode()  # raises where a surrogate stands alone
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # a surrogate stands alone
+        return False
     return True
 
 
@@ -44,30 +46,9 @@ def is_double(value: Any) -> bool:
     return type(value) is float
 
 
-def is_finite(value: Any) -> bool:
-    """Return whether this is a float that JSON knows."""
-    return type(value) is float and value - value == 0
-
-
 def is_uuid(value: Any) -> bool:
     """Return whether this is a UUID."""
     return type(value) is uuid.UUID
-
-
-def is_none(value: Any) -> bool:
-    """Return whether this is None."""
-    return value is None
-
-
-SCALARS: Final[tuple[tuple[inspect.Type, AsRead], ...]] = (
-    (inspect.IntType(), whole_number(64)),
-    (inspect.StrType(), is_text),
-    (inspect.FloatType(), is_finite),
-    (inspect.BoolType(), is_bool),
-    (inspect.BytesType(), is_bytes),
-    (inspect.NoneType(), is_none),
-)
-"""Types without bounds or patterns, which only reading would look at."""
 
 
 def of_serde(serde: Any) -> AsRead | None:
@@ -77,53 +58,47 @@ def of_serde(serde: Any) -> AsRead | None:
 
 
 def of_type(type_: Any) -> AsRead | None:
-    """Return what tells objects that msgspec reads back as they are, written as a `type_`; None where that is not told so quickly."""
-    return _of(inspect.type_info(type_), frozenset())
+    """Return what tells objects that msgspec reads back as they are, written as a `type_`; None where that is not told so quickly.
 
-
-def _of(info: inspect.Type, around: frozenset[int]) -> AsRead | None:
-    if id(info) in around:
-        return None  # a type that holds itself
-    around |= {id(info)}
-    found: AsRead | None = None
-    match info:
-        case inspect.TupleType():
-            found = _row(tuple, tuple, [_of(item, around) for item in info.item_types])
-        case inspect.VarTupleType(min_length=None, max_length=None):
-            found = _run(_of(info.item_type, around))
-        case inspect.StructType() | inspect.DataclassType() if not hasattr(info.cls, "__post_init__") and get_origin(info.cls) is None:
-            found = _row(info.cls, _whole([field.name for field in info.fields]), [_of(field.type, around) for field in info.fields])
-        case inspect.UnionType():
-            found = _either([_of(part, around) for part in info.types])
-        case _:
-            found = next((as_read for plain, as_read in SCALARS if info == plain), None)
+    It is one expression: a call for each part of an object would take as long as writing it.
+    """
+    names: dict[str, Any] = {"is_text": is_text}
+    expression = _told(inspect.type_info(type_), "value", names, frozenset())
+    found: AsRead | None = None if expression is None else eval(f"lambda value: {expression}", names)  # noqa: S307 - made below, of names of fields
     return found
 
 
-def _whole(names: list[str]) -> Callable[[Any], Any]:
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda value: tuple(getattr(value, name) for name in names)
+SCALARS: Final[tuple[tuple[inspect.Type, str], ...]] = (
+    (inspect.IntType(), f"type({{0}}) is int and {-1 << 63} <= {{0}} < {1 << 63}"),
+    (inspect.StrType(), "type({0}) is str and ({0}.isascii() or is_text({0}))"),
+    (inspect.FloatType(), "type({0}) is float and {0} - {0} == 0"),
+    (inspect.BoolType(), "{0} is True or {0} is False"),
+    (inspect.BytesType(), "type({0}) is bytes"),
+    (inspect.NoneType(), "{0} is None"),
+)
+"""Types without bounds or patterns, which only reading would look at, and what is true of their objects."""
 
 
-def _row(cls: type[Any], columns: Callable[[Any], Any], parts: list[AsRead | None]) -> AsRead | None:
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
-        return None
-
-    def as_read(value: Any) -> bool:
-        if type(value) is not cls:
-            return False
-        row = columns(value)
-        return len(row) == len(known) and all(part(each) for part, each in zip(known, row, strict=True))
-
-    return as_read
-
-
-def _run(part: AsRead | None) -> AsRead | None:
-    return None if part is None else lambda value: type(value) is tuple and all(map(part, value))
-
-
-def _either(parts: list[AsRead | None]) -> AsRead | None:
-    known = [part for part in parts if part is not None]
-    return None if len(known) < len(parts) else lambda value: any(part(value) for part in known)
+def _told(info: inspect.Type, place: str, names: dict[str, Any], around: frozenset[int]) -> str | None:
+    """Return an expression that is true when what is at a place is read as it is; types that it takes are added to `names`."""
+    if id(info) in around:
+        return None  # a type that holds itself
+    around |= {id(info)}
+    parts: list[str | None]
+    match info:
+        case inspect.TupleType():
+            parts = [f"type({place}) is tuple and len({place}) == {len(info.item_types)}"]
+            parts += [_told(item, f"{place}[{index}]", names, around) for index, item in enumerate(info.item_types)]
+        case inspect.VarTupleType(min_length=None, max_length=None):
+            each = _told(info.item_type, "each", names, around)
+            parts = [f"type({place}) is tuple", each and f"all([{each} for each in {place}])"]
+        case inspect.StructType() | inspect.DataclassType() if not hasattr(info.cls, "__post_init__") and get_origin(info.cls) is None:
+            name = f"cls{len(names)}"
+            names[name] = info.cls
+            parts = [f"type({place}) is {name}", *(_told(field.type, f"{place}.{field.name}", names, around) for field in info.fields)]
+        case inspect.UnionType():
+            parts = [_told(part, place, names, around) for part in info.types]
+            return None if None in parts else f"({' or '.join(f'({part})' for part in parts)})"
+        case _:
+            parts = [next((told.format(place) for plain, told in SCALARS if info == plain), None)]
+    return None if None in parts else " and ".join(f"({part})" for part in parts)

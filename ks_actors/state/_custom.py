@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast, final
 
 from ks_actors._batch import Batch
-from ks_actors._errors import StateError, StoreClosed, TaskCorrupted
+from ks_actors._errors import SerializationError, StateError, StoreClosed, TaskCorrupted
 from ks_actors._state_store import StateStore, StateStoreContext
 from ks_actors.state._changes import RECORD_BYTES, SLICE
 from ks_actors.state._memory import Measured
@@ -148,6 +148,8 @@ class CustomStore(Measured):
     # Commit.
 
     def _note(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        if type(key) is not bytes or not (value is None or type(value) is bytes):
+            raise SerializationError(f"store {self.name}: a change has a key and a value in bytes, or no value; got {key!r:.200} and {value!r:.200}")
         self._dirty[key] = (value, timestamp)
         self._size += len(key) + (0 if value is None else len(value))
 

@@ -73,7 +73,7 @@ class Panes(Windows[K], Generic[K]):
         kept = entry
         if entry is not None:
             value = entry[0]
-            if type(value) is not int or not -self.bound <= value < self.bound:
+            if type(value) is not int or not self._least <= value < self.bound:
                 kept = self._as_kept(key, entry)
         if start > self._observed:
             self._observed = start

@@ -12,6 +12,7 @@ from ks_actors.state._weight import TEXTS, average, weigh
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ks_actors.serdes._as_read import AsRead
     from ks_actors.state._codec import Codec, Entry
     from ks_actors.state._engine import Engine
     from ks_actors.state._order import Order
@@ -31,8 +32,10 @@ class Puts(Transactional[Any]):
         self._order: Order | None = None  # of the keys in the view, kept from the first scan on; some may have left the view
         self._entered: deque[Any] | None = None if engine is None else deque()  # the keys in the order in which they came into the view
         self._sized_keys: bool = codec.sized_keys
-        self.bound: int = codec.bound  # whole numbers below it are read as they are
+        self.bound: int = codec.bound  # whole numbers below it are read as they are, and from the least one on
+        self._least: int = -codec.bound
         self._text: type | None = codec.text_type
+        self._as_read: AsRead = codec.as_read
         self._ticks: int = 0
 
     def enter_all(self, keys: list[Any]) -> None:
@@ -95,10 +98,10 @@ class Puts(Transactional[Any]):
             self._size = size + len(raw)
 
     def _put_fixed(self, key: Any, entry: Entry | None) -> None:
-        dirty, view, bound = self._dirty, self._view, self.bound
+        dirty, view = self._dirty, self._view
         if entry is not None:
             value = entry[0]
-            if type(value) is not int or not -bound <= value < bound:
+            if type(value) is not int or not self._least <= value < self.bound:
                 entry = self._admitted(key, entry)
         if key not in dirty:  # as `_first` does
             old = view.get(key, MISSING)
@@ -137,15 +140,20 @@ class Puts(Transactional[Any]):
             self._size = size + len(entry[0])
 
     def _put_any(self, key: Any, entry: Entry | None) -> None:
-        size = 0
+        if entry is not None and not self._as_read(entry[0]):
+            entry = self._admitted(key, entry)
+        view = self._view
         if key in self._dirty:
-            old = self._view[key]
+            old = view[key]
             if old is not None and type(old[0]) in TEXTS:
-                size = -len(old[0])
-        self._put_fixed(key, entry)
-        if entry is not None:
+                self._size -= len(old[0])
+        else:
+            self._first(key)
+        view[key] = entry
+        if entry is None:
+            self._deleted[key] = self._time()
+        else:
             self._weigh(entry[0])
-        self._size += size
 
     def _weigh(self, value: Any) -> None:
         """Count how large a value is: text exactly, others as a sample tells."""

@@ -108,6 +108,8 @@ class SessionStore(Sessions[K], Generic[K, V]):
     def _checked(self, session: Windowed[K]) -> Windowed[K]:
         key, (start, end) = session
         self._check_key(key)
+        self._codec.checked_time(start)
+        self._codec.checked_time(end)
         if not 0 <= start <= end:
             raise ValueError(f"store {self.name}: a session starts at 0 or later and does not end before it starts; this one is {start} to {end} ms")
         return session

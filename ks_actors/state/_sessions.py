@@ -104,7 +104,7 @@ class Sessions(TimedTracks, Generic[K]):
         if type(entry) is bytes:
             return entry
         value = entry[0]
-        return entry if type(value) is int and -self.bound <= value < self.bound else self._as_kept(key, entry)
+        return entry if type(value) is int and self._least <= value < self.bound else self._as_kept(key, entry)
 
     def remove_entry(self, key: K, start: int, end: int) -> None:
         """Delete one session; it is never counted as late."""

@@ -27,7 +27,8 @@ class TimedTracks(Tracks):
         self._faithful: bool = codec.faithful
         self._simple: bool = not codec.mutable
         self._sized: bool = not codec.fixed
-        self.bound: int = codec.bound  # whole numbers below it are read as they are
+        self.bound: int = codec.bound  # whole numbers below it are read as they are, and from the least one on
+        self._least: int = -codec.bound
         self._text: type | None = codec.text_type
         self._sized_keys: bool = codec.sized_keys
 

@@ -48,7 +48,7 @@ class VersionedKeyValueStore(Versions[K], Generic[K, V]):
         self._check_key(key)
         if timestamp < 0:
             raise ValueError(f"store {self.name}: a version cannot be valid from {timestamp} ms on, give 0 or more")
-        return self.put_version(key, value, timestamp)
+        return self.put_version(key, value, self._codec.checked_time(timestamp))
 
     def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
         """Put that `key` has no value from `timestamp` (ms) on; return what it had at that time, or None when that is too long ago."""

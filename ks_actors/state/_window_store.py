@@ -62,7 +62,7 @@ class WindowBase(ABC, Generic[K, P]):
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
-        self.put_entry(key, window_start_ms, self._entry(value))
+        self.put_entry(key, self._codec.checked_time(window_start_ms), self._entry(value))
 
     @overload
     def fetch(self, key: K, time_from: int) -> P | None: ...
@@ -141,7 +141,7 @@ class TimestampedWindowStore(WindowBase[K, ValueAndTimestamp[V]], Generic[K, V])
         return ValueAndTimestamp(entry[0], entry[1])
 
     def _entry(self, value: Any) -> Entry | None:
-        return None if value is None or value[0] is None else (value[0], value[1])
+        return None if value is None or value[0] is None else (value[0], self._codec.checked_time(value[1]))
 
 
 @final

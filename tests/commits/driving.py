@@ -102,7 +102,8 @@ def _seen(driver: TopologyTestDriver, *, cached: bool) -> Outcome:
             rows = {}
             for key, value, time, _ in records:
                 rows[key] = (value, time)
-            changelogs[topic] = {key: row for key, row in rows.items() if row[0] is not None}
+            if left := {key: row for key, row in rows.items() if row[0] is not None}:
+                changelogs[topic] = left
     contents = {}
     for stores in driver._open:
         for name in stores.names:

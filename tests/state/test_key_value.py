@@ -293,6 +293,21 @@ def test_what_cannot_be_written_is_refused_when_it_is_put(make: MakeTask, value:
     assert task.log(task.stores.freeze()) == {"s": [(b"good", b"1", 0)]}
 
 
+@pytest.mark.parametrize("timestamped", [False, True])
+def test_a_key_that_cannot_be_written_is_refused(make: MakeTask, timestamped: bool) -> None:
+    """When it is put, with nothing changed; so is a timestamp that is none."""
+    task = make(key_value(key=LONG, timestamped=timestamped))
+    entry = ValueAndTimestamp(1, 5) if timestamped else 1
+    for key in (1 << 70, "text"):
+        with pytest.raises(SerializationError, match="store s: key"):
+            task.store.put(key, entry)
+    if timestamped:
+        with pytest.raises(SerializationError, match="store s: a timestamp"):
+            task.store.put(1, ValueAndTimestamp(1, 1 << 70))
+    assert list(task.store.all()) == []
+    assert task.log(task.stores.freeze()) == {}
+
+
 def test_what_cannot_be_read_is_named(on_disk: MakeTask) -> None:
     """A serde that was changed finds bytes that are none of its own."""
     task = on_disk(key_value(key=STRING, value=STRING))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors._errors import StoreClosed
+from ks_actors._errors import SerializationError, StoreClosed
 from ks_actors.serdes import DOUBLE, INTEGER, LONG, STRING, json
 from ks_actors.state import SharedResources, ValueAndTimestamp, _panes
 from tests.state import helpers
@@ -305,6 +305,18 @@ def test_mutable_values_of_windows_do_not_leak(make: MakeTask, stage: str) -> No
     task.stores.drop()
     if stage not in {"frozen", "open"}:
         assert list(task.store.all()) == [((0.5, 10), [1])]
+
+
+@pytest.mark.parametrize("duplicates", [False, True])
+def test_what_no_window_store_can_write_is_refused(make: MakeTask, duplicates: bool) -> None:
+    """Value, key and start, when they are put; stream time stays as it was."""
+    task = make(window(key=LONG, value=LONG, retain_duplicates=duplicates))
+    task.store.put(1, 1, 5)
+    for key, value, start in ((1, 1 << 63, 9_000), (1 << 63, 1, 6), (1, 1, 1 << 63)):
+        with pytest.raises(SerializationError, match="store s"):
+            task.store.put(key, value, start)
+    assert list(task.store.all()) == [((1, 5), 1)]
+    assert len(task.log(task.stores.freeze())["s"]) == 1
 
 
 def test_a_closed_window_store_says_so(make: MakeTask) -> None:

@@ -1,0 +1,96 @@
+"""Objects that are told to be read back as they were written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ks_actors import serdes
+from ks_actors.serdes._as_read import of_serde
+
+
+class Point(msgspec.Struct, frozen=True):
+    x: int
+    name: str | None = None
+    path: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pair:
+    point: Point
+    flag: bool
+
+
+class Chain(msgspec.Struct, frozen=True):
+    size: int
+    rest: Chain | None = None
+
+
+SERDES: tuple[Any, ...] = (
+    serdes.SHORT,
+    serdes.INTEGER,
+    serdes.LONG,
+    serdes.FLOAT,
+    serdes.DOUBLE,
+    serdes.BOOLEAN,
+    serdes.STRING,
+    serdes.BYTES,
+    serdes.UUID,
+    *(
+        make(type_)
+        for make in (serdes.json, serdes.msgpack)
+        for type_ in (int, float, str, bytes, bool, Point, Pair, Chain, tuple[int, str], int | None)
+    ),
+)
+ATOMS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(1 << 70), 1 << 70),
+    st.sampled_from([1 << 15, (1 << 31) - 1, -(1 << 31) - 1, 1 << 63, -(1 << 63), (1 << 63) - 1]),
+    st.floats(),
+    st.text(st.characters()),
+    st.sampled_from(["\ud800", "é"]),
+    st.binary(),
+    st.binary().map(bytearray),
+    st.uuids(),
+)
+POINTS = st.builds(Point, ATOMS, ATOMS, st.lists(ATOMS, max_size=2) | st.lists(ATOMS, max_size=2).map(tuple))
+VALUES = ATOMS | POINTS | st.builds(Pair, POINTS, ATOMS) | st.builds(Chain, ATOMS) | st.tuples(ATOMS, ATOMS) | st.lists(ATOMS, max_size=2)
+
+
+@given(VALUES)
+def test_what_is_told_to_be_read_as_it_is_comes_back_so(value: Any) -> None:
+    """With the types of all its parts; the rest is found out by writing and reading."""
+    for serde in SERDES:
+        as_read = of_serde(serde)
+        if as_read is not None and as_read(value):
+            assert repr(serde.deserializer("t")(serde.serializer("t")(value))) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("serde", "value"),
+    [
+        (serdes.LONG, (1 << 63) - 1),
+        (serdes.STRING, "é"),
+        (serdes.DOUBLE, 0.5),
+        (serdes.json(Point), Point(1, "x", (0.5,))),
+        (serdes.json(Pair), Pair(Point(1), flag=True)),
+        (serdes.msgpack(tuple[int, str]), (1, "x")),
+        (serdes.json(int | None), None),
+    ],
+)
+def test_plain_objects_are_told_at_a_glance(serde: Any, value: Any) -> None:
+    """So they are shared as they are."""
+    as_read = of_serde(serde)
+    assert as_read is not None
+    assert as_read(value)
+
+
+def test_types_that_hold_themselves_are_not_told() -> None:
+    """There would be no end."""
+    assert of_serde(serdes.json(Chain)) is None
