@@ -82,6 +82,7 @@ class Drains:
         self._reply: Reply[None] | None = None
         self._waits_for: set[TaskId] = set()
         self._until: float = 0.0
+        self._late: bool = False
         # From the beginning of a commit until its state is frozen.
         self._collecting: bool = False
 
@@ -91,7 +92,7 @@ class Drains:
         With `due_only` tasks are left alone that were fed for less than the interval: calls that take as long as that are not to have tasks drain
         all the time. Those that are suspended are committed whenever they are at rest.
         """
-        self._reply, self._collecting, self._until = drain.reply, True, now + _GRACE_S
+        self._reply, self._collecting, self._until, self._late = drain.reply, True, now + _GRACE_S, False
         self._fresh.clear()
         for task in self._touched.values():
             due = not drain.due_only or task.id in suspended or task.commit_requested or not task.draining.calls or self._fed(task, now)
@@ -128,7 +129,8 @@ class Drains:
 
     def tick(self, now: float) -> None:
         """Look whether something has taken too long."""
-        self.answer(late=now >= self._until)
+        self._late = now >= self._until
+        self.answer()
         for task_id, since in list(self._draining.items()):
             task = self._tasks.get(task_id)
             if task is None or task.draining.since != since:
@@ -140,11 +142,11 @@ class Drains:
                 del self._draining[task_id]
                 self._committer().tell(Undrained(task_id, since))
 
-    def answer(self, *, late: bool = False) -> None:
+    def answer(self) -> None:
         """Answer if there is nothing to wait for, or something is broken: nobody may be left to hand results on before that is rolled back."""
         if (reply := self._reply) is None:
             return
-        if not self._waits_for or (late and all(self._tasks[task_id].draining.calls for task_id in self._waits_for)):
+        if self._waits_enough():
             self._reply = None
             reply.tell(None)
         elif broken := [task.id for task in self._touched.values() if task.broken]:
@@ -199,5 +201,9 @@ class Drains:
     def _wait_no_more(self, task: TaskId) -> None:
         if task in self._waits_for:
             self._waits_for.discard(task)
-            if not self._waits_for:
+            if self._waits_enough():
                 self.answer()
+
+    def _waits_enough(self) -> bool:
+        """Return whether a commit goes on: nothing is left to wait for, or calls only, and the moment that they have is over."""
+        return not self._waits_for or (self._late and all(self._tasks[task_id].draining.calls for task_id in self._waits_for))
