@@ -189,8 +189,8 @@ class SessionWindows:
 
     @property
     def need_ms(self) -> int:
-        """How long sessions are needed by records that are taken: one that is just not too late joins a session that ended a gap before it."""
-        return self.keep_ms + self.inactivity_gap_ms + 1
+        """How long sessions are needed by records that are taken: as long as they are open, which they are up to gap and grace behind their end."""
+        return self.keep_ms + 1
 
 
 @final

@@ -124,8 +124,7 @@ def outcome(case: Case, *, forgets: bool = True) -> list[Any]:
 def plain(case: Case) -> dict[str, int] | None:
     """Return the last count of each window of a case that updates, from a list of all that was accepted; None where that is not told so simply.
 
-    A session that ended longer ago than a gap before the last one that takes records is kept by nobody, however long the session is that a record
-    would join it with.
+    A session that is closed may be there still or not, as the retention says: that a record would join one is not told, either.
     """
     if case.kind not in {"tumbling", "hopping", "sessions"}:
         return None
@@ -146,7 +145,7 @@ def plain(case: Case) -> dict[str, int] | None:
         start, end = min([time, *(one[1] for one in found)]), max([time, *(one[2] for one in found)])
         if end < now - case.size - case.grace:
             continue
-        if any(one[2] < now - 2 * case.size - case.grace for one in found):
+        if any(one[2] < now - case.size - case.grace for one in found):
             return None
         sessions[key, start, end] = 1 + sum(sessions.pop(one) for one in found)
     return counts if case.kind != "sessions" else {f"{key}@{start}/{end}": count for (key, start, end), count in sessions.items()}
