@@ -62,6 +62,18 @@ async def test_slow_compression_leaves_the_loop(compression: str, count: int, el
     assert (threading.get_ident() not in encoder.threads) == elsewhere
 
 
+async def test_compression_waits_for_no_thread_of_the_user() -> None:
+    """`asyncio.to_thread` of a user's function may have all of its threads busy for long; what is compressed does not queue up behind it."""
+    free = threading.Event()
+    busy = [asyncio.ensure_future(asyncio.to_thread(free.wait)) for _ in range(64)]
+    outbox = Outbox(cast("Admin", Limits()), [Outgoing(TopicPartition("t", 0), batch(*[KIB] * LARGE))])
+    try:
+        await soon(outbox.encode(Encoder(KafkaOptions(compression="gzip"), transactional=False)))
+    finally:
+        free.set()
+        await asyncio.gather(*busy)
+
+
 async def test_sends_keep_their_order_while_one_of_them_is_compressed(kafka_broker: Broker) -> None:
     """The next send waits for it; when it is cancelled meanwhile, nothing of it is written, and the next one goes on."""
     log = await connect(kafka_broker, KafkaOptions(compression="gzip"))

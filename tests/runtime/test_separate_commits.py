@@ -283,3 +283,32 @@ def test_nothing_is_lost_or_doubled_by_kills(order: str, guarantee: str, seed: i
         max_drain_ms=60_000,
         uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
     )
+
+
+def test_output_of_a_task_that_failed_alone_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exactly once, what a task has written before its calls did not end is void: it counts no more, and the task is given records again."""
+    monkeypatch.setattr(_collector, "_HIGH", 1 << 19)
+    monkeypatch.setattr(_collector, "_LOW", 1 << 18)
+    stuck = ["stuck"]
+
+    async def call(value: str) -> str:
+        if value in stuck:
+            stuck.remove(value)
+            await asyncio.get_running_loop().create_future()
+        return value
+
+    async def test(harness: AppHarness) -> None:
+        values = ["stuck", *("v" * 500 for _ in range(3_000))]
+        await harness.produce_all("slow", [TestRecord(f"k{index}", value, index) for index, value in enumerate(values)])
+        await harness.kit.clock.advance(2)
+        assert sorted(record.value for record in await harness.read("slow-out")) == sorted(values)
+
+    run_app(
+        test,
+        side_by_side(call, call),
+        topics={**TOPICS, "slow": 1},
+        processing_guarantee=EOS,
+        commit_interval_ms=100,
+        max_drain_ms=700,
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 from ks_actors._errors import LogError, ProduceFailed, RecordTooLarge
 from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka._loop_thread import begin_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,13 +63,14 @@ class Outbox:
         self._note_too_large(encoder)
 
     async def _finish(self, encoder: Encoder, pieces: list[tuple[int, Written]], size: int) -> None:
-        """Make record batches of pieces: in a thread, where it takes long enough to be felt by others.
+        """Make record batches of pieces: in a thread of its own, where it takes long enough to be felt by others.
 
         The caller holds the order of the sends meanwhile. When this is cancelled, the thread still finishes pieces that nobody needs any more.
         """
         finish = partial(_finished, encoder, [written for _, written in pieces])
         slow = encoder.seconds(size) > _SLOW_S
-        done = await asyncio.get_running_loop().run_in_executor(None, finish) if slow else finish()
+        # Not in one of the loop's threads: functions of the user may have all of them busy for long.
+        done = await begin_in_thread(finish, "compress") if slow else finish()
         for (number, _), made in zip(pieces, done, strict=True):
             if isinstance(made, RecordTooLarge):
                 self._too_large.setdefault(number, made)
