@@ -162,9 +162,9 @@ class StreamsConfig:
     poll_ms: int
     """How long to wait for records at most before looking at anything else. Default: 100."""
     linger_ms: int
-    """How long records that trickle are gathered before the next fetch and before they are written, in ms; 0: not at all.
+    """How long records that trickle are gathered before the next fetch, and half as long before their output is written, in ms; 0: not at all.
 
-    The first record after a quiet moment is not delayed. Default: 10.
+    The first record after a quiet moment is not delayed. Default: 20.
     """
     max_poll_interval_ms: int
     """How long a function may not return, or hold up a rebalance, before the instance loses its tasks. Default: 300,000."""

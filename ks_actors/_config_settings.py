@@ -196,7 +196,7 @@ SETTINGS: dict[str, Setting] = {
     "task_timeout_ms": Setting(whole_number(0), _is(300_000)),
     "stall_warning_ms": Setting(whole_number(-1), _is(10_000)),
     "poll_ms": Setting(whole_number(0), _is(100)),
-    "linger_ms": Setting(whole_number(0), _is(10)),
+    "linger_ms": Setting(whole_number(0), _is(20)),
     "max_poll_interval_ms": Setting(whole_number(1), _is(300_000)),
     "session_timeout_ms": Setting(whole_number(1), _is(45_000)),
     "transaction_timeout_ms": Setting(whole_number(1), _is(10_000)),

@@ -14,13 +14,14 @@ _MUCH: Final = 256 << 10
 
 @final
 class Pace:
-    """Let output that trickles rest until `linger` seconds after the last send, so that it is gathered; 0: not at all.
+    """Let output that trickles rest until half of `linger` seconds after the last send, so that it is gathered; 0: not at all.
 
-    What comes after a quiet moment waits for a millisecond: all that the tasks make of one fetch leaves together.
+    Fetches are paced by all of `linger`: half of it keeps what several brokers bring together, and adds little where there is one. Output after a
+    quiet moment waits for a millisecond: all that the tasks make of one fetch leaves together.
     """
 
     def __init__(self, linger: float) -> None:
-        self._linger: float = linger
+        self._rest: float = linger / 2
         self._sent_at: float = -math.inf
         self._rested: bool = linger <= 0
 
@@ -30,7 +31,7 @@ class Pace:
 
     def rest(self, now: float) -> float:
         """Return for how many seconds output that has come now is to rest, for `rested` to be called then."""
-        return max(self._sent_at + self._linger - now, min(_BURST_S, self._linger))
+        return max(self._sent_at + self._rest - now, min(_BURST_S, self._rest))
 
     def rested(self) -> None:
         """Note that the rest is over."""
@@ -38,4 +39,4 @@ class Pace:
 
     def sent(self, now: float) -> None:
         """Note that something was written."""
-        self._sent_at, self._rested = now, self._linger <= 0
+        self._sent_at, self._rested = now, self._rest <= 0

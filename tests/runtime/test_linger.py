@@ -10,7 +10,7 @@ from tests.runtime.helpers import ALOS, echo
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
 
-SECONDS = 5
+SECONDS = 10
 RECORDS = 2_000
 TOPICS = {"in": 1, "out": 1}
 
@@ -20,7 +20,7 @@ async def values(harness: AppHarness) -> list[str | None]:
 
 
 def test_output_after_a_quiet_moment_is_written_at_once_and_what_follows_is_gathered() -> None:
-    """The first record is not delayed; the next ones wait until linger_ms after it was sent, and leave together."""
+    """The first record is not delayed; the next ones wait until half of linger_ms after it was sent, and leave together."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("in", "a", "1")

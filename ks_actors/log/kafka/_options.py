@@ -59,7 +59,7 @@ class KafkaOptions:
     max_in_flight: int = 4
     max_partition_fetch_bytes: int = 1_048_576
     fetch_max_bytes: int = 52_428_800
-    linger_ms: int = 10
+    linger_ms: int = 20
     replication_factor: int = -1
 
     def __post_init__(self) -> None:
