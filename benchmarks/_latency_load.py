@@ -60,7 +60,7 @@ async def _run(options: argparse.Namespace) -> None:
             now = time.time()
             value, stamp = b"%.6f %s" % (now, PAD), int(now * 1000)
             batches = [Outgoing(places[number], Batch(keys, [value] * len(keys), [stamp] * len(keys))) for number, keys in columns.items()]
-            # It is not waited for: whoever measures must not send less while others are slow.
+            # It is not waited for: the load must not become less while others are slow.
             task = asyncio.ensure_future(producer.send(batches))
             pending.add(task)
             task.add_done_callback(pending.discard)

@@ -29,12 +29,12 @@ class Cell(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What ends its names in the JSON."""
+        """The end of its names in the JSON."""
         return f"{SHORT[self.guarantee]}_{self.rate}{suffix(self.partitions)}"
 
 
 class Seen(NamedTuple):
-    """What came out of a cell for a contender: latencies (ms), and CPU time as a share of one core."""
+    """The result of a cell for a contender: latencies (ms), and CPU time as a share of one core."""
 
     p50: float
     p99: float

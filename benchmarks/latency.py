@@ -42,7 +42,7 @@ RATES = [10, 100, 500, 1_000, 5_000, 20_000, 50_000]
 PARTITIONS = [4, 60]
 SECONDS, WARM_SECONDS = 20.0, 5.0
 IDLE_SECONDS = 10.0
-# What makes a JVM compile what it runs, before anything is measured.
+# So much load makes a JVM compile the code before anything is measured.
 _SETTLE_RATE, _SETTLE_SECONDS = 10_000, 15.0
 _START_S, _END_S = 60, 120
 

@@ -1,7 +1,7 @@
 """Measure what many tasks cost: CPU time per record, memory, and the time to start, on the embedded log.
 
 Each app reads a topic with one partition per task and writes one with as many. Records trickle, a few at a time to partitions drawn by lot, so that
-each slice of work has few of them. What the load itself costs is measured before the app starts, and left out. Each run is a process of its own.
+each slice of work has few of them. The cost of the load itself is measured before the app starts, and left out. Each run is a process of its own.
 With `--busy 6` so many other processes keep the machine at work meanwhile. The table goes to stdout; its last line is one JSON object.
 """
 

@@ -43,7 +43,7 @@ class AppOrders(AppOverHistory):
 
     @property
     def error(self) -> Exception | None:
-        """What the app ended by; None as long as it did not."""
+        """The error that the app ended by; None as long as it did not."""
         return None if self._instance is None else self._instance.error
 
     async def add_worker(self, timeout_ms: int = 60_000) -> str | None:

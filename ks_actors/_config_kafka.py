@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SCHEME = "kafka://"
 _SERVER = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?")
 _LAST_PORT = 65_535
-# What KafkaOptions has: a short patience for answers does not shorten it.
+# The default of KafkaOptions: a short patience for answers does not shorten it.
 _DELIVERY_MS = 300_000
 _JAAS = re.compile(
     r"\s*([\w.]+)\s+(?:required|requisite|sufficient|optional)((?:\s+[\w.]+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s\";]+))*)\s*;?\s*", re.DOTALL
@@ -147,7 +147,7 @@ def kafka_options(config: StreamsConfig) -> dict[str, Any]:
         "sasl_username": name,
         "sasl_password": password,
         "request_timeout_ms": config.request_timeout_ms,
-        # What is written is tried for as long as anything else that an app asks for.
+        # Records are tried to be written for as long as anything else that an app asks for.
         "delivery_timeout_ms": max(_DELIVERY_MS, config.task_timeout_ms),
         "retry_backoff_ms": config.retry_backoff_ms,
         "retry_backoff_max_ms": config.retry_backoff_max_ms,

@@ -108,7 +108,7 @@ class SlidingWindows:
     def need_ms(self) -> int:
         """How long windows are needed by records that are taken.
 
-        The last window that takes a record begins with it. What makes that window is the record right before it, whose own window ends there.
+        The last window that takes a record begins with it. That window is made by the record right before it, whose own window ends there.
         """
         return self.keep_ms + 2
 

@@ -28,7 +28,7 @@ class PendingKey(NamedTuple):
 
 
 class Tracker:
-    """What both sides of a join know of one task: stream time, and since when records may be pending. Both are committed with the offsets."""
+    """Times of one task that both sides of a join know: stream time, and since when records may be pending. Both are committed with the offsets."""
 
     __slots__ = ("pending_since", "time")
 

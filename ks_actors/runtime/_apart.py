@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @final
 class Apart:
-    """What tasks with calls in flight have written since their last commit, by lot.
+    """Keep the output of tasks with calls in flight since their last commit, by lot.
 
     There is one transaction for all tasks: what a task has written may be in it only if the task's offsets are. So nothing of such a task is sent
     before it is known that the commit takes it.

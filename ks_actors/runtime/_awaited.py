@@ -26,7 +26,7 @@ class Awaited:
     def serve(self, request: Commit, left_out: frozenset[TaskId], there: Collection[TaskId]) -> list[Commit]:
         """Note that a commit, for `request`, has taken all tasks that are `there` but some. Answer the requests that are served now, and return them.
 
-        Who asks because the group rebalances waits for none of those: the group does, and tasks that move are committed once more.
+        A request because the group rebalances waits for none of those: the group does, and tasks that move are committed once more.
         """
         served: list[Commit] = []
         for one, missing in self._requests:
@@ -62,7 +62,7 @@ class Awaited:
 
 
 def answer(request: Commit, error: Exception | None) -> None:
-    """Tell whoever asked for a commit how it has ended."""
+    """Answer a request for a commit: how it has ended."""
     if request.reply is None:
         return
     if error is None:

@@ -19,7 +19,7 @@ _log = logging.getLogger("ks_actors")
 
 
 async def end_transactions_of(producer: Callable[[str], Awaitable[TransactionalProducer]], processes: frozenset[str]) -> None:
-    """End the transactions of processes that have left the group: whoever takes over their tasks would wait until those time out.
+    """End the transactions of processes that have left the group: the next owner of their tasks would wait until those time out.
 
     `producer` returns one of the transactional id of a process. A process that lives, or is coming back this moment, finds itself fenced, and begins
     anew.

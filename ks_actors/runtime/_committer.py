@@ -147,7 +147,7 @@ class Committer(Actor[CommitterMessage]):
         if self._void is not None:
             answer(request, self._void)
         elif self._moved_on and request.closing:
-            answer(request, IllegalGeneration("the group has moved on, and whoever gets the tasks begins at the last commit"))
+            answer(request, IllegalGeneration("the group has moved on, and the next owner of the tasks begins at the last commit"))
         elif self._held and not (request.hold or request.rebalancing):
             self.ctx.stash(request)
         else:

@@ -75,7 +75,7 @@ class Uncommitted:
         self._limit: int = limit
         self._bytes: dict[TaskId, int] = {}
         self._total: int = 0
-        # What a commit has not taken at once from stores of the user's own: it may have gone by the next look.
+        # Tasks of which a commit has not taken all at once from stores of the user's own: it may have gone by the next look.
         self._lasting: dict[TaskId, Task] = {}
         self._last: int = 0
         self._growth: int = 0

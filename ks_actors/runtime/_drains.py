@@ -72,7 +72,7 @@ class Drains:
         self._committer = committer
         self._wake_in = wake_in
         self._longest: float = longest
-        # Who is to be committed so often is fed for as long between two commits: for most of it, as clocks are not exact.
+        # A task that is to be committed so often is fed for as long between two commits: for most of it, as clocks are not exact.
         self._fed_for: float = 0.9 * interval
         # Since when tasks drain, in the order in which they have begun.
         self._draining: dict[TaskId, float] = {}
@@ -109,7 +109,7 @@ class Drains:
         self.answer()
 
     def under_way(self, task: Task) -> bool:
-        """Return whether a task is to be given nothing new. What caches hold has to be whole when it is frozen, whenever it has come."""
+        """Return whether a task is to be given nothing new. The updates in caches have to be whole when they are frozen, whenever they have come."""
         return task.draining.since is not None or (self._collecting and task.drains and not task.draining.calls)
 
     def looked_at(self, task: Task) -> None:

@@ -82,7 +82,7 @@ class Inputs:
         if (task := self._owner(partition, reset.epoch)) is not None:
             committed = self.committed[partition]
             if committed.offset < reset.begin:
-                # What lies in between is not in the log: nobody can go back to it.
+                # The offsets in between are not in the log: nobody can go back to them.
                 self.committed[partition] = committed._replace(offset=reset.position)
             self._do(task, partial(task.move, partition, reset.position))
         return task

@@ -148,10 +148,10 @@ class OffsetCommits:
 
 
 async def answered(reply: Reply[None], work: Awaitable[None]) -> None:
-    """Do some work, and tell whoever asked for it how it has ended."""
+    """Do some work, and answer the request for it: how it has ended."""
     try:
         await work
-    except Exception as error:  # noqa: BLE001 - whoever asked decides what it means
+    except Exception as error:  # noqa: BLE001 - the asker decides what it means
         reply.fail(error)
     else:
         reply.tell(None)

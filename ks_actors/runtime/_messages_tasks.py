@@ -106,7 +106,7 @@ class Freeze(Message, frozen=True, tag="FREEZE"):
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """What one commit is about: positions by partition, tokens of the stores by task; and the tasks that are left out, with calls in flight."""
+    """The content of one commit: positions by partition, tokens of the stores by task; and the tasks that are left out, with calls in flight."""
 
     positions: Mapping[TopicPartition, OffsetAndMetadata]
     tokens: Mapping[TaskId, Token]

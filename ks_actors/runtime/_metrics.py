@@ -27,7 +27,7 @@ class Metrics:
         self.produced: int = 0
         self.stale: int = 0
         self.rolled_back: int = 0
-        # What tasks have failed by, by task, and what all have failed by, until they go on.
+        # The last failure of each task, and of all tasks (None), until they go on.
         self.failures: dict[TaskId | None, str] = {}
         # In seconds.
         self.longest_wait: float = 0.0

@@ -1,4 +1,4 @@
-"""What is waited for is told when it takes long, and has an end."""
+"""Every wait is told of when it takes long, and has an end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 _SECONDS: Final = 10.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
-# Whoever has less patience wants no second attempt, not to cut the first one short.
+# Less patience means no second attempt, not to cut the first one short.
 _LEAST_SECONDS: Final = 1.0
 _ONE_CALL_SECONDS: Final = 60.0
 # Names in an error; more than these are counted.
@@ -34,7 +34,7 @@ async def patiently(who: str, what: str, work: Awaitable[T]) -> T:
 
 
 class NoAnswer(LogTimeout):
-    """The log has not answered for all the time that an app waits for it: whoever gets this need not try again."""
+    """The log has not answered for all the time that an app waits for it: after this it need not be tried again."""
 
 
 @final

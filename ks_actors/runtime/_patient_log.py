@@ -45,7 +45,7 @@ class PatientLog:
     """A `Log` that makes each call of another one until it is answered; NoAnswer, a LogTimeout, tells how long that was tried, and for what.
 
     Two calls are made once, and end after such a time, too: `send`, since nobody knows whether it was done, and `abort`, which the collector
-    repeats. What the group says next is waited for without an end.
+    repeats. The next event of the group is waited for without an end.
     """
 
     def __init__(self, log: Log, patience: Patience) -> None:
@@ -61,7 +61,7 @@ class PatientLog:
         """Do nothing: the log has been started."""
 
     async def close(self) -> None:
-        """Do nothing: the log is closed by whoever started it."""
+        """Do nothing: the part that started the log closes it."""
 
     def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Fetcher:
         """Return a new reader."""
@@ -176,7 +176,7 @@ class _TransactionalProducer(_Writer):
         await self._patience.ask(f"to commit a transaction of {self._name} with offsets of", lambda: self._inner.commit(offsets, group), offsets)
 
     async def abort(self) -> None:
-        # Whoever waits for the collector, which repeats this, is to hear from it before all patience is over.
+        # The committer waits for the collector, which repeats this, and is to hear from it before all patience is over.
         await Patience(self._patience.seconds * _SHARE).ask_once(f"to abort a transaction of {self._name}", self._inner.abort)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Clocks(Protocol):
-    """What tells the time, in ms: `wall_time` that of punctuators, `steady_time` one that never goes back."""
+    """Tell the time, in ms: `wall_time` that of punctuators, `steady_time` one that never goes back."""
 
     wall_time: Callable[[], int]
     steady_time: Callable[[], float]
@@ -25,7 +25,7 @@ class Clocks(Protocol):
 class ReadyTasks:
     """Know which tasks are ready, and when time alone will make others so, without asking all of them.
 
-    Whoever changes anything about a task has to `look` at it: records, results, a lease that has ended, a rest that is over. `wants` tells what it
+    Every change of a task has to be followed by a `look` at it: records, results, a lease that has ended, a rest that is over. `wants` tells what it
     may be given: None nothing, True only what it has in hand (it is drained for a commit), False anything.
     """
 

@@ -116,7 +116,7 @@ class Stills:
         if goes_on:
             still.furthest, still.still = position, now
             self._standing.metrics.failures.pop(place.task_id, None)
-        # What a thread, or a call, has in its hands waits as well.
+        # Records in the hands of a thread, or of a call, wait as well.
         waits = (
             call is not None
             or place.absent is not None

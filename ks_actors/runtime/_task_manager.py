@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._setup import Setup
 
 _log = logging.getLogger("ks_actors")
-# What a commit asks for has not to wait behind all that was fetched.
+# The requests of a commit are not to wait behind all that was fetched.
 TASK_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Drain, m.Freeze, m.Refed, m.PauseProcessing))
 _CLOSE_S = 0.0005
 

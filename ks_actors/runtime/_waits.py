@@ -1,4 +1,4 @@
-"""What a task waits for."""
+"""The waits of a task, with their reasons."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class WaitReason(Enum):
     UNCOMMITTED = "uncommitted state"
     """Stores hold as much uncommitted as `statestore_uncommitted_max_bytes` allows, until the next commit has taken it."""
     OUTPUT = "output"
-    """What was written waits for the log, and nothing more is written before there is room."""
+    """Output waits for the log, and nothing more is written before there is room."""
     RESTORING = "restoring"
     """The stores of the task are being opened, or restored."""
     RESTING = "resting"
@@ -54,7 +54,7 @@ class WaitReason(Enum):
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """What one partition of a task waits for; of the whole task where `partition` is None, of the whole instance where `task` is None, too."""
+    """The wait of one partition of a task; of the whole task where `partition` is None, of the whole instance where `task` is None, too."""
 
     task: TaskId | None
     """The task; None as long as the instance has none."""

@@ -26,7 +26,7 @@ _LOOK_S = 1.0
 # So many partitions have a line of their own at a look; so many more are named.
 _LINES = 10
 _NAMES = 50
-# What is on its way for a shorter time does not stand still.
+# Records that are on their way for a shorter time do not stand still.
 _FRESH = frozenset({WaitReason.NOT_FETCHED, WaitReason.SCHEDULE, WaitReason.WORKER})
 _log = logging.getLogger("ks_actors")
 

@@ -81,7 +81,7 @@ class Puts(Transactional[Any]):
             self._size += len(key)
 
     def _put_bytes(self, key: Any, entry: Entry | None) -> None:
-        """Put an entry as bytes: whoever has the object may change it."""
+        """Put an entry as bytes: others may have the object, and change it."""
         view = self._view
         raw = None if entry is None else self._codec.written(key, entry)
         if key in self._dirty:

@@ -38,8 +38,8 @@ class Table(Puts, Generic[K]):
 
     The view holds entries (None: deleted) of immutable values, so that reading one is `dict.__getitem__`. Mutable values are held as bytes from the
     moment when they are put, and each read makes a new object: so no object is shared with those who put or read it, and what is read does not depend
-    on when a commit happens. What cannot be written is refused when it is put. What was restored waits as bytes, by the bytes of its key, until it is
-    asked for or written.
+    on when a commit happens. A value that cannot be written is refused when it is put. Restored rows wait as bytes, by the bytes of their
+    keys, until they are asked for or written.
     """
 
     get_entry: Callable[[K], Entry | None]

@@ -40,7 +40,7 @@ _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 class Unavailable(LogError):
     """Something that may be well the next time; with `refresh`, not before leaders and coordinators were looked up anew.
 
-    With `away` there was no connection to be had, so nothing was asked of anybody. What is `told` is in the program's log already.
+    With `away` there was no connection to be had, so nothing was asked of anybody. An error that is `told` is in the program's log already.
     """
 
     def __init__(self, message: str, *, refresh: bool = True, soon: bool = False, away: bool = False, told: bool = False) -> None:
@@ -100,7 +100,8 @@ class Connections:
     """One socket per broker and channel.
 
     Brokers answer the requests of a socket one after the other, so what may wait long has a channel of its own. All channels are alike else. `lost`
-    counts the requests of which nobody knows whether they were done, or will be. Who does not answer is told of by `outages`, which clients share.
+    counts the requests of which nobody knows whether they were done, or will be. `outages`, which clients share, tells of silent
+    brokers.
     """
 
     def __init__(self, options: KafkaOptions, client_id: str, outages: Outages) -> None:
@@ -135,7 +136,7 @@ class Connections:
         if connection is None or not connection.connected():
             connection = await self._open(node, address, channel)
         where = f"broker {node} at {address[0]}:{address[1]}"
-        # What a request may take beyond the usual is a wait that it asks the broker for.
+        # The time that a request may take beyond the usual is a wait that it asks the broker for.
         allowance = timeout_s - self._options.request_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):

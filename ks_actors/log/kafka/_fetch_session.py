@@ -1,4 +1,4 @@
-"""What a broker remembers of the partitions that it is asked for (KIP-227), so that requests and responses have only what is new."""
+"""The partitions that a broker remembers to be asked for (KIP-227), so that requests and responses have only what is new."""
 
 from __future__ import annotations
 

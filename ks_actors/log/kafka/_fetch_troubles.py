@@ -1,4 +1,4 @@
-"""What is done about partitions that cannot be fetched: those that may be well soon are held back, of the others the owner hears."""
+"""Deal with partitions that cannot be fetched: those that may be well soon are held back, of the others the owner hears."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("ks_actors")
 
 
 class Owner(Protocol):
-    """Whoever fetches."""
+    """The part that fetches."""
 
     def change(self, source: Source) -> None:
         """Look anew whether a partition is to be asked for, and whom."""

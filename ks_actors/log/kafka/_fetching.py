@@ -34,7 +34,7 @@ _log = logging.getLogger("ks_actors")
 class Fetching:
     """Keep requests under way for all partitions that want more, as they come to want it.
 
-    Whoever changes a partition says so by `change`; what has not changed is not looked at again. A partition that is wanted is in a request within
+    Every change of a partition is told by `change`; what has not changed is not looked at again. A partition that is wanted is in a request within
     `linger_ms`, 20 ms and the way to its broker and back, whatever others do.
     """
 
@@ -183,7 +183,7 @@ class Fetching:
             self._unreachable(broker, error)
         except LogClosed:
             return
-        except Exception as error:  # noqa: BLE001 - whatever it is, who waits for records has to hear of it
+        except Exception as error:  # noqa: BLE001 - whatever it is, a waiting reader has to hear of it
             line.out = False
             for source in self._asked(line):
                 self.fail(source, error if isinstance(error, LogError) else unexpected(source.partition, error))
@@ -257,6 +257,6 @@ class Fetching:
             self.fail(source, error)
         else:
             if source.add(chunk):
-                # Whoever waits for it reads it before the next request is made, so the partition is in that, too.
+                # The waiting reader has it before the next request is made, so the partition is in that, too.
                 self._on_news(source)
                 self.change(source)

@@ -58,7 +58,7 @@ class KafkaMembership:
 
     Unread events that have been overtaken are dropped: an Assigned that was not read when the next rebalance begins was never in effect. Lost may
     come at any time, in the middle of a rebalance, too; after it the member is out, `rejoin` takes it back in, and then Assigned is the next event.
-    With an instance id the group knows it by that, and whoever comes later with the same one takes its place. The assignor is called in
+    With an instance id the group knows it by that, and another member with the same one takes its place. The assignor is called in
     a thread of its own.
     """
 

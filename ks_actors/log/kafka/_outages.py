@@ -22,7 +22,7 @@ _TELL_EACH: Final = 10.0
 _LEAST_S: Final = 5.0
 # Nobody asks a broker any more that was not asked for so long: it may have left the cluster.
 _FORGET_S: Final = 60.0
-# What a broker refuses for a while is told of when it takes longer than this.
+# A request that a broker refuses for a while is told of when it takes longer than this.
 _REFUSED_S: Final = 5.0
 
 
@@ -53,7 +53,7 @@ class _Away:
 
 @final
 class Outages:
-    """What all clients of a log know of brokers that do not answer, by address; one place tells of it, so that a broker has one line at a time.
+    """The brokers that do not answer, as all clients of a log see them, by address; one place tells of it, so that a broker has one line at a time.
 
     WARNING at the first failure, after 1 s, after 5 s, then each 10 s; INFO when it answers. May be used from any thread. `clock` is in seconds.
     """
@@ -130,7 +130,7 @@ def _seen(line: _Line) -> float:
 
 @final
 class Refusals:
-    """What one call is refused for a while, by brokers that do answer: told of after 5 s, then each 10 s."""
+    """The refusals of one call by brokers that do answer: told of after 5 s, then each 10 s."""
 
     __slots__ = ("_due", "_since", "_what")
 

@@ -51,7 +51,7 @@ class ProduceRequest:
 
 
 class _Response(ProduceResponse_v8):  # type: ignore[misc]
-    """What became of the batches, read without a schema."""
+    """The outcome for each batch, read without a schema."""
 
     API_KEY, API_VERSION, SCHEMA = ProduceResponse_v8.API_KEY, ProduceResponse_v8.API_VERSION, ProduceResponse_v8.SCHEMA
 

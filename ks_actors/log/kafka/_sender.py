@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka._client import KafkaClient
 
 _log = logging.getLogger("ks_actors.log.kafka")
-# What is written without a turn for others: a few ms.
+# So many bytes are written without a turn for others: a few ms.
 _REQUEST_BYTES = 1 << 20
 _ALL_REPLICAS = -1
 # How soon it is seen that a lease has been extended.
