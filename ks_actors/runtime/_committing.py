@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from ks_actors._errors import StreamsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._task import Task
@@ -80,19 +80,26 @@ class Uncommitted:
         self._last: int = 0
         self._growth: int = 0
 
-    def reason_to_commit(self, task: Task) -> str | None:
-        """Return why to ask for a commit now that something was done in a task, if there is a reason and nobody has asked yet."""
+    def reason_to_commit(self, tasks: Collection[Task]) -> str | None:
+        """Return why to ask for a commit now that something was done in tasks, if there is a reason and nobody has asked yet."""
         if self._limit >= 0:
-            self._note(task)
+            for task in tasks:
+                self._note(task)
             for each in list(self._lasting.values()):
                 if not self._note(each):
                     del self._lasting[each.id]
             self._growth, self._last = max(self._growth, self._total - self._last), self._total
             self.full = self._total > 0 and self._total + self._growth >= self._limit
-        if self.asked or not (self.full or (task.commit_requested and task.draining.since is None)):
+        if self.asked:
+            return None
+        if self.full:
+            reason = "statestore_uncommitted_max_bytes is about to be reached"
+        elif (asking := next((task for task in tasks if task.commit_requested and task.draining.since is None), None)) is not None:
+            reason = f"task {asking.id} requested it"
+        else:
             return None
         self.asked = True
-        return "statestore_uncommitted_max_bytes is about to be reached" if self.full else f"task {task.id} requested it"
+        return reason
 
     def taken(self, tasks: Iterable[Task]) -> None:
         """Take note that a commit or a rollback has taken what these tasks had: the next one is to be asked for anew."""

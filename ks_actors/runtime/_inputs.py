@@ -103,8 +103,9 @@ class Inputs:
         else:
             work()
 
-    def taken_back(self, task: Task) -> tuple[TopicPartition, ...]:
-        """Note that nobody is at a task any more; return the partitions that may be fetched again, of all tasks."""
-        for work in self._held.pop(task.id, ()):
-            work()
-        return self.budget.consumed((partition, queue.buffered) for partition, queue in task.group.queues.items())
+    def taken_back(self, tasks: Iterable[Task]) -> tuple[TopicPartition, ...]:
+        """Note that nobody is at some tasks any more; return the partitions that may be fetched again, of all tasks."""
+        for task in tasks:
+            for work in self._held.pop(task.id, ()):
+                work()
+        return self.budget.consumed((partition, queue.buffered) for task in tasks for partition, queue in task.group.queues.items())

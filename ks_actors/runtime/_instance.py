@@ -280,9 +280,8 @@ class Instance(Actor[InstanceMessage]):
     # --- workers --------------------------------------------------------------------------------------------------------------
 
     async def _hire(self) -> str:
-        config = self._setup.config
         name = self._crew.next_name()
-        worker = Worker(name, self._parts.manager, self._parts.collector, slice_ms=config.worker_slice_ms, wall_time=self._setup.wall_time)
+        worker = Worker(name, self._parts.manager, self._parts.collector, self._setup)
         spec = Spec(lambda: worker, mailbox=WORKER_MAILBOX, executor="own" if self._parts.blocking else "shared")
         ref = await self.ctx.spawn(spec, name)
         self.ctx.watch(ref)

@@ -56,11 +56,13 @@ class NextTask(Message, frozen=True, tag="NEXT_TASK"):
 
 
 class TaskDone(Message, frozen=True, tag="TASK_DONE"):
-    """A lease has ended."""
+    """A lease has ended, with so many records of `tasks`; those `untouched` come back as they were. A worker that `dies` keeps the one it died of."""
 
     worker: Ref[WorkerMessage]
-    task: TaskId
+    tasks: tuple[TaskId, ...]
     records: int
+    untouched: tuple[TaskId, ...] = ()
+    dies: bool = False
 
 
 class Wake(Message, frozen=True, tag="WAKE"):
@@ -195,9 +197,9 @@ TaskManagerMessage: TypeAlias = (
 
 
 class Lease(Message, frozen=True, tag="LEASE"):
-    """Process this task for a slice; it is yours alone until TASK_DONE."""
+    """Process these tasks, one after the other, for a slice in all; they are yours alone until TASK_DONE."""
 
-    task: Task
+    tasks: tuple[Task, ...]
     draining: bool
 
 

@@ -8,7 +8,7 @@ from ks_actors.runtime._alarms import Alarms
 from ks_actors.runtime._schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._task import Task
@@ -29,12 +29,13 @@ class ReadyTasks:
     may be given: None nothing, True only what it has in hand (it is drained for a commit), False anything.
     """
 
-    def __init__(self, clocks: Clocks, wants: Callable[[Task], bool | None], priority: Callable[[TaskId], int] | None) -> None:
+    def __init__(self, clocks: Clocks, wants: Callable[[Task], bool | None], priority: Callable[[TaskId], int] | None, *, slice_ms: float) -> None:
+        self._slice_ms: float = slice_ms
         self._clocks = clocks
         self._wants = wants
         self._working = Schedule(priority)
         self._draining = Schedule(priority)
-        # Since when tasks have been ready that are being drained.
+        # Since when tasks have been ready that are being drained, or are leased and may come back untouched.
         self._passed_over: dict[TaskId, float] = {}
         self._punctuations = Alarms()
         self._deadlines = Alarms()
@@ -103,16 +104,35 @@ class ReadyTasks:
         """Return the tasks for which time has come, once: they are to be looked at."""
         return [*self._punctuations.due(self._clocks.wall_time()), *self._deadlines.due(self._clocks.steady_time())]
 
-    def pick(self) -> tuple[Task, bool] | None:
-        """Return the next task, which is not ready any more, and whether it is only to be drained; None when there is none.
+    def pick(self, workers: int = 1) -> tuple[tuple[Task, ...], bool] | None:
+        """Return the next tasks, which are not ready any more, and whether they are only to be drained; None when there is none.
 
-        Those that are drained come first: a commit waits for them.
+        Those that are drained come first, each alone: a commit waits for them. Of others come as many as fill a slice together, at most an equal
+        share for each of the `workers` that are free. A task that needs a thread, or a slice for itself, comes alone.
         """
-        if (task := self._draining.pick(self._waited())) is not None:
-            return task, True
-        if self._stands_since is None and (task := self._working.pick(self._waited())) is not None:
-            return task, False
-        return None
+        now = self._waited()
+        if (found := self._draining.pick(now)) is not None:
+            return (found[0],), True
+        share = -(-len(self._working) // workers)
+        if self._stands_since is not None or (found := self._working.pick(now)) is None:
+            return None
+        tasks: list[Task] = []
+        left = self._slice_ms
+
+        def fits(other: Task) -> bool:
+            return other.work_ms <= left and not other.blocking
+
+        while found is not None:
+            task, self._passed_over[task.id] = found
+            tasks.append(task)
+            left -= task.work_ms
+            found = None if len(tasks) >= share or task.blocking else self._working.pick(now, fits)
+        return tuple(tasks), False
+
+    def had_turn(self, tasks: Iterable[TaskId]) -> None:
+        """Note that something was done in tasks that were picked: they have waited for nothing."""
+        for task in tasks:
+            self._passed_over.pop(task, None)
 
     def wakes_in(self) -> float | None:
         """Return the seconds until time alone will have made a task ready; None when it will not."""

@@ -122,7 +122,10 @@ class Reasons:
         if holder is not None:
             return Why.WORKER, f"{worker_of(crew, holder)} has the task, and has not given it back"
         if not manager._idle:
-            busy = ", ".join(f"{worker_of(crew, ref)} with task {task_id}" for task_id, ref in manager._leased.items())
+            held: dict[str, list[str]] = {}
+            for task_id, ref in manager._leased.items():
+                held.setdefault(worker_of(crew, ref), []).append(str(task_id))
+            busy = "; ".join(f"{worker} with task {', '.join(tasks)}" for worker, tasks in held.items())
             return Why.WORKER, f"no worker is free: {busy or 'none has reported for work'}"
         return Why.SCHEDULE, f"the task has {place.buffered} records of it and is not given to a worker, though one is free; please report this"
 

@@ -70,9 +70,9 @@ class _Level:
     def oldest(self) -> tuple[Task, float]:
         return self.waiting[self._by_time.first()]
 
-    def best(self, now: float) -> Task:
-        task, since = self.oldest()
-        return task if now - since >= PATIENCE_S else self.waiting[self._by_count.first()][0]
+    def best(self, now: float) -> tuple[Task, float]:
+        oldest = self.oldest()
+        return oldest if now - oldest[1] >= PATIENCE_S else self.waiting[self._by_count.first()]
 
 
 @final
@@ -118,17 +118,23 @@ class Schedule:
             del self._levels[level]
         return since
 
-    def pick(self, now: float) -> Task | None:
-        """Return the next task, which leaves; None when none is ready."""
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def pick(self, now: float, fits: Callable[[Task], bool] | None = None) -> tuple[Task, float] | None:
+        """Return the next task, which leaves, and since when it was ready; None when none is, or the next one does not fit."""
         if not self._waiting:
             return None
         top = self._levels[max(self._levels)]
         task, since = min((level.oldest() for level in self._levels.values()), key=_since)
-        self._made_up = not self._made_up and now - since >= STARVED_S and task.id not in top.waiting
-        if not self._made_up:
-            task = top.best(now)
+        made_up = not self._made_up and now - since >= STARVED_S and task.id not in top.waiting
+        if not made_up:
+            task, since = top.best(now)
+        if fits is not None and not fits(task):
+            return None
+        self._made_up = made_up
         self.leave(task.id)
-        return task
+        return task, since
 
 
 def _since(waits: tuple[Task, float]) -> float:

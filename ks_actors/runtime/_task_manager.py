@@ -37,8 +37,9 @@ class TaskManager(Actor[TaskManagerMessage]):
     """Own the tasks that are ready to be processed, their buffers and the schedule.
 
     A worker that is free gets the task of the highest priority, of equal ones that with the most buffered records, or one that has waited for too
-    long, and has it alone until it gives it back. `priority` tells a task's priority, higher first. Which tasks are ready is known at any time:
-    whatever is done about a task ends with a `_look` at it, and nothing goes through all tasks that does not concern all.
+    long, and those behind it while there is little to do in each. It has them alone until it gives them back. `priority` tells a task's priority,
+    higher first. Which tasks are ready is known at any time: whatever is done about a task ends with a `_look` at it, and nothing goes through all
+    tasks that does not concern all.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._metrics = metrics
         self._tasks: dict[TaskId, Task] = {}
         self._leased: dict[TaskId, Ref[m.WorkerMessage]] = {}
-        self._ready = ReadyTasks(setup, self._wants, priority)
+        self._ready = ReadyTasks(setup, self._wants, priority, slice_ms=setup.config.worker_slice_ms)
         # Those that were leased, or moved, since the last commit: no other has anything to commit, or in hand.
         self._touched: dict[TaskId, Task] = {}
         self._inputs = Inputs(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes, self._leased)
@@ -155,15 +156,16 @@ class TaskManager(Actor[TaskManagerMessage]):
             return
         self._look(self._ready.due())
         while self._idle:
-            if (best := self._ready.pick()) is None:
+            if (best := self._ready.pick(len(self._idle))) is None:
                 self._sleep()
                 return
             self._lease(self._idle.popleft(), best[0], draining=best[1])
 
-    def _lease(self, worker: Ref[m.WorkerMessage], task: Task, *, draining: bool) -> None:
-        self._leased[task.id] = worker
-        self._touched[task.id] = task
-        worker.tell(m.Lease(task, draining))
+    def _lease(self, worker: Ref[m.WorkerMessage], tasks: tuple[Task, ...], *, draining: bool) -> None:
+        for task in tasks:
+            self._leased[task.id] = worker
+            self._touched[task.id] = task
+        worker.tell(m.Lease(tasks, draining))
 
     def _wants(self, task: Task) -> bool | None:
         """Return whether a task is only to hand on what it has in hand; None when it is to be given nothing."""
@@ -196,22 +198,21 @@ class TaskManager(Actor[TaskManagerMessage]):
             self.ctx.self_ref.tell(m.Wake(task))
 
     def _take_back(self, done: m.TaskDone) -> None:
-        self._leased.pop(done.task, None)
-        self._idle.append(done.worker)
-        if done.worker in self._retiring:
-            self._retire(done.worker)
-        task = self._tasks[done.task]
-        if low := self._inputs.taken_back(task):
+        for task_id in (back := done.tasks + done.untouched):
+            self._leased.pop(task_id, None)
+        self._ready.had_turn(done.tasks)
+        if not done.dies:
+            self._idle.append(done.worker)
+            if done.worker in self._retiring:
+                self._retire(done.worker)
+        tasks = [self._tasks[task_id] for task_id in done.tasks]
+        if low := self._inputs.taken_back(tasks):
             self._poller().tell(m.BufferLow(low))
         self._metrics.processed(done.records)
-        self._look((done.task,))
-        self._ask_for_commit(task)
-        self._settle()
-
-    def _ask_for_commit(self, task: Task) -> None:
-        reason = self._uncommitted.reason_to_commit(task)
-        if reason is not None:
+        self._look(back)
+        if (reason := self._uncommitted.reason_to_commit(tasks)) is not None:
             self._committer().tell(m.Commit(None, reason))
+        self._settle()
 
     # --- records --------------------------------------------------------------------------------------------------------------
 
@@ -382,7 +383,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         fit = (task for task in self._tasks.values() if task.held and task.can_drain and not (task.broken or task.id in self._broken))
         if not self._idle and not self._leased and (left := next(fit, None)) is not None:
             self._ready.forget(left.id)
-            self._lease(worker, left, draining=True)
+            self._lease(worker, (left,), draining=True)
             return
         self._retiring.discard(worker)
         worker.tell(m.CloseWorker())
@@ -393,6 +394,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         for task_id in [task_id for task_id, holder in self._leased.items() if holder == worker]:
             del self._leased[task_id]
             self._broken.add(task_id)
+            self._ready.had_turn((task_id,))
             self._look((task_id,))
         self._drains.answer()
         self._settle()

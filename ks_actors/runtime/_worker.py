@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Started
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors import Ref, Signal
+    from ks_actors._task_id import TaskId
+    from ks_actors.log._types import Outgoing
     from ks_actors.runtime._messages import CollectorMessage, TaskManagerMessage
+    from ks_actors.runtime._setup import Setup
     from ks_actors.runtime._task import Task
 
 WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))  # in one lane: neither overtakes the other
@@ -22,30 +26,23 @@ class Worker(Actor[WorkerMessage]):
     """Process leased tasks, a slice at a time; own nothing in between.
 
     A task whose topology has functions that block is processed in the worker's own thread. What a slice has written goes to the collector in one
-    message, marked with the epoch of the commit that it belongs to, which the committer tells: until then a new worker stands still. An error out of
-    a
-    task ends the worker: its supervisor sees to the rest. A task whose stores hold more than the worker's share uncommitted is to be committed.
+    message, but for what is kept apart by task, marked with the epoch of the commit that it belongs to, which the committer tells: until then a new
+    worker stands still. An error out of a task ends the worker, once it has given back the other tasks of the lease: its supervisor sees to the rest.
+    A task whose stores hold more than the worker's share uncommitted is to be committed.
     """
 
-    def __init__(
-        self,
-        name: str,
-        manager: Ref[TaskManagerMessage],
-        collector: Ref[CollectorMessage],
-        *,
-        slice_ms: int,
-        wall_time: Callable[[], int],
-    ) -> None:
+    def __init__(self, name: str, manager: Ref[TaskManagerMessage], collector: Ref[CollectorMessage], setup: Setup) -> None:
         self.name: str = name
         self.life = WORKER_TRANSITIONS.start(WorkerState.CREATED)
         self.at: Task | None = None
         self._manager = manager
         self._collector = collector
-        self._seconds: float = slice_ms / 1000
+        self._seconds: float = setup.config.worker_slice_ms / 1000
         self._epoch: int = 0
         self.input_bytes: int = -1
         self.uncommitted_bytes: int = -1
-        self._wall_time = wall_time
+        self._wall_time: Callable[[], int] = setup.wall_time
+        self._work_time: Callable[[], float] = setup.work_time
         self._paused: bool = True
 
     def signal(self, signal: Signal) -> None:
@@ -78,38 +75,67 @@ class Worker(Actor[WorkerMessage]):
                 assert_never(message)
 
     async def _work(self, lease: Lease) -> None:
-        if lease.task.broken:
-            # It could not be rolled back while the lease lay here. Whoever gives it up waits for the lease.
-            self._manager.tell(TaskDone(self.ctx.self_ref, lease.task.id, 0))
-            return
-        task = self.at = lease.task
+        """Process the tasks one after the other, as far as the slice goes."""
+        output: list[Outgoing] = []
+        done: list[TaskId] = []
+        records, clock = 0, self._work_time
+        until = clock() + (seconds := self._seconds)
+        for task in lease.tasks:
+            if done and (seconds := until - clock()) <= 0:
+                break
+            # A broken one could not be rolled back while the lease lay here. Whoever gives it up waits for the lease.
+            if not task.broken:
+                try:
+                    records += await self._process(task, seconds, draining=lease.draining)
+                    self._write(task, output)
+                except BaseException:
+                    task.broken = True
+                    self._give_back(lease, done, records, output, failed=task)
+                    raise
+            done.append(task.id)
+        self._give_back(lease, done, records, output)
+
+    async def _process(self, task: Task, seconds: float, *, draining: bool) -> int:
+        self.at = task
+        work = partial(self._drain if draining else self._slice, task, seconds)
+        if not task.blocking:
+            return work()
+        task.absence.begin()
         try:
-            work = self._drain if lease.draining else self._slice
-            if task.blocking:
-                task.absence.begin()
-                records = await self.ctx.blocking(work, task)
-                task.absence.end()
-            else:
-                records = work(task)
+            records = await self.ctx.blocking(work)
         except BaseException as error:
             task.broken = True
             task.absence.end(quiet=isinstance(error, Exception))  # else the thread goes on
             raise
+        task.absence.end()
+        return records
+
+    def _write(self, task: Task, output: list[Outgoing]) -> None:
         if 0 <= self.uncommitted_bytes < task.uncommitted_bytes:
             task.commit_requested = True
-        output = task.take_output()
-        if output:
-            self._collector.tell(Output(output, self._epoch, task.draining.lot))
-        self.at = None
-        self._manager.tell(TaskDone(self.ctx.self_ref, task.id, records))
+        if (lot := task.draining.lot) is None:
+            output += task.take_output()
+        elif batches := task.take_output():
+            self._collector.tell(Output(batches, self._epoch, lot))
 
-    def _drain(self, task: Task) -> int:
-        task.drain(self._seconds)
+    def _give_back(self, lease: Lease, done: list[TaskId], records: int, output: list[Outgoing], failed: Task | None = None) -> None:
+        """Hand on what the tasks that are done have written, and give all back; one that has failed is left to whoever rolls it back."""
+        if output:
+            self._collector.tell(Output(output, self._epoch))
+        untouched = tuple(task.id for task in lease.tasks[len(done) :] if task is not failed)
+        if failed is None:
+            self.at = None
+        elif not (done or untouched):
+            return
+        self._manager.tell(TaskDone(self.ctx.self_ref, tuple(done), records, untouched, dies=failed is not None))
+
+    def _drain(self, task: Task, seconds: float) -> int:
+        task.drain(seconds)
         return 0
 
-    def _slice(self, task: Task) -> int:
+    def _slice(self, task: Task, seconds: float) -> int:
         now = self._wall_time()
         due = task.next_punctuation
         if due is not None and due <= now:
             task.punctuate(now)
-        return task.process(self._seconds)
+        return task.process(seconds)

@@ -197,21 +197,25 @@ def test_a_commit_behind_each_slice_does_not_take_a_task_its_turn() -> None:
             can_drain=False,
             next_punctuation=None,
             ready=lambda _: True,
+            blocking=False,
+            work_ms=5.0,
         )
         for number, buffered in enumerate((1_000, 1))
     )
     tasks: dict[TaskId, Any] = {many.id: many, few.id: few}
     clocks: Any = SimpleNamespace(wall_time=lambda: 0, steady_time=lambda: now * 1_000)
-    ready = ReadyTasks(clocks, lambda task: draining and task.id == few.id, None)
+    ready = ReadyTasks(clocks, lambda task: draining and task.id == few.id, None, slice_ms=5)
     turns: list[int] = []
     for each in tasks.values():
         ready.look(each)
     while len(turns) < 100:
         picked = ready.pick()
         assert picked is not None
-        turns.append(picked[0].id.partition)
+        ((task,), _) = picked
+        turns.append(task.id.partition)
         now += 0.005
-        ready.look(picked[0])
+        ready.had_turn((task.id,))
+        ready.look(task)
         draining = True
         ready.look(few)
         draining = False

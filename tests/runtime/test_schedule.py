@@ -24,6 +24,12 @@ def task(number: int, buffered: int) -> Any:
     return SimpleNamespace(id=TaskId(0, number), group=SimpleNamespace(buffered=buffered))
 
 
+def first(schedule: Schedule, now: float) -> Any:
+    """Return the next task, None when there is none."""
+    found = schedule.pick(now)
+    return None if found is None else found[0]
+
+
 def turns(schedule: Schedule, tasks: Sequence[Any], count: int) -> list[int]:
     """Return whose turns come when all of these always have something to do."""
     found: list[int] = []
@@ -31,7 +37,7 @@ def turns(schedule: Schedule, tasks: Sequence[Any], count: int) -> list[int]:
         schedule.enter(each, 0.0)
     for turn in range(count):
         now = turn * SLICE
-        picked = schedule.pick(now)
+        picked = first(schedule, now)
         assert picked is not None
         assert picked.id not in schedule
         found.append(picked.id.partition)
@@ -58,7 +64,7 @@ def test_the_task_with_the_most_records_comes_first() -> None:
     schedule.enter(task(1, 5), 0.0)
     growing.group.buffered = 9
     schedule.enter(growing, 0.0)
-    assert schedule.pick(0.0) is growing
+    assert schedule.pick(0.0) == (growing, 0.0)
 
 
 def test_the_priority_comes_before_the_number_of_records() -> None:
@@ -100,7 +106,7 @@ def test_a_task_that_had_nothing_to_do_has_not_waited() -> None:
         schedule.enter(full, now)
         if now == 0.0 or now >= PATIENCE_S:
             schedule.enter(small, now)
-        assert schedule.pick(now) is wanted
+        assert first(schedule, now) is wanted
         if now == 0.0:
             schedule.leave(small.id)
 
@@ -118,7 +124,7 @@ def test_the_schedule_holds_what_has_entered(steps: list[tuple[str, int, int]]) 
             schedule.leave(TaskId(0, number))
             inside.pop(number, None)
         else:
-            picked = schedule.pick(0.0)
+            picked = first(schedule, 0.0)
             assert (picked is None) == (not inside)
             if picked is not None:
                 assert inside[picked.id.partition].group.buffered == max(each.group.buffered for each in inside.values())
