@@ -25,6 +25,7 @@ from ks_actors.query._execute import answer, lags
 from ks_actors.query._local import LocalStores
 from ks_actors.query._serve import serve
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._closing import Closing
 from ks_actors.runtime._crew import Crew, WorkerMetadata
 from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
 from ks_actors.runtime._metrics import Metrics
@@ -102,6 +103,7 @@ class App(AppOrders):
         self._leaves: bool = False
         self._bare_log: Log | None = None
         self._log: Log | None = None
+        self._closing = Closing()
         self._instance: Instance | None = None
         self._ref: Ref[m.InstanceMessage] | None = None
         self._setup: Setup | None = None
@@ -143,7 +145,7 @@ class App(AppOrders):
                 system = self._given_system
                 if system is None:
                     system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
-                self._bare_log, self._log = log, patient(log, self.config.task_timeout_ms)
+                self._bare_log, self._log = log, patient(log, self.config.task_timeout_ms, self._closing)
                 stack.push_async_exit(self._services)
                 ref = self._ref = await system.spawn(self._spec(self._log, system), f"app-{self.config.client_id}")
                 stack.push_async_callback(system.stop, ref)
@@ -170,6 +172,7 @@ class App(AppOrders):
             self._check_wanted()
         except BaseException:
             assert self._instance is not None
+            self._closing.begin(self.config.close_timeout_ms / 1000)
             self._instance.give_up_start(self._closed_early())
             # What has ended the start is what counts; this is the app's error besides.
             errors: list[Exception] = []
@@ -195,7 +198,8 @@ class App(AppOrders):
             partitions=lambda _: None,
             nodes=self._nodes,
         )
-        parts = Parts(setup, log, self._metrics, progress=self._progress, priority=self._priority, standing=Standing(self._metrics, self._crew))
+        standing = Standing(self._metrics, self._crew)
+        parts = Parts(setup, log, self._metrics, progress=self._progress, priority=self._priority, standing=standing, closing=self._closing)
         instance = self._instance = Instance(parts, setup, self._crew, self._metrics, uncaught=self._uncaught, on_state=self._note_state)
         return Spec(lambda: instance, mailbox=INSTANCE_MAILBOX, stop_within=self.config.task_timeout_ms / 1000)
 
@@ -208,13 +212,20 @@ class App(AppOrders):
             except Exception:  # noqa: BLE001 - a user's code, about something that has happened anyway
                 _log.exception("the state listener raised, about %s", new.name)
 
-    async def close(self, *, leave_group: bool = False) -> None:
+    async def close(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
         """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when that was done before.
+
+        The log is waited for until `timeout_ms` are over (default: `close_timeout_ms`), for all steps together. What it has not answered by then is
+        given up, and a warning tells which tasks are not committed; stores are closed properly all the same. While another call closes the app, a
+        smaller `timeout_ms` counts from now on; this call does not wait for the end then.
 
         A start that is under way, or yet to come, fails with NotRunning, whatever it waits for; only a log or a service that is being entered is
         waited for. With a `group_instance_id` the app keeps its place in the group, and its tasks, for `session_timeout_ms`, unless
         `leave_group` says to leave.
         """
+        if timeout_ms is not None and timeout_ms < 0:
+            raise ValueError(f"timeout_ms must not be negative, is {timeout_ms}")
+        self._closing.begin((self.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000)
         starting = self._starting
         if self._stack is None:
             self._unwanted, self._leaves = True, leave_group
@@ -249,6 +260,7 @@ class App(AppOrders):
     def main(self) -> None:
         """Run as a program of its own: on a new event loop (uvloop's, where it is installed), until SIGINT or SIGTERM, which close it.
 
+        That takes `close_timeout_ms` at most when the log is away; a second signal ends it at once, without the last commit.
         The garbage collector is set as `tune_gc` does, and the soft limit of open files is raised to the hard one.
         """
         tune_gc()
@@ -258,7 +270,7 @@ class App(AppOrders):
 
     async def _run_until_signal(self) -> None:
         self._ended = asyncio.Event()
-        await until_signal(self.run())
+        await until_signal(self.run(), partial(self._closing.begin, 0.0))
 
     # --- what it is at ----------------------------------------------------------------------------------------------------------
 

@@ -156,6 +156,8 @@ class StreamsConfig:
     """Where to begin where nothing is committed: `earliest` (the default), `latest`, or `none`, which is an error."""
     task_timeout_ms: int
     """How long a task may fail to make progress because the log does not answer. Default: 300,000."""
+    close_timeout_ms: int
+    """How long an app that closes waits for its log, in all; what is not committed by then is given up, with a warning. Default: 30,000."""
     stall_warning_ms: int
     """How long records may wait, of a partition that is assigned, before a warning says why; again after twice that, four times that and so on.
     0 or -1: there is no warning. Default: 10,000. Not known to Kafka."""

@@ -90,6 +90,7 @@ class Options(TypedDict, total=False):
     dsl_store: str
     auto_offset_reset: str
     task_timeout_ms: int
+    close_timeout_ms: int
     stall_warning_ms: int
     poll_ms: int
     linger_ms: int
@@ -194,6 +195,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "auto_offset_reset": Setting(one_of(earliest="earliest", latest="latest", none="none"), _is("earliest")),
     "task_timeout_ms": Setting(whole_number(0), _is(300_000)),
+    "close_timeout_ms": Setting(whole_number(0), _is(30_000)),
     "stall_warning_ms": Setting(whole_number(-1), _is(10_000)),
     "poll_ms": Setting(whole_number(0), _is(100)),
     "linger_ms": Setting(whole_number(0), _is(20)),

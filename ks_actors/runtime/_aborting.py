@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from ks_actors._errors import Fenced, LogClosed, LogError
+from ks_actors.runtime._patience import NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,8 +32,8 @@ async def aborted(
             # Somebody else has had the transactional id meanwhile. To have it again is what ends the transaction, too.
             await producer.close()
             return await renew()
-        except LogClosed:
-            raise
+        except (LogClosed, NoAnswer):
+            raise  # it is over, or there was no answer for all the time that there is
         except LogError as error:
             if time() >= deadline:
                 raise

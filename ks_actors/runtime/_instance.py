@@ -347,7 +347,8 @@ class Instance(Actor[InstanceMessage]):
 
     async def _roll_back(self, task: TaskId | None, cause: Exception, name: str | None) -> None:
         try:
-            await self._parts.committer.ask(m.Rollback, None if task is None else frozenset({task}), cause).within(self._parts.patience)
+            async with self._parts.closing.timeout_at():
+                await self._parts.committer.ask(m.Rollback, None if task is None else frozenset({task}), cause).within(self._parts.patience)
         except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
             worse.add_note(f"while rolling back after: {cause}")
             await self._end_in_error(worse)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from actors import Spec
 from ks_actors._config import ProcessingGuarantee
-from ks_actors._errors import IllegalGeneration, TaskMigrated, TransactionAborted
 from ks_actors._in_thread import whole
 from ks_actors._partitioner import warm_up
 from ks_actors.assignment import TaskAssignor
@@ -19,6 +18,7 @@ from ks_actors.log._types import IsolationLevel
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._blocking import needs_thread
 from ks_actors.runtime._burying import end_transactions_of, nothing_to_end
+from ks_actors.runtime._closing import Closing
 from ks_actors.runtime._collector import COLLECTOR_MAILBOX, Collector
 from ks_actors.runtime._committer import COMMITTER_MAILBOX, Committer
 from ks_actors.runtime._current import Current
@@ -26,6 +26,7 @@ from ks_actors.runtime._directory import StateDirectory
 from ks_actors.runtime._disk import Disk
 from ks_actors.runtime._global_stores import GlobalStores
 from ks_actors.runtime._global_tables import GLOBAL_MAILBOX, AwaitFilled, GlobalTables
+from ks_actors.runtime._last_commit import LastCommit
 from ks_actors.runtime._limits import Limits
 from ks_actors.runtime._making import make_stores
 from ks_actors.runtime._membership import GroupView
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 
 _FIRST_EPOCH = 1
 _AFTER_FAILURE = 1.0
-_ANY_ASSIGNMENT = 1 << 31
 _log = logging.getLogger("ks_actors")
 
 
@@ -73,8 +73,10 @@ class Parts:
         progress: Progress,
         priority: Callable[[TaskId], int] | None,
         standing: Standing,
+        closing: Closing | None = None,
     ) -> None:
         self._setup = setup
+        self.closing: Closing = Closing() if closing is None else closing
         self.standing = standing
         self._config = setup.config
         self._log = log
@@ -333,8 +335,9 @@ class Parts:
     async def close(self, *, clean: bool, leave: bool) -> None:
         """End everything: committed first, when clean; a static member keeps its place, unless it is to `leave`.
 
-        Raises the first error; the rest is closed all the same.
+        What the log does not answer in time is given up, with a warning. Raises the first error; the rest is closed all the same.
         """
+        self.closing.begin(self._config.close_timeout_ms / 1000)
         errors: list[Exception] = []
         if self._poller is not None:
             await self._end_processing(self._poller, errors, clean=clean, leave=leave)
@@ -349,25 +352,26 @@ class Parts:
             raise errors[0]
 
     async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool, leave: bool) -> None:
-        patience, failed = self.patience, list[Exception]()
+        patience = self.patience
         self.manager.tell(m.PauseProcessing(paused=True))
-        if clean:
-            # A slice that comes after the last commit would write what nobody commits. Whoever does not return is what the commit complains about.
-            await try_step(self.manager.ask(m.SuspendTasks, None, _ANY_ASSIGNMENT).within(self._config.task_timeout_ms / 1000), [])
-            poller.tell(m.Closing())
-            await try_step(self.committer.ask(m.Commit, "the app closes", closing=True).within(patience), failed)
-        # What is somebody else's by now that one will do, and what a transaction has lost, whoever comes next: the committer has warned of it.
-        errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration | TransactionAborted)]
+        last = self._last_commit()
+        given_up = clean and await last.given_up(poller, errors)
         # From here on nobody asks for anything of which those who would have to do it may have ended.
         await try_step(poller.ask(m.StopFollowing).within(patience), errors)
-        if clean:
+        if clean and not given_up:
             # A commit that has failed may have left something behind that does not come to its end.
-            await try_step(self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience), errors)
-        if not clean or errors:
+            await try_step(last.in_time(self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience)), errors)
+        if not clean or errors or given_up:
             self._drop_workers()
         await try_step(self.manager.ask(m.CloseTasks, None).within(patience), errors)
         await try_step(self._state.ask(m.CloseStores, None, clean=clean).within(patience), errors)
         await try_step(poller.ask(m.LeaveGroup, for_good=leave).within(patience), errors)
+
+    def _last_commit(self) -> LastCommit:
+        seconds = self._config.task_timeout_ms / 1000
+        return LastCommit(
+            self.closing, self._metrics, self.manager, self.committer, suspending=seconds, committing=self.patience, exact=self._transactional
+        )
 
     def _drop_workers(self) -> None:
         """End what still works, and what commits: nothing of it is wanted any more."""

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from ks_actors._errors import LogTimeout
+from ks_actors.runtime._closing import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -42,12 +43,18 @@ class Patience:
     """Ask the log for something until it answers, for up to so many `seconds`; then NoAnswer says for how long, and what was asked.
 
     `what` follows "asked" in logs and errors, `about` are the partitions or topics behind it. Between two attempts there is a pause of 0.05 to 1 s.
+    An app that is `closing` has less patience: calls under way end when the step is over that they are part of, and in the end none is made any more.
     """
 
-    __slots__ = ("seconds",)
+    __slots__ = ("_closing", "seconds")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, closing: Closing | None = None) -> None:
         self.seconds: float = seconds
+        self._closing: Closing = Closing() if closing is None else closing
+
+    def share(self, part: float) -> Patience:
+        """Return patience for a part of the time."""
+        return Patience(self.seconds * part, self._closing)
 
     async def ask(self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object] = (), *, waits: float = 0.0) -> T:
         """Make a call, which may wait for so many seconds even if all is well, until it does not raise LogTimeout.
@@ -60,7 +67,19 @@ class Patience:
         """Make a call which nobody may repeat, for whatever it does may be done. Raises NoAnswer, and what the call raises."""
         return await self._ask(what, call, about, again=False, waits=0.0)
 
+    async def end(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
+        """Have a part of the log end, which it does by itself when nobody has patience for its goodbye any more; a warning tells of that."""
+        try:
+            async with self._closing.timeout_at(asyncio.get_running_loop().time() + max(self.seconds, _ONE_CALL_SECONDS)):
+                await call()
+        except TimeoutError:
+            _log.warning("the log did not answer in time when it was told that the app %s; it has to find out by a timeout", what)
+
     async def _ask(self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object], *, again: bool, waits: float) -> T:
+        if self._closing.over:
+            raise NoAnswer(
+                f"the log was not asked {told(what, about)}: the app closes, and the {self._closing.seconds:g} s are over that it may take"
+            )
         clock = asyncio.get_running_loop().time
         began = clock()
         deadline = began + self.seconds
@@ -69,16 +88,16 @@ class Patience:
         last: LogTimeout | None = None
         while True:
             try:
-                async with asyncio.timeout_at(end):
+                async with self._closing.timeout_at(end):
                     return await call()
             except LogTimeout as error:
                 if not again:
                     raise
                 last = error
             except TimeoutError:
-                raise _too_late(what, about, last, clock() - began) from last
-            if clock() + pause >= deadline:
-                raise _too_late(what, about, last, clock() - began) from last
+                raise self._too_late(what, about, last, clock() - began) from last
+            if clock() + pause >= self._closing.end(deadline):
+                raise self._too_late(what, about, last, clock() - began) from last
             _log.warning(
                 "the log does not answer for %.3g s by now, and is asked again until %g s are over: asked %s: %s",
                 clock() - began, self.seconds, told(what, about), last,
@@ -86,13 +105,13 @@ class Patience:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-
-def _too_late(what: str, about: Collection[object], last: LogTimeout | None, seconds: float) -> NoAnswer:
-    reason = last or "there was no answer at all"
-    return NoAnswer(
-        f"the log has not answered for {seconds:.3g} s, when it was asked {told(what, about)}: {reason}. Look whether its brokers can be reached, "
-        "or raise task_timeout_ms"
-    )
+    def _too_late(self, what: str, about: Collection[object], last: LogTimeout | None, seconds: float) -> NoAnswer:
+        reason = last or "there was no answer at all"
+        advice = "raise close_timeout_ms" if self._closing.begun else "raise task_timeout_ms"
+        return NoAnswer(
+            f"the log has not answered for {seconds:.3g} s, when it was asked {told(what, about)}: {reason}. "
+            f"Look whether its brokers can be reached, or {advice}"
+        )
 
 
 def told(what: str, about: Collection[object]) -> str:

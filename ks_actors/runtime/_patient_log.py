@@ -9,7 +9,7 @@ from ks_actors.log._port import WritesBytes
 from ks_actors.runtime._patience import Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from ks_actors.log import (
         Fetched,
@@ -31,14 +31,18 @@ if TYPE_CHECKING:
         TransactionScope,
         Writer,
     )
+    from ks_actors.runtime._closing import Closing
 
 
 _SHARE: Final = 0.95
 
 
-def patient(log: Log, timeout_ms: int) -> PatientLog:
-    """Return a log that asks `log`, and asks again for up to `timeout_ms` where that raises LogTimeout; then it raises NoAnswer."""
-    return (_PatientLogOfBytes if isinstance(log, WritesBytes) else PatientLog)(log, Patience(timeout_ms / 1000))
+def patient(log: Log, timeout_ms: int, closing: Closing | None = None) -> PatientLog:
+    """Return a log that asks `log`, and asks again for up to `timeout_ms` where that raises LogTimeout; then it raises NoAnswer.
+
+    When the app is `closing`, all is over by the deadline of that; also how readers, writers and members end.
+    """
+    return (_PatientLogOfBytes if isinstance(log, WritesBytes) else PatientLog)(log, Patience(timeout_ms / 1000, closing))
 
 
 class PatientLog:
@@ -138,7 +142,6 @@ class _Fetcher:
         self.position = inner.position
         self.pause = inner.pause
         self.resume = inner.resume
-        self.close = inner.close
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
         self._assigned = positions
@@ -148,16 +151,21 @@ class _Fetcher:
         call = partial(self._inner.fetch, max_wait_ms=max_wait_ms, max_records=max_records)
         return await self._patience.ask("for records of", call, self._assigned, waits=max_wait_ms / 1000)
 
+    async def close(self) -> None:
+        await self._patience.end("closes a reader", self._inner.close)
+
 
 class _Writer:
     def __init__(self, patience: Patience, inner: Writer) -> None:
         self._patience = patience
         self._writer = inner
-        self.close = inner.close
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
         what = "to write records for"
         return await self._patience.ask_once(what, lambda: self._writer.send(batches), {outgoing.partition for outgoing in batches})
+
+    async def close(self) -> None:
+        await self._patience.end("closes a producer", self._writer.close)
 
 
 class _Producer(_Writer):
@@ -177,17 +185,16 @@ class _TransactionalProducer(_Writer):
 
     async def abort(self) -> None:
         # The committer waits for the collector, which repeats this, and is to hear from it before all patience is over.
-        await Patience(self._patience.seconds * _SHARE).ask_once(f"to abort a transaction of {self._name}", self._inner.abort)
+        await self._patience.share(_SHARE).ask_once(f"to abort a transaction of {self._name}", self._inner.abort)
 
 
 class _Membership:
     def __init__(self, patience: Patience, inner: Membership) -> None:
         self._patience = patience
         self._inner = inner
+        self._ended: bool = False
         self.revoked = inner.revoked
         self.rejoin = inner.rejoin
-        self.leave = inner.leave
-        self.close = inner.close
 
     @property
     def group(self) -> GroupMetadata:
@@ -202,3 +209,14 @@ class _Membership:
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
         await self._patience.ask("to commit offsets of", lambda: self._inner.commit(offsets), offsets)
+
+    async def leave(self) -> None:
+        await self._end(self._inner.leave)
+
+    async def close(self) -> None:
+        await self._end(self._inner.close)
+
+    async def _end(self, how: Callable[[], Awaitable[None]]) -> None:
+        if not self._ended:
+            self._ended = True
+            await self._patience.end("leaves its group", how)

@@ -102,6 +102,7 @@ def test_what_is_not_said_has_a_default() -> None:
         "default_state_isolation_level": IsolationLevel.READ_UNCOMMITTED,
         "auto_offset_reset": "earliest",
         "task_timeout_ms": 300_000,
+        "close_timeout_ms": 30_000,
         "stall_warning_ms": 10_000,
         "poll_ms": 100,
         "linger_ms": 20,

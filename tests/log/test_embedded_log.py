@@ -222,6 +222,10 @@ async def test_errors_can_be_ordered(embedded: EmbeddedLog) -> None:
     await assigned(member)
     fetcher = embedded.fetcher(client_id="r", isolation=COMMITTED)
     fetcher.assign({partition: 0})
+
+    async def leave() -> None:
+        await (await join(embedded, "a group of its own")).leave()
+
     calls: dict[Operation, Callable[[], Awaitable[object]]] = {
         "abort": transactional.abort,
         "begin_offsets": lambda: embedded.begin_offsets([partition]),
@@ -235,6 +239,7 @@ async def test_errors_can_be_ordered(embedded: EmbeddedLog) -> None:
         "end_offsets": lambda: embedded.end_offsets([partition], COMMITTED),
         "fetch": lambda: fetcher.fetch(max_wait_ms=0),
         "join": lambda: join(embedded, "other"),
+        "leave": leave,
         "offsets_for_times": lambda: embedded.offsets_for_times({partition: 0}),
         "producer": lambda: embedded.producer(client_id="q"),
         "send": lambda: write(producer, partition, b"a"),

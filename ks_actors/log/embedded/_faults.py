@@ -19,6 +19,7 @@ Operation: TypeAlias = Literal[
     "end_offsets",
     "fetch",
     "join",
+    "leave",
     "offsets_for_times",
     "producer",
     "send",

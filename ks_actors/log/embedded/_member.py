@@ -129,11 +129,22 @@ class EmbeddedMembership:
 
     async def leave(self) -> None:
         """Leave the group at once. Does nothing when that was done before."""
-        self._end(stay=False)
+        await self._say_goodbye(stay=False)
 
     async def close(self) -> None:
         """End. Who has an instance id keeps its place and its partitions, for when it comes again within the session timeout; others leave."""
-        self._end(stay=self.instance_id is not None)
+        await self._say_goodbye(stay=self.instance_id is not None)
+
+    async def _say_goodbye(self, *, stay: bool) -> None:
+        if not (stay or self._closed):
+            try:
+                await self._faults.wait("leave")
+                self._faults.before("leave")
+            except BaseException:
+                # Nobody has heard of it: the group waits for this member until its session is over.
+                self._end(stay=True)
+                raise
+        self._end(stay=stay)
 
     def shut(self) -> None:
         """End with the log, and so with the group."""

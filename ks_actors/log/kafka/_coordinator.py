@@ -114,11 +114,14 @@ class Coordinator:
 
     async def _finish(self, *, leave: bool) -> None:
         self._lease.end()
-        await self._quiet()
-        left = not self._group.member_id or (leave and await self._leave())
-        if self._burials is not None:
-            await self._burials.end(known=left)
-        await self._client.close()
+        try:
+            await self._quiet()
+            left = not self._group.member_id or (leave and await self._leave())
+            if self._burials is not None:
+                await self._burials.end(known=left)
+        finally:
+            # Also when the log is closed meanwhile, which ends the thread that this runs in.
+            await self._client.close()
 
     async def _leave(self) -> bool:
         request = leave_group(self._group.group_id, self._group.member_id, self._instance_id)
