@@ -29,13 +29,14 @@ class Awaited:
         A request because the group rebalances waits for none of those: the group does, and tasks that move are committed once more.
         """
         served: list[Commit] = []
-        for one, missing in self._requests:
-            missing.intersection_update(left_out, there)
-            if not missing:
+        for one, waits_for in self._requests:
+            waits_for.intersection_update(left_out, there)
+            if not waits_for:
                 served.append(one)
         self._keep_others(served)
-        if left_out and request.reply is not None and not request.rebalancing:
-            self._requests.append((request, set(left_out)))
+        missing = set(left_out if request.tasks is None else left_out & request.tasks)
+        if missing and request.reply is not None and not request.rebalancing:
+            self._requests.append((request, missing))
         else:
             served.append(request)
         for one in served:

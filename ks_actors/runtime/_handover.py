@@ -57,7 +57,9 @@ class Handover:
         who = "the handover of " + ", ".join(map(str, sorted(tasks)))
         await self._wait(who, "workers to be done with them", self._manager.ask(m.SuspendTasks, tasks, number))
         try:
-            await self._wait(who, "the commit before it", self._committer.ask(m.Commit, "tasks move to another member", hold=True))
+            # Suspended as they are, they are due whatever else is: nobody is to wait for calls of tasks that stay.
+            commit = self._committer.ask(m.Commit, "tasks move to another member", hold=True, due_only=True, tasks=tasks)
+            await self._wait(who, "the commit before it", commit)
         except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
             _log.warning("the commit of tasks that move to another member failed: %s", error)
         try:
