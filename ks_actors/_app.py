@@ -215,8 +215,8 @@ class App(AppOrders):
     async def close(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
         """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when that was done before.
 
-        The log is waited for until `timeout_ms` are over (default: `close_timeout_ms`), for all steps together. What it has not answered by then is
-        given up, and a warning tells which tasks are not committed; stores are closed properly all the same. While another call closes the app, a
+        The log is waited for until `timeout_ms` are over (default: `close_timeout_ms`), for all steps together. Requests without an answer by then
+        are given up, and a warning tells which tasks are not committed; stores are closed properly all the same. While another call closes the app, a
         smaller `timeout_ms` counts from now on; this call does not wait for the end then.
 
         A start that is under way, or yet to come, fails with NotRunning, whatever it waits for; only a log or a service that is being entered is

@@ -30,7 +30,7 @@ class Closing:
     def __init__(self) -> None:
         self.seconds: float = 0.0
         self._ends: tuple[float, ...] = ()
-        # What bounds those that wait now: by when they want to be over themselves, and the step that they are bound by, if it is a certain one.
+        # The bounds of those that wait now: by when they want to be over themselves, and the step that they are bound by, if it is a certain one.
         self._under_way: dict[asyncio.Timeout, tuple[float, int | None]] = {}
 
     def begin(self, seconds: float) -> None:

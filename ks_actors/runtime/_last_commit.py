@@ -50,14 +50,14 @@ class LastCommit:
         """Commit; return whether that took longer than it may, which is told by a warning. Note in `errors` why it has failed otherwise."""
         failed, rolled_back = list[Exception](), self._metrics.rolled_back
         uncommitted = self._uncommitted()
-        # A slice that comes after the last commit would write what nobody commits. Whoever does not return is what the commit complains about.
+        # A slice that comes after the last commit would write what nobody commits. The commit complains about functions that do not return.
         await try_step(self.in_time(self._manager.ask(m.SuspendTasks, None, _ANY_ASSIGNMENT).within(self._suspending)), [])
         poller.tell(m.Closing())
         await try_step(self.in_time(self._committer.ask(m.Commit, "the app closes", closing=True).within(self._committing)), failed)
         if self._closing.too_late_to_commit and (failed or self._metrics.rolled_back != rolled_back):
             self._tell(uncommitted, failed)
             return True
-        # What is somebody else's by now that one will do, and what a transaction has lost, whoever comes next: the committer has warned of it.
+        # The next owner does what is somebody else's by now, and what a transaction has lost: the committer has warned of it.
         errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration | TransactionAborted)]
         return False
 
@@ -73,9 +73,9 @@ class LastCommit:
 
     def _tell(self, tasks: Collection[TaskId], errors: Sequence[Exception]) -> None:
         fate = (
-            "Their transaction is aborted, by the broker when nobody else can, and their records are processed again by whoever gets the tasks"
+            "Their transaction is aborted, by the broker when nobody else can, and their records are processed again by the next owner of the tasks"
             if self._exact
-            else "Their records since the last commit are processed again by whoever gets the tasks, and what comes of them is written again"
+            else "Their records since the last commit are processed again by the next owner of the tasks, and what comes of them is written again"
         )
         reason = f": {errors[0]}" if any(map(str, errors)) else ""
         _log.warning(

@@ -335,7 +335,7 @@ class Parts:
     async def close(self, *, clean: bool, leave: bool) -> None:
         """End everything: committed first, when clean; a static member keeps its place, unless it is to `leave`.
 
-        What the log does not answer in time is given up, with a warning. Raises the first error; the rest is closed all the same.
+        Requests that the log does not answer in time are given up, with a warning. Raises the first error; the rest is closed all the same.
         """
         self.closing.begin(self._config.close_timeout_ms / 1000)
         errors: list[Exception] = []

@@ -83,7 +83,7 @@ class Worker(Actor[WorkerMessage]):
         for task in lease.tasks:
             if done and (seconds := until - clock()) <= 0:
                 break
-            # A broken one could not be rolled back while the lease lay here. Whoever gives it up waits for the lease.
+            # A broken one could not be rolled back while the lease lay here. To give it up one waits for the lease.
             if not task.broken:
                 try:
                     records += await self._process(task, seconds, draining=lease.draining)
@@ -119,7 +119,7 @@ class Worker(Actor[WorkerMessage]):
             self._collector.tell(Output(batches, self._epoch, lot))
 
     def _give_back(self, lease: Lease, done: list[TaskId], records: int, output: list[Outgoing], failed: Task | None = None) -> None:
-        """Hand on what the tasks that are done have written, and give all back; one that has failed is left to whoever rolls it back."""
+        """Hand on what the tasks that are done have written, and give all back; one that has failed is left to its rollback."""
         if output:
             self._collector.tell(Output(output, self._epoch))
         untouched = tuple(task.id for task in lease.tasks[len(done) :] if task is not failed)
