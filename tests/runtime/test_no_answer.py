@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from actors.testing import VirtualLoop
-from ks_actors import LogTimeout
+from ks_actors import LogError, LogTimeout
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState, UncaughtResponse
@@ -242,3 +242,22 @@ def test_who_has_no_patience_makes_each_call_once() -> None:
         assert await Patience(10).ask("for records", lambda: slow(11), waits=5) == "done"
 
     in_virtual_time(test)
+
+
+def test_an_abort_that_is_refused_for_long_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    """It is tried again each second, and told of ever more rarely; when it succeeds the app goes on."""
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, Random(1))
+        await load.send(10)
+        await harness.caught_up()
+        harness.fail("commit", ValueError("refused"))
+        harness.fail("abort", LogError("the coordinator refuses"), 200)
+        await load.send(10)
+        await harness.kit.clock.advance(250)
+        assert 5 <= caplog.text.count("a transaction could not be aborted") <= 12
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
+
+    settings: dict[str, Any] = {"processing_guarantee": EOS, "commit_interval_ms": 100}
+    run_app(test, counting(), topics=TOPICS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER, **settings)
