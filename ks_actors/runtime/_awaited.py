@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ks_actors._errors import IllegalGeneration
-
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -26,16 +24,16 @@ class Awaited:
     def serve(self, request: Commit, left_out: frozenset[TaskId], there: Collection[TaskId]) -> list[Commit]:
         """Note that a commit, for `request`, has taken all tasks that are `there` but some. Answer the requests that are served now, and return them.
 
-        A request because the group rebalances waits for none of those: the group does, and tasks that move are committed once more.
+        A request because the group rebalances, or tasks move, waits for none of those: the group does, and each task moves when it is at rest.
         """
         served: list[Commit] = []
-        for one, waits_for in self._requests:
-            waits_for.intersection_update(left_out, there)
-            if not waits_for:
+        for one, missing in self._requests:
+            before = len(missing)
+            missing.intersection_update(left_out, there)
+            if not missing or (one.one_of is not None and len(missing) < before):
                 served.append(one)
         self._keep_others(served)
-        missing = set(left_out if request.tasks is None else left_out & request.tasks)
-        if missing and request.reply is not None and not request.rebalancing:
+        if missing := _waits_for(request, left_out, there):
             self._requests.append((request, missing))
         else:
             served.append(request)
@@ -51,15 +49,17 @@ class Awaited:
             answer(one, error)
         return failed
 
-    def release(self) -> None:
-        """Fail the requests that hold commits up behind them: what they were to commit has been given up."""
-        holding = [one for one, _ in self._requests if one.hold]
-        self._keep_others(holding)
-        for one in holding:
-            answer(one, IllegalGeneration("the tasks that were to be committed have been given up meanwhile"))
-
     def _keep_others(self, gone: list[Commit]) -> None:
         self._requests = [one for one in self._requests if not any(one[0] is request for request in gone)]
+
+
+def _waits_for(request: Commit, left_out: frozenset[TaskId], there: Collection[TaskId]) -> set[TaskId]:
+    if request.reply is None or request.rebalancing or request.hold:
+        return set()
+    if request.one_of is None:
+        return set(left_out)
+    wanted = request.one_of.intersection(there)
+    return set(wanted) if wanted <= left_out else set()
 
 
 def answer(request: Commit, error: Exception | None) -> None:

@@ -118,7 +118,6 @@ class Committer(Actor[CommitterMessage]):
                 self._held = message.held
                 if not message.held:
                     self._rebalancing = self._moved_on = False
-                    self._awaited.release()
                     self.ctx.unstash()
             case m.CommitTimer():
                 self.ctx.timers.once("commit", await self._commit_by_time(), message)
@@ -210,7 +209,7 @@ class Committer(Actor[CommitterMessage]):
         if self._transactional:
             self._collector.tell(m.KeepLots(lots(self._metrics.tasks.values())))
         try:
-            await self._manager.ask(m.Drain, request.due_only or request.rebalancing).within(self._drain)
+            await self._manager.ask(m.Drain, request.due_only or request.rebalancing or request.hold).within(self._drain)
         except AskTimeout as late:
             raise undrained(self._metrics.tasks.values(), self._drain) from late
         self._metrics.pausing = True

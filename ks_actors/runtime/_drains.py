@@ -122,6 +122,11 @@ class Drains:
             self._told.add(task.id)
             self._committer().tell(Commit(None, f"task {task.id} has come to rest", due_only=True))
 
+    def busy(self, tasks: Iterable[TaskId]) -> frozenset[TaskId]:
+        """Return those of some tasks that have something in hand, or done what no commit has taken. What is broken is rolled back anyway."""
+        there = (self._tasks[task_id] for task_id in tasks if task_id in self._tasks)
+        return frozenset(task.id for task in there if not task.broken and (task.commit_needed or not self._at_rest(task)))
+
     def forget(self, task: TaskId) -> None:
         """Forget a task that has gone."""
         self._draining.pop(task, None)

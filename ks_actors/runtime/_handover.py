@@ -51,17 +51,21 @@ class Handover:
             _log.warning("the commit before a rebalance failed: %s", error)
         await self._look()
 
-    async def give_up(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId], number: int) -> None:
-        """Commit tasks and give them back; of those that are `standbys` from now on the stores stay open. Assignments up to `number` are void."""
+    async def give_up(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId], number: int) -> frozenset[TaskId]:
+        """Commit tasks and give back those that are at rest; return the others, which take nothing new until they are, too.
+
+        Of those that are `standbys` from now on the stores stay open. Assignments up to `number` are void. When the commit fails all are given back.
+        """
         # From here on they write nothing more: it would be committed without them.
         who = "the handover of " + ", ".join(map(str, sorted(tasks)))
         await self._wait(who, "workers to be done with them", self._manager.ask(m.SuspendTasks, tasks, number))
+        busy: frozenset[TaskId] = frozenset()
         try:
-            # Suspended as they are, they are due whatever else is: nobody is to wait for calls of tasks that stay.
-            commit = self._committer.ask(m.Commit, "tasks move to another member", hold=True, due_only=True, tasks=tasks)
-            await self._wait(who, "the commit before it", commit)
+            await self._wait(who, "the commit before it", self._committer.ask(m.Commit, "tasks move to another member", hold=True))
+            busy = await self._wait(who, "tasks to come to rest", self._manager.ask(m.AskBusy, tasks))
         except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
             _log.warning("the commit of tasks that move to another member failed: %s", error)
+        tasks -= busy
         try:
             await self._wait(who, "workers to be done with them", self._manager.ask(m.CloseTasks, tasks))
             if tasks & standbys:
@@ -69,6 +73,17 @@ class Handover:
             await self.close(tasks - standbys)
         finally:
             self._committer.tell(m.HoldCommits(held=False))
+        return busy
+
+    async def until_one_rests(self, tasks: frozenset[TaskId]) -> frozenset[TaskId] | None:
+        """Wait until one of the tasks is at rest, and committed; return those that are not, None when that has failed."""
+        try:
+            asked = self._committer.ask(m.Commit, "tasks are to move to another member", due_only=True, one_of=tasks)
+            await self._wait("the handover of " + ", ".join(map(str, sorted(tasks))), "calls in flight to end", asked)
+            return await self._wait("a handover", "tasks to come to rest", self._manager.ask(m.AskBusy, tasks))
+        except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
+            _log.debug("a commit of tasks that are to move to another member failed: %s", error)
+            return None
 
     async def close(self, tasks: frozenset[TaskId]) -> None:
         """Close the stores of tasks; what is committed is on disk then."""

@@ -27,6 +27,8 @@ class GroupView:
         self._counter: int = 0
         self._task_of: dict[TopicPartition, TaskId] = {}
         self._processes: frozenset[str] = frozenset()
+        # What the group was told last to be here: it gives nothing of that to others.
+        self.claimed: frozenset[TaskId] = frozenset()
 
     def tasks(self, assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:
         """Return the tasks of an assignment with their partitions. Raises what kept the leader from assigning."""
@@ -62,7 +64,8 @@ class GroupView:
     def user_data(self, owned: Iterable[TaskId], generation: int = -1, offsets: Mapping[TaskId, int] | None = None) -> bytes:
         """Return what to tell the leader: the tasks that are here, and how far the state is of those that are not."""
         self._counter += 1
-        return encode_member(owned, process_id=self._process_id, counter=self._counter, generation=generation, offsets=offsets)
+        self.claimed = frozenset(owned)
+        return encode_member(self.claimed, process_id=self._process_id, counter=self._counter, generation=generation, offsets=offsets)
 
 
 class OffsetCommits:

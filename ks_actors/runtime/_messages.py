@@ -8,6 +8,7 @@ from ks_actors.runtime._messages_group import (
     Answered,
     Arrived,
     AskGroup,
+    AtRest,
     BufferHigh,
     BufferLow,
     Closing,
@@ -105,6 +106,7 @@ from ks_actors.runtime._messages_state import (
     WorkersChanged,
 )
 from ks_actors.runtime._messages_tasks import (
+    AskBusy,
     AssignTask,
     CloseTasks,
     CloseWorker,
@@ -138,9 +140,11 @@ __all__ = [
     "AddWorker",
     "Answered",
     "Arrived",
+    "AskBusy",
     "AskGroup",
     "AskOffsets",
     "AssignTask",
+    "AtRest",
     "BufferHigh",
     "BufferLow",
     "ChangelogEnds",

@@ -225,6 +225,10 @@ class Rested(Message, frozen=True, tag="RESTED"):
     """The rest before fetching again is over (internal)."""
 
 
+class AtRest(Message, frozen=True, tag="AT_REST"):
+    """Tasks that are to move have come to rest (internal)."""
+
+
 class EnterAnew(Message, frozen=True, tag="ENTER_ANEW"):
     """The rest before the group is entered anew is over (internal)."""
 
@@ -242,6 +246,7 @@ GroupMessage: TypeAlias = (
     | Answered
     | Settled
     | GivenUp
+    | AtRest
     | EnterAnew
 )
 PollerMessage: TypeAlias = (

@@ -332,7 +332,7 @@ class Commit(Message, frozen=True, tag="COMMIT"):
 
     `hold`: and none after this one until HOLD ends. `rebalancing`: from now until HOLD ends the group may move on to its next generation at any
     moment. `closing`: the app ends, and does not wait for that generation: as long as the group takes no commits this is IllegalGeneration at once.
-    `due_only`: tasks with calls that were fed again a moment ago need not be part of it. It is answered when these `tasks` are committed (None: all).
+    `due_only`: tasks with calls that were fed again a moment ago need not be part of it. `one_of`: it is served when one of these tasks is in it.
     """
 
     reply: Reply[None] | None
@@ -341,7 +341,7 @@ class Commit(Message, frozen=True, tag="COMMIT"):
     rebalancing: bool = False
     closing: bool = False
     due_only: bool = False
-    tasks: frozenset[TaskId] | None = None
+    one_of: frozenset[TaskId] | None = None
 
     @property
     def given_up(self) -> bool:

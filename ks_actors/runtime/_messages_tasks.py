@@ -89,6 +89,13 @@ class CloseTasks(Message, frozen=True, tag="CLOSE"):
     tasks: frozenset[TaskId] | None
 
 
+class AskBusy(Message, frozen=True, tag="ASK_BUSY"):
+    """Tell which of these tasks have something in hand, or done, that no commit has taken."""
+
+    reply: Reply[frozenset[TaskId]]
+    tasks: frozenset[TaskId]
+
+
 class Drain(Message, frozen=True, tag="DRAIN"):
     """Let the records in flight come to an end and feed no new ones to asynchronous processors.
 
@@ -181,6 +188,7 @@ TaskManagerMessage: TypeAlias = (
     | Wake
     | SuspendTasks
     | CloseTasks
+    | AskBusy
     | Drain
     | Refed
     | Freeze

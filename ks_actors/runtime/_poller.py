@@ -17,6 +17,7 @@ from ks_actors.runtime._handover import Handover
 from ks_actors.runtime._membership import OffsetCommits, answered
 from ks_actors.runtime._messages import GroupMessage, PollerMessage
 from ks_actors.runtime._newcomers import Newcomers
+from ks_actors.runtime._parting import Parting
 from ks_actors.runtime._patience import patiently
 from ks_actors.runtime._resets import Resets
 from ks_actors.runtime._rests import Rests
@@ -80,25 +81,21 @@ class Poller(Actor[PollerMessage]):
         self._epoch: int = 0
         self._tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
         self._standbys: frozenset[TaskId] = frozenset()
-        # What the group was told last to be here: it gives nothing of that to others.
-        self._claimed: frozenset[TaskId] = frozenset()
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
         self._newcomers = Newcomers()
         self._stopped: set[TopicPartition] = set()
         self._resets = Resets(log, fetcher, reset)
-        # What is being done for the group.
         self._work: asyncio.Future[Any] | None = None
-        # What the group says is dealt with one after the other, and before that what is to be given up.
         self._events: deque[MembershipEvent] = deque()
         self._rejoin: Exception | None = None
         self._handover = Handover(manager=manager, state=state, committer=committer, seconds=group.rebalance_seconds)
+        self._parting = Parting(self._handover, membership, group, here=lambda: self._tasks)
         # Set when somebody else has the place in the group: nothing is to be done for it any more.
         self._fenced: FencedInstanceId | None = None
         self._rests = Rests()
-        # About to close: nothing new is begun, but the group is followed until the last commit is done.
-        self._leaving = False
-        self._fetching = self._closing = self._waiting = self._following = self._ask_again = False
+        # `leaving`: about to close, nothing new is begun, but the group is followed until the last commit is done.
+        self._leaving = self._fetching = self._closing = self._waiting = self._following = self._ask_again = False
 
     async def signal(self, signal: Signal) -> None:
         """Wait for the group from the start; leave it at the end."""
@@ -154,11 +151,15 @@ class Poller(Actor[PollerMessage]):
                 self._membership_failed(message)
             case m.Settled():
                 self._following = False
+                self._parting.watch(self.ctx)
                 self._go_on()
             case m.GivenUp():
                 self._rest(message)
+            case m.AtRest():
+                self._parting.note_rest()
+                self._go_on()
             case m.EnterAnew():
-                self._membership.rejoin(self._user_data(self._membership.group.generation))
+                self._parting.ask()
             case m.Rejoin():
                 self._rejoin = message.cause
                 self._go_on()
@@ -248,6 +249,8 @@ class Poller(Actor[PollerMessage]):
             self._do(self._lose_all(cause), m.GivenUp)
         elif self._events:
             self._follow(self._events.popleft())
+        elif self._parting.may_go and not self._leaving:
+            self._do(self._parting.part(self._standbys), m.Settled)
         elif not self._waiting:
             self._waiting = True
             self.ctx.pipe(self._membership.event(), m.MembershipChanged, partial(m.MembershipFailed, waiting=True))
@@ -289,10 +292,12 @@ class Poller(Actor[PollerMessage]):
     def _follow(self, event: MembershipEvent) -> None:
         match event:
             case Revoked():
+                self._parting.between = True
                 self._do(self._let_rebalance(), m.Settled)
             case Assigned():
                 # Somebody else has made the group assign: that is as good.
                 self.ctx.timers.cancel("rest")
+                self._parting.between = False
                 self._handover.assignments += 1
                 for late in self._commits.next_generation():
                     self.ctx.self_ref.tell(late)
@@ -311,12 +316,8 @@ class Poller(Actor[PollerMessage]):
             self._instance.tell(m.TasksChanged(0, len(self._tasks)))
         await self._handover.before_rebalance()
         self._commits.let_go()
-        self._membership.revoked(self._user_data(self._membership.group.generation))
+        self._membership.revoked(self._parting.user_data())
         return self._membership.group.generation
-
-    def _user_data(self, generation: int) -> bytes:
-        self._claimed = frozenset(self._tasks)
-        return self._group.user_data(frozenset(self._tasks), generation, self._handover.offsets)
 
     def _take_over(self, event: Assigned) -> None:
         try:
@@ -327,11 +328,11 @@ class Poller(Actor[PollerMessage]):
             return
         gone = frozenset(self._tasks) - frozenset(assigned)
         standbys = self._group.standbys(event.assignment)
-        migrated = self._standbys - standbys - frozenset(assigned)
+        migrated = self._standbys - standbys - frozenset(assigned) - self._parting.tasks
         # Lost since the group was told: they are kept for nobody.
-        self._ask_again = bool(self._claimed - frozenset(self._tasks) - frozenset(assigned))
+        self._ask_again = bool(self._group.claimed - frozenset(self._tasks) - self._parting.tasks - frozenset(assigned))
         self._standbys = standbys
-        new = {task: partitions for task, partitions in assigned.items() if task not in self._tasks}
+        new = {task: partitions for task, partitions in assigned.items() if task not in self._parting.tasks.union(self._tasks)}
         self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in gone}
         self._tasks.update(new)
         self._pending = (self._pending - gone) | set(new)
@@ -345,11 +346,11 @@ class Poller(Actor[PollerMessage]):
         await patiently("an assignment", "transactions of members that have gone", self._bury(self._group.take_gone(event.assignment)))
         if gone:
             self._forget(gone)
-            await self._handover.give_up(gone, self._standbys, number - 1)
+            self._ask_again |= await self._parting.give_up(gone, self._standbys, number - 1)
         if migrated:
             await self._handover.close(migrated)
-        if gone or self._ask_again:
-            self._membership.rejoin(self._user_data(event.group.generation))
+        if self._ask_again:
+            self._parting.ask()
         if not self._leaving:
             await self._begin(new, number)
         return event.group.generation
@@ -362,7 +363,7 @@ class Poller(Actor[PollerMessage]):
         for task, partitions in new.items():
             if task in self._tasks:
                 self._state.tell(m.OpenTask(task, {partition: positions[partition] for partition in partitions}, number))
-        for task in sorted(self._standbys):
+        for task in sorted(self._standbys - self._parting.tasks):
             self._state.tell(m.OpenStandby(task))
 
     async def _lose_all(self, cause: Exception) -> bool:
@@ -372,6 +373,7 @@ class Poller(Actor[PollerMessage]):
         self._group.forget()
         self._forget(frozenset(self._tasks))
         self._tasks, self._pending = {}, set()
+        self._parting.forget()
         self._instance.tell(m.TasksChanged(0, 1))
         return await self._handover.lose_all(cause)
 

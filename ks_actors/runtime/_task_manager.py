@@ -36,10 +36,8 @@ _CLOSE_S = 0.0005
 class TaskManager(Actor[TaskManagerMessage]):
     """Own the tasks that are ready to be processed, their buffers and the schedule.
 
-    A worker that is free gets the task of the highest priority, of equal ones that with the most buffered records, or one that has waited for too
-    long, and those behind it while there is little to do in each. It has them alone until it gives them back. `priority` tells a task's priority,
-    higher first. Which tasks are ready is known at any time: whatever is done about a task ends with a `_look` at it, and nothing goes through all
-    tasks that does not concern all.
+    A worker that is free gets the task of the highest `priority` (higher first), of equal ones that with the most buffered records, or one that has
+    waited for too long, and those behind it while there is little to do in each. It has them alone. All that is done about a task ends in a `_look`.
     """
 
     def __init__(
@@ -93,7 +91,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 if (error := self._close(task_id)) is not None:
                     _log.warning("closing task %s failed: %s", task_id, error)
 
-    def receive(self, message: TaskManagerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+    def receive(self, message: TaskManagerMessage) -> None:  # noqa: C901, PLR0912, PLR0915 - one branch per message
         """Keep the schedule."""
         match message:
             case m.Records():
@@ -118,6 +116,8 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.CloseTasks():
                 self._closing.append(message)
                 self._settle()
+            case m.AskBusy():
+                message.reply.tell(self._drains.busy(message.tasks))
             case m.Drain():
                 self._drains.begin(message, self.ctx.time(), self._suspended)
                 self._look(task_id for task_id in {**self._touched, **dict.fromkeys(self._ready.ids)} if self._tasks[task_id].drains)
