@@ -8,6 +8,7 @@ from ks_actors.runtime import _messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
+    from collections.abc import Set as AbstractSet
 
     from actors import Timers
     from ks_actors._task_id import TaskId
@@ -20,15 +21,17 @@ _TOGETHER_S: Final = 0.01
 class Newcomers:
     """Collect tasks that become ready within 10 ms: each assignment of a fetcher goes through all partitions, so one is for all of them.
 
-    The first one does not wait.
+    The first one does not wait, and nobody waits when no other task is still to come.
     """
 
     def __init__(self) -> None:
         self._ready: dict[TaskId, Mapping[TopicPartition, int]] = {}
 
-    def come(self, ready: m.TaskReady, timers: Timers[Any]) -> bool:
-        """Take in a task; return whether to begin at once. Else FETCH_NEW comes in time."""
+    def come(self, ready: m.TaskReady, pending: AbstractSet[TaskId], timers: Timers[Any]) -> bool:
+        """Take in one of the `pending` tasks; return whether to begin at once. Else FetchNew comes in time."""
         self._ready[ready.task] = ready.positions
+        if pending <= self._ready.keys():
+            return True
         if "new" in timers:
             return False
         timers.once("new", _TOGETHER_S, m.FetchNew())

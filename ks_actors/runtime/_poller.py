@@ -121,7 +121,7 @@ class Poller(Actor[PollerMessage]):
             case m.BufferLow():
                 self._resume(message.partitions)
             case m.TaskReady():
-                if self._newcomers.come(message, self.ctx.timers):
+                if self._newcomers.come(message, self._pending, self.ctx.timers):
                     self._fetch_new()
             case m.SeekAll():
                 self._seek(message)

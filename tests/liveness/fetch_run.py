@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from dataclasses import fields
 from random import Random
@@ -249,7 +248,6 @@ def fetch_all(plan: FetchPlan) -> FetchRun:
             await run.main()
         return run
 
-    logging.getLogger("ks_actors").setLevel(logging.CRITICAL)
     try:
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             return runner.run(main())

@@ -1,7 +1,9 @@
-"""What a seed is run on."""
+"""The layers that a seed can be run on."""
 
 from __future__ import annotations
 
+import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tests.liveness.fetch_plan import draw_fetching
@@ -10,17 +12,31 @@ from tests.liveness.plan import draw
 from tests.liveness.run import live
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def run_app_seed(seed: int) -> None:
     """Run whole apps on the embedded log. Raises what is wrong."""
-    live(draw(seed))
+    with _quiet():
+        live(draw(seed))
 
 
 def run_fetch_seed(seed: int) -> None:
     """Run the fetcher of Kafka against brokers in this process. Raises what is wrong."""
-    fetch_all(draw_fetching(seed))
+    with _quiet():
+        fetch_all(draw_fetching(seed))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Log nothing of the outages that the plan has ordered; other tests read the log."""
+    log = logging.getLogger("ks_actors")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 LAYERS: dict[str, Callable[[int], None]] = {"app": run_app_seed, "fetch": run_fetch_seed}

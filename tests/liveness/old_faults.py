@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import TopicPartition
     from ks_actors.log.kafka._fetch_broker import Line
+    from ks_actors.runtime._task import Task
 
 _SHORT_MS = 50
 
@@ -100,12 +101,14 @@ def stop_empty_partitions(patch: pytest.MonkeyPatch) -> None:
 def let_priorities_not_age(patch: pytest.MonkeyPatch) -> None:
     """Have tasks of a high priority come first, for however long others wait."""
 
-    def pick(schedule: Schedule, now: float) -> Any:
+    def pick(schedule: Schedule, now: float, fits: Callable[[Task], bool] | None = None) -> tuple[Task, float] | None:
         if not schedule._waiting:
             return None
-        task = schedule._levels[max(schedule._levels)].best(now)
+        task, since = schedule._levels[max(schedule._levels)].best(now)
+        if fits is not None and not fits(task):
+            return None
         schedule.leave(task.id)
-        return task
+        return task, since
 
     patch.setattr(Schedule, "pick", pick)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from random import Random
@@ -295,7 +294,5 @@ def live(plan: Plan) -> Run:
             raise
         return run
 
-    # What is said of outages is no news here.
-    logging.getLogger("ks_actors").setLevel(logging.CRITICAL)
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main())
