@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
 from aiokafka import codec  # type: ignore[import-untyped]
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # type: ignore[import-untyped]
+from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
 
 from ks_actors._native import kernel as _kernel
 from ks_actors.log.kafka._format import APPEND_TIME, CODEC, CODECS, HEADER
@@ -74,8 +75,8 @@ class IteratedBody:
     __slots__ = ("_records",)
 
     def __init__(self, batch: Any) -> None:
-        # The batch itself can be iterated over only once, and not piece by piece.
-        self._records: Iterator[Any] = chain(batch)
+        # The batch itself can be iterated over only once, and not piece by piece. To begin with that is what decompresses it.
+        self._records: Iterator[Any] = chain(iter(batch))
 
     def skip(self, count: int) -> None:
         """Pass over records."""
@@ -95,9 +96,11 @@ class IteratedBody:
         )
 
 
-def has_kernel() -> bool:
-    """Return whether the kernel is there."""
-    return _kernel is not None
+def body_of(stored: memoryview, attributes: int, base_offset: int, first_time: int, highest_time: int) -> Body:
+    """Return the records of a batch, decompressed. Raises CorruptRecordException, UnsupportedCodecError."""
+    if _kernel is not None:
+        return KernelBody(stored, attributes, base_offset, first_time, highest_time)
+    return IteratedBody(MemoryRecords(stored.tobytes()).next_batch())
 
 
 def _uncompressed(data: memoryview, number: int) -> bytes:

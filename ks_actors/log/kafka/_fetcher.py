@@ -148,7 +148,7 @@ class KafkaFetcher:
             if source.paused:
                 continue
             try:
-                fetched = self._read(source, max_records)
+                fetched = self._read(source, max_records, until)
             except Exception:
                 self._fetching.change(source)
                 if not found:
@@ -165,9 +165,11 @@ class KafkaFetcher:
                 break
         return found
 
-    def _read(self, source: Source, max_records: int) -> Fetched | None:
+    def _read(self, source: Source, max_records: int, until: float) -> Fetched | None:
         if source.chunks:
-            return source.read(max_records)
+            fetched = source.read(max_records, until)
+            self._fetching.unpacking.look(source)
+            return fetched
         error = source.error
         if error is not None:
             # It is told once; then it is tried again, and told again if nothing has changed.

@@ -15,6 +15,7 @@ from ks_actors.log.kafka._fetch_broker import FetchBroker
 from ks_actors.log.kafka._fetch_session import INVALID_EPOCH, NOT_FOUND
 from ks_actors.log.kafka._fetch_troubles import FetchTroubles, unexpected
 from ks_actors.log.kafka._records import Chunk
+from ks_actors.log.kafka._unpacking import Unpacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -57,6 +58,7 @@ class Fetching:
         self._room: bool = True
         self._linger_s: float = client.options.linger_ms / 1000
         self._channel: str = f"fetch-{next(_numbers)}"
+        self.unpacking: Unpacking = Unpacking(self.begin, news)
         self._troubles: FetchTroubles = FetchTroubles(client, sources, self, client_id=client_id)
         self._brokers: dict[int, FetchBroker] = {}
         # Where the partitions are wanted that are, and those of which this may not be right any more.
@@ -252,7 +254,7 @@ class Fetching:
 
     def _add(self, source: Source, raw: bytes, end_offset: int, aborted: Sequence[tuple[int, int]] | None) -> None:
         try:
-            chunk = Chunk(source.partition, raw, end_offset, aborted)
+            chunk = Chunk(source.partition, raw, end_offset, aborted, apart=True)
         except LogCorrupted as error:
             self.fail(source, error)
         else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from math import inf
 from struct import Struct
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # type: ignore[import-untyped]
@@ -11,14 +13,16 @@ from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-
 
 from ks_actors._batch import Batch
 from ks_actors._errors import LogCorrupted, LogError
-from ks_actors.log.kafka._body import Body, IteratedBody, KernelBody, Records, has_kernel
+from ks_actors.log.kafka._body import Body, IteratedBody, Records, body_of
 from ks_actors.log.kafka._format import BEHIND_LENGTH, CONTROL, HEADER, MAGIC, TRANSACTIONAL, checksum
+from ks_actors.log.kafka._unpacking import LITTLE, PIECE, is_packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ks_actors._batch import Headers
     from ks_actors.log._types import TopicPartition
+    from ks_actors.log.kafka._unpacking import Unpacked
 
 _LENGTHS = Struct(">qi")
 _MAGIC_AT = 16
@@ -81,6 +85,8 @@ class Chunk:
     They stay as they came, compressed and unchecked, until somebody reads them. `next_offset` is behind the last whole batch (None when there is
     none), `end_offset` the end of what could be read at the time. For committed readers `aborted` has producer id and first offset of the aborted
     transactions in it; None shows all records, whatever became of their transactions. Raises LogCorrupted for bytes without batches.
+
+    With `apart`, batches that would take long to be decompressed are `packed` until a thread has done so: `read` stops in front of them.
     """
 
     __slots__ = (
@@ -88,24 +94,34 @@ class Chunk:
         "_aborters",
         "_at",
         "_base",
+        "_bodies",
         "_body",
         "_end",
         "_failure",
         "_gaps",
         "_left",
         "_partition",
-        "_raw",
+        "_unpacked_to",
         "end_offset",
         "next_offset",
+        "raw",
         "size",
+        "unpacking",
     )
 
-    def __init__(self, partition: TopicPartition, raw: bytes, end_offset: int, aborted: Sequence[tuple[int, int]] | None) -> None:
+    def __init__(
+        self, partition: TopicPartition, raw: bytes, end_offset: int, aborted: Sequence[tuple[int, int]] | None, *, apart: bool = False
+    ) -> None:
         self.end_offset: int = end_offset
         self.size: int = len(raw)
         self._partition: TopicPartition = partition
-        self.next_offset: int | None = self._find_end(raw)
-        self._raw: bytes = raw
+        # Where the next batch begins that a thread is still to decompress.
+        self._unpacked_to: float = inf
+        self.next_offset: int | None = self._find_end(raw, apart=apart and self.size > LITTLE)
+        self.raw: bytes = raw
+        # Whether a thread decompresses batches of it, and those that are done, by where they begin.
+        self.unpacking: bool = False
+        self._bodies: dict[int, Body] = {}
         # Where the next batch begins in `raw`.
         self._at = 0
         self._aborted: list[tuple[int, int]] | None = None if aborted is None else sorted(aborted, key=_first_offset, reverse=True)
@@ -118,11 +134,38 @@ class Chunk:
         self._gaps = False
         self._failure: LogError | None = None
 
-    def _find_end(self, raw: bytes) -> int | None:
+    def _find_end(self, raw: bytes, *, apart: bool) -> int | None:
         behind = None
-        for _, behind in whole_batches(self._partition, raw):  # noqa: B007 - the last one's
-            pass
+        for at, behind in whole_batches(self._partition, raw):  # noqa: B007 - the last one's
+            if apart and is_packed(raw, at):
+                apart, self._unpacked_to = False, 0
         return behind
+
+    @property
+    def packed(self) -> bool:
+        """Whether there are batches that are still to be decompressed."""
+        return self._unpacked_to != inf
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next batch is still to be decompressed."""
+        return not self._left and self._at >= self._unpacked_to
+
+    @property
+    def wants_unpacking(self) -> bool:
+        """Whether to decompress the next piece now: as long as there is much in front of it, it would only take up room."""
+        return self.packed and self._unpacked_to - self._at < PIECE // 2
+
+    @property
+    def unpacked_to(self) -> int:
+        """Where the batch begins that is decompressed next; for one that is `packed`."""
+        return int(self._unpacked_to)
+
+    def take(self, unpacked: Unpacked) -> None:
+        """Take batches that were decompressed."""
+        self.unpacking = False
+        self._bodies.update(unpacked.bodies)
+        self._unpacked_to = inf if unpacked.behind is None else unpacked.behind
 
     @property
     def half_read(self) -> bool:
@@ -134,9 +177,10 @@ class Chunk:
         """Where the last `read` has got to."""
         return self._base if self._left else self._end
 
-    def read(self, position: int, limit: int, columns: Columns) -> bool:
+    def read(self, position: int, limit: int, columns: Columns, until: float = inf) -> bool:
         """Append records from `position` on until `columns` has `limit`; tell whether there may be more.
 
+        No other batch is begun when `perf_counter` has got to `until`, nor one that is still to be decompressed.
         Raises LogCorrupted for bytes that are not what was written, LogError when the library for their compression is missing; what is in front of
         them is in `columns` then.
         """
@@ -145,7 +189,9 @@ class Chunk:
         try:
             while len(columns.keys) < limit:
                 if not self._left and not self._open():
-                    return False
+                    return self.waits
+                if columns.keys and perf_counter() >= until:
+                    return True
                 if self._gaps:
                     self._read_gaps(position, limit, columns)
                 else:
@@ -187,8 +233,8 @@ class Chunk:
 
     def _open(self) -> bool:
         """Go to the next batch that is to be read."""
-        raw = self._raw
-        while len(raw) - self._at > _LAST_DELTA_AT:
+        raw = self.raw
+        while len(raw) - self._at > _LAST_DELTA_AT and self._at < self._unpacked_to:
             at = self._at
             base, length = _LENGTHS.unpack_from(raw, at)
             following = at + BEHIND_LENGTH + length
@@ -198,7 +244,7 @@ class Chunk:
             self._at = following
             if stored[_MAGIC_AT] < MAGIC:
                 self._open_legacy(stored, base)
-            elif not self._open_columnar(stored, base):
+            elif not self._open_columnar(stored, base, self._bodies.pop(at, None)):
                 continue
             if self._left:
                 return True
@@ -213,18 +259,15 @@ class Chunk:
         self._body = IteratedBody(legacy)
         self._left, self._base, self._end, self._gaps = len(legacy), legacy[0].offset, base + 1, True
 
-    def _open_columnar(self, stored: memoryview, base: int) -> bool:
-        """Open a batch; tell whether it is to be read."""
+    def _open_columnar(self, stored: memoryview, base: int, body: Body | None) -> bool:
+        """Open a batch, of which the `body` may be there; tell whether it is to be read."""
         (_, _, _, _, expected, attributes, last_delta, first_time, highest_time, producer, _, _, count) = HEADER.unpack_from(stored)
-        if checksum(stored) != expected:
+        if body is None and checksum(stored) != expected:
             self._end = base
             raise CorruptRecordException(_WRONG_SUM)
         self._end = base + last_delta + 1
-        body: Body
-        if has_kernel():
-            body = KernelBody(stored, attributes, base, first_time, highest_time)
-        else:
-            body = IteratedBody(MemoryRecords(stored.tobytes()).next_batch())
+        if body is None:
+            body = body_of(stored, attributes, base, first_time, highest_time)
         if self._is_left_out(body, attributes, producer, base + last_delta):
             return False
         self._body = body

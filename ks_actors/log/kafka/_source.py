@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
+from time import perf_counter
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogError
@@ -82,7 +84,7 @@ class Source:
     @property
     def ready(self) -> bool:
         """Whether there is something to say."""
-        return bool(self.chunks) or self.error is not None
+        return not self.chunks[0].waits if self.chunks else self.error is not None
 
     @property
     def full(self) -> bool:
@@ -127,8 +129,8 @@ class Source:
         self._budget.used += chunk.size
         return True
 
-    def read(self, limit: int) -> Fetched | None:
-        """Return what is there, at most `limit` records, and move behind it; None when it is nothing.
+    def read(self, limit: int, until: float = inf) -> Fetched | None:
+        """Return what is there, at most `limit` records, and move behind it; None when it is nothing. No batch is begun after `until`.
 
         Raises LogCorrupted and LogError when it is the next record that cannot be read; it is fetched again then.
         """
@@ -138,7 +140,7 @@ class Source:
             chunk = self.chunks[0]
             end = chunk.end_offset
             try:
-                more = chunk.read(position, limit, columns)
+                more = chunk.read(position, limit, columns, until)
             except LogError:
                 position = max(position, chunk.position)
                 if columns.keys:
@@ -147,6 +149,8 @@ class Source:
                 raise
             if more:
                 position = max(position, chunk.position)
+                if chunk.waits or (columns.keys and perf_counter() >= until):
+                    break
             else:
                 assert chunk.next_offset is not None
                 position = max(position, chunk.next_offset)
