@@ -353,6 +353,37 @@ def test_a_program_ends_at_a_signal(number: signal.Signals, tmp_path: Path) -> N
     assert gc.get_threshold()[0] == 100_000
 
 
+@pytest.mark.usefixtures("collector")
+def test_a_second_signal_ends_a_program_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It waits for nothing any more, here a call that does not end; what is not committed is told of, and the app is closed properly."""
+    seen: list[tuple[InstanceState, InstanceState]] = []
+
+    async def prepare() -> None:
+        async with EmbeddedLog(tmp_path / "log") as made:
+            await made.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
+            await write(made, "k")
+
+    async def call(value: str) -> str:
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.Event().wait()
+        return value
+
+    def note(new: InstanceState, old: InstanceState) -> None:
+        seen.append((new, old))
+        if new is InstanceState.PENDING_SHUTDOWN:
+            signal.raise_signal(signal.SIGTERM)
+
+    asyncio.run(prepare())
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(call).to("out", STRINGS_OUT)
+    config = StreamsConfig(application_id="app", state_dir=tmp_path / "state", log=f"embedded://{tmp_path / 'log'}", close_timeout_ms=3_600_000)
+    App(builder.build(), config, on_state=note).main()
+    assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
+    assert "SIGTERM has come again" in caplog.text
+    assert "the app closes without the last commit of tasks 0_0" in caplog.text
+    assert own_threads() == []
+
+
 async def test_an_app_may_live_in_a_system_of_others(tmp_path: Path) -> None:
     """Given a system and a log, the app uses both, and closes neither."""
     async with EmbeddedLog() as log, System("mine") as system:
