@@ -99,7 +99,7 @@ class Committer(Actor[CommitterMessage]):
         self._purger = purger
         self._delete_records = delete_records
         self._metrics = metrics
-        self._gathering = Gathering(metrics.tasks)
+        self._gathering = Gathering(metrics.tasks, lambda: metrics.touched().values())
         self._awaited = Awaited()
         self._workers: tuple[Ref[m.WorkerMessage], ...] = ()
         self._phase = COMMITTING.start(Phase.IDLE)

@@ -25,6 +25,8 @@ class Flusher:
         self._last: TaskId | None = None
         # Those that were changed since they were asked whether they want to be written.
         self._changed: dict[TaskId, None] = {}
+        # Those that had far more to write than they may when they had changed.
+        self._behind: set[TaskId] = set()
 
     @property
     def busy(self) -> bool:
@@ -37,10 +39,12 @@ class Flusher:
         Only those that have `changed` are asked, by this call or one before it; all (None) when memory is short. They take turns: one that always has
         a little to write does not keep one waiting that has much.
         """
-        self._changed.update(dict.fromkeys(self._stores if changed is None else changed))
+        now = dict.fromkeys(self._stores if changed is None else changed)
+        self._changed.update(now)
+        self._behind.update(task for task in now if self._is_behind(task))
         if self._steps is not None:
             return False
-        if changed is not None and next((short for stores in self._stores.values() if (short := stores.memory_is_short) is not None), False):
+        if changed is not None and self._memory_is_short():
             self._changed.update(dict.fromkeys(self._stores))
         if self._last is not None and self._last in self._changed and len(self._changed) > 1:
             tasks = list(self._stores)
@@ -57,7 +61,10 @@ class Flusher:
 
     def turn(self, clock: Callable[[], float]) -> bool:
         """Do one step, or as many as take longer than a worker's slice while writing is behind: so what is put waits for what is written."""
-        until = clock() + _PRESSED_SECONDS if any(stores.behind for stores in self._stores.values()) else None
+        if self.task is not None:
+            self._behind.add(self.task)
+        self._behind = {task for task in self._behind if self._is_behind(task)}
+        until = clock() + _PRESSED_SECONDS if self._behind else None
         more = self.step()
         while until is not None and more and clock() < until:
             more = self.step()
@@ -81,6 +88,15 @@ class Flusher:
         """Write these no further."""
         if self.task in tasks:
             self._steps = self.task = None
+
+    def _is_behind(self, task: TaskId) -> bool:
+        stores = self._stores.get(task)
+        return stores is not None and stores.behind
+
+    def _memory_is_short(self) -> bool:
+        """Tell whether memory is short, which no store has more of than before unless it has changed."""
+        asked = (stores.memory_is_short for task in self._changed if (stores := self._stores.get(task)) is not None)
+        return next((short for short in asked if short is not None), False)
 
 
 @final

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._task import Task
@@ -23,15 +23,20 @@ class Gathering:
     Tasks are handed over one after the other, and fetched for one after the other. A commit that comes due in between would hold the first one's
     records alone, and all others would wait for it, and for the next one: behind an outage, where each answer takes its time, twice as long.
     Tasks of another subtopology are not waited for: what they read may be just that which the commit is to make visible.
+    `touched` tells those of the `tasks` that may have something to commit: unless one of them has just begun, nothing goes through all.
     """
 
-    def __init__(self, tasks: Mapping[TaskId, Task]) -> None:
+    def __init__(self, tasks: Mapping[TaskId, Task], touched: Callable[[], Iterable[Task]]) -> None:
         self._tasks: Mapping[TaskId, Task] = tasks
+        self._touched = touched
         self._begun: WeakSet[Task] = WeakSet()
         self._since: float | None = None
 
     def waits(self, now: float) -> bool:
         """Return whether a commit that is due at `now` (seconds) had better wait; it is to be asked again until it does not."""
+        if not any(task.commit_needed and task not in self._begun for task in self._touched()):
+            self._since = None
+            return False
         fresh: dict[int, list[Task]] = {}
         for task_id, task in self._tasks.items():
             if task not in self._begun:

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._task import Task
@@ -21,6 +21,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.tasks: dict[TaskId, Task] = {}
+        # Those that may have something to commit.
+        self.touched: Callable[[], Mapping[TaskId, Task]] = dict
         self.standbys: Callable[[], int] = int
         self.buffered: Callable[[], int] = int
         self.processed_total: int = 0

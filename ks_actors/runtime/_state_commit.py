@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never, final
+from typing import TYPE_CHECKING, Final, assert_never, final
 
 from ks_actors.log._types import Outgoing, TopicPartition
 from ks_actors.runtime import _messages as m
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._residents import Residents
     from ks_actors.state import TaskStores
+
+# Records that are worth a message.
+_TOGETHER: Final = 500
 
 
 @final
@@ -61,11 +64,20 @@ class StateCommit:
 
     async def _encode(self, message: m.EncodeChangelog) -> None:
         began = await self._turn(None)
+        # Many tasks may have a record each: a message for each would cost more than the records.
+        batches: list[Outgoing] = []
+        records = 0
         for task, token in message.frozen.tokens.items():
             for name, batch in self._stores[task].changelog(token, batch_bytes=self._batch_bytes):
-                self._collector.tell(m.Output((Outgoing(TopicPartition(self._changelog(name), task.partition), batch),), message.epoch))
+                batches.append(Outgoing(TopicPartition(self._changelog(name), task.partition), batch))
+                records += len(batch)
+                if records >= _TOGETHER:
+                    self._collector.tell(m.Output(batches, message.epoch))
+                    batches, records = [], 0
                 # Each time others have their turn may be as long as the slices of all workers: a commit of many records is not to wait for as many.
                 began = await self._turn(began)
+        if batches:
+            self._collector.tell(m.Output(batches, message.epoch))
 
     def _ends(self, task: TaskId, stores: TaskStores, message: m.Keep) -> dict[str, int]:
         """Return where the changelogs go on: one that the task reads, where the task does."""

@@ -61,7 +61,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         # Those that were leased, or moved, since the last commit: no other has anything to commit, or in hand.
         self._touched: dict[TaskId, Task] = {}
         self._inputs = Inputs(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes, self._leased)
-        metrics.buffered = lambda: self._inputs.budget.buffered
+        metrics.buffered, metrics.touched = lambda: self._inputs.budget.buffered, lambda: self._touched
         self._broken: set[TaskId] = set()
         self._idle: deque[Ref[m.WorkerMessage]] = deque()
         self._retiring: set[Ref[m.WorkerMessage]] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from typing import TYPE_CHECKING, cast
 
 from ks_actors import TaskId
@@ -11,6 +12,8 @@ from ks_actors.testing import run_app
 from tests.runtime.helpers import ALOS, EOS, echo
 
 if TYPE_CHECKING:
+    from collections.abc import ItemsView
+
     from ks_actors.runtime._task import Task
     from ks_actors.testing import AppHarness
 
@@ -27,7 +30,8 @@ class Begun:
 
 def gathering(**tasks: Begun) -> tuple[Gathering, dict[TaskId, Begun]]:
     known = {TaskId(0, number): task for number, task in enumerate(tasks.values())}
-    return Gathering(cast("dict[TaskId, Task]", known)), known
+    tasks_known = cast("dict[TaskId, Task]", known)
+    return Gathering(tasks_known, tasks_known.values), known
 
 
 def test_it_waits_until_all_that_begin_together_have_something_to_commit() -> None:
@@ -38,6 +42,27 @@ def test_it_waits_until_all_that_begin_together_have_something_to_commit() -> No
     assert not looked.waits(5.02)
     tasks[TWO].commit_needed = False
     assert not looked.waits(5.12)
+
+
+def test_tasks_that_have_begun_are_not_gone_through() -> None:
+    """A look goes through all tasks only when one that has just begun has something to commit."""
+    looks = 0
+
+    class Watched(UserDict[TaskId, Begun]):
+        def items(self) -> ItemsView[TaskId, Begun]:
+            nonlocal looks
+            looks += 1
+            return super().items()
+
+    task, touched = Begun(), list[Begun]()
+    looked = Gathering(cast("dict[TaskId, Task]", Watched({ONE: task})), lambda: cast("list[Task]", touched))
+    assert not looked.waits(0.0)
+    assert looks == 0
+    task.commit_needed = True
+    touched.append(task)
+    assert not looked.waits(1.0)
+    assert not looked.waits(2.0)
+    assert looks == 1
 
 
 def test_it_does_not_wait_for_long() -> None:
