@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import StreamsError
@@ -65,8 +66,9 @@ class Uncertain(Exception):
 class Uncommitted:
     """What the stores of all tasks hold uncommitted, which is to stay below `limit` bytes (-1: whatever they hold).
 
-    The most that came with a slice of work since the last commit tells what the next one may bring: a commit is `asked` for before the limit is
-    crossed. Until that commit takes what there is, which one that is under way may keep it from, the stores are `full`: nothing more is to be put.
+    The most that came with a slice of work at a task since the last commit tells what the next one may bring: a commit is `asked` for before the
+    limit is crossed. Until that commit takes what there is, which one that is under way may keep it from, the stores are `full`: nothing more is to
+    be put.
     """
 
     def __init__(self, limit: int) -> None:
@@ -83,12 +85,12 @@ class Uncommitted:
     def reason_to_commit(self, tasks: Collection[Task]) -> str | None:
         """Return why to ask for a commit now that something was done in tasks, if there is a reason and nobody has asked yet."""
         if self._limit >= 0:
-            for task in tasks:
-                self._note(task)
             for each in list(self._lasting.values()):
                 if not self._note(each):
                     del self._lasting[each.id]
-            self._growth, self._last = max(self._growth, self._total - self._last), self._total
+            for task in tasks:
+                self._note(task)
+                self._growth, self._last = max(self._growth, self._total - self._last), self._total
             self.full = self._total > 0 and self._total + self._growth >= self._limit
         if self.asked:
             return None
@@ -100,6 +102,11 @@ class Uncommitted:
             return None
         self.asked = True
         return reason
+
+    @property
+    def room(self) -> float:
+        """How many tasks may be processed before the next look, if none of them brings more than one has brought since the last commit."""
+        return (self._limit - self._total) // self._growth if self._limit >= 0 and self._growth else inf
 
     def taken(self, tasks: Iterable[Task]) -> None:
         """Take note that a commit or a rollback has taken what these tasks had: the next one is to be asked for anew."""

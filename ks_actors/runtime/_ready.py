@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Protocol, final
 
 from ks_actors.runtime._alarms import Alarms
@@ -104,16 +105,16 @@ class ReadyTasks:
         """Return the tasks for which time has come, once: they are to be looked at."""
         return [*self._punctuations.due(self._clocks.wall_time()), *self._deadlines.due(self._clocks.steady_time())]
 
-    def pick(self, workers: int = 1) -> tuple[tuple[Task, ...], bool] | None:
+    def pick(self, workers: int = 1, most: float = inf) -> tuple[tuple[Task, ...], bool] | None:
         """Return the next tasks, which are not ready any more, and whether they are only to be drained; None when there is none.
 
         Those that are drained come first, each alone: a commit waits for them. Of others come as many as fill a slice together, at most an equal
-        share for each of the `workers` that are free. A task that needs a thread, or a slice for itself, comes alone.
+        share for each of the `workers` that are free, and at most so many. A task that needs a thread, or a slice for itself, comes alone.
         """
         now = self._waited()
         if (found := self._draining.pick(now)) is not None:
             return (found[0],), True
-        share = -(-len(self._working) // workers)
+        share = min(most, -(-len(self._working) // workers))
         if self._stands_since is not None or (found := self._working.pick(now)) is None:
             return None
         tasks: list[Task] = []

@@ -156,7 +156,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             return
         self._look(self._ready.due())
         while self._idle:
-            if (best := self._ready.pick(len(self._idle))) is None:
+            if (best := self._ready.pick(len(self._idle), self._uncommitted.room)) is None:
                 self._sleep()
                 return
             self._lease(self._idle.popleft(), best[0], draining=best[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from ks_actors import TaskId
 from ks_actors.runtime import UncaughtResponse
+from ks_actors.runtime._committing import Uncommitted
 from ks_actors.runtime._ready import ReadyTasks
 from ks_actors.runtime._worker import Worker
 from ks_actors.testing import run_app
@@ -73,6 +75,19 @@ def test_free_workers_share_what_is_ready() -> None:
     shares = [schedule.pick(workers) for workers in (4, 3, 2, 1)]
     assert [share and len(share[0]) for share in shares] == [10, 10, 10, 10]
     assert schedule.pick(1) is None
+
+
+def test_leases_are_small_where_stores_have_little_room() -> None:
+    """While stores may hold little more uncommitted, as many tasks are leased together as may bring that; one is leased in any case."""
+    tasks = [task(number, 0.06) for number in range(9)]
+    schedule, uncommitted = ready(tasks), Uncommitted(1_000)
+    assert uncommitted.room == inf
+    tasks[0].uncommitted_bytes, tasks[0].commit_requested = 200, False
+    tasks[1].uncommitted_bytes, tasks[1].commit_requested = 100, False
+    uncommitted.reason_to_commit(tasks[:2])
+    assert uncommitted.room == 3
+    assert [len(leased) for leased, _ in (schedule.pick(1, most) or ((), False) for most in (uncommitted.room, 0, inf))] == [3, 1, 5]
+    assert Uncommitted(-1).room == inf
 
 
 def test_a_task_that_comes_back_untouched_has_waited_all_the_time() -> None:
