@@ -181,9 +181,7 @@ class Poller(Actor[PollerMessage]):
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def _fetch(self) -> None:
-        if self._fetching or self._leaving or "fetch" in self.ctx.timers:
-            return
-        if all(partition in self._stopped or partition in self._resets.partitions for partition in self._positions):
+        if self._fetching or self._leaving or "fetch" in self.ctx.timers or self._positions.keys() <= self._stopped | self._resets.partitions:
             return
         self._fetching = True
         # The epoch is that of the end: a seek while the fetch was under way has moved it, too.
