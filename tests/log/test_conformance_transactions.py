@@ -209,7 +209,7 @@ async def test_a_transaction_has_its_time(log: Log) -> None:
 async def test_a_void_transaction_takes_no_more_records(log: Log) -> None:
     """Each send raises TransactionAborted until the producer has taken note, so that nothing gets into the next transaction by mistake."""
     (partition,) = await new_topic(log)
-    producer = await transactional(log, group_name(), timeout_ms=50)
+    producer = await transactional(log, group_name(), timeout_ms=1_000)
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
     fetcher.assign({partition: 0})
     await write(producer, partition, b"a")

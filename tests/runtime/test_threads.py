@@ -121,7 +121,7 @@ async def test_what_waits_beside_a_thread_counts(tmp_path: Path) -> None:
         assert app.metrics()["active-buffer-count"] == 0
 
 
-async def test_a_commit_that_waits_for_a_worker_says_so(tmp_path: Path) -> None:
+async def test_a_commit_that_waits_for_a_worker_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A commit whose tasks do not come to rest blames asynchronous processors only if some have records in flight."""
     gate, function = gated()
     builder = StreamsBuilder()
@@ -130,11 +130,12 @@ async def test_a_commit_that_waits_for_a_worker_says_so(tmp_path: Path) -> None:
     async with running(builder.build(), tmp_path, **settings) as (app, log):
         await write(log, "a")
         await until(gate.entered.is_set)
+        commit = asyncio.create_task(app.commit())
+        await until(lambda: "commit failed" in caplog.text)
+        # It is rolled back before anybody is told, for which the worker has to be done.
+        gate.opened.set()
         with pytest.raises(TaskTimeout, match="none has anything in hand: the event loop was kept busy, or a worker did not give its task back"):
-            try:
-                await app.commit()
-            finally:
-                gate.opened.set()
+            await commit
         await until(lambda: app.state is InstanceState.ERROR)
     await until(lambda: own_threads() == [])
 
