@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -41,7 +41,7 @@ from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
 from ks_actors.runtime._unreachable import longest_outage_ms, wait_of_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -141,7 +141,7 @@ class App(AppOrders):
         self._starting = over = asyncio.Event()
         try:
             async with AsyncExitStack() as stack:
-                log = await stack.enter_async_context(opened(self.config, self._given_log, self._note_log))
+                log = await stack.enter_async_context(self._opened_in_time())
                 system = self._given_system
                 if system is None:
                     system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
@@ -156,6 +156,19 @@ class App(AppOrders):
             over.set()
             if self._stack is None:
                 self._ended.set()
+
+    @asynccontextmanager
+    async def _opened_in_time(self) -> AsyncIterator[Log]:
+        """Open the log, as long as nobody closes the app, and then not for longer than that may take."""
+        async with AsyncExitStack() as stack:
+            try:
+                async with self._closing.timeout_at():
+                    log = await stack.enter_async_context(opened(self.config, self._given_log, self._note_log))
+            except TimeoutError as late:
+                if not self._closing.begun:
+                    raise
+                raise self._closed_early() from late
+            yield log
 
     def _note_log(self, log: Log) -> None:
         self._asked = log
@@ -219,9 +232,9 @@ class App(AppOrders):
         are given up, and a warning tells which tasks are not committed; stores are closed properly all the same. While another call closes the app, a
         smaller `timeout_ms` counts from now on; this call does not wait for the end then.
 
-        A start that is under way, or yet to come, fails with NotRunning, whatever it waits for; only a log or a service that is being entered is
-        waited for. With a `group_instance_id` the app keeps its place in the group, and its tasks, for `session_timeout_ms`, unless
-        `leave_group` says to leave.
+        A start that is under way, or yet to come, fails with NotRunning, whatever it waits for; only a log that is being opened is waited for, as
+        long, and a service that is being entered. With a `group_instance_id` the app keeps its place in the group, and its tasks, for
+        `session_timeout_ms`, unless `leave_group` says to leave.
         """
         if timeout_ms is not None and timeout_ms < 0:
             raise ValueError(f"timeout_ms must not be negative, is {timeout_ms}")

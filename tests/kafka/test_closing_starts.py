@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ks_actors import App, NotRunning, StreamsConfig
 from ks_actors.runtime import InstanceState
+from tests.chaos.app import count_topology
 from tests.chaos.checks import GUARANTEES
 from tests.kafka.counting import PATIENCE_S, counting
 
@@ -15,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from ks_actors import App
     from tests.kafka.broker import Broker
     from tests.kafka.tampering import Tampering
 
@@ -54,3 +56,19 @@ async def test_an_app_may_be_closed_at_any_request_of_its_start(
             assert states[-1] is InstanceState.NOT_RUNNING
         async with asyncio.timeout(PATIENCE_S), made.app("last", session_timeout_ms=SESSION_MS):
             await made.counted()
+
+
+async def test_an_app_is_closed_in_time_while_it_looks_for_its_broker(tmp_path: Path) -> None:
+    """There is none at that address; the start is given up when closing has taken as long as it may, and is NotRunning."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens
+        servers = f"127.0.0.1:{taken.getsockname()[1]}"
+        app = App(count_topology("in", "out"), StreamsConfig(application_id="app", state_dir=tmp_path, bootstrap_servers=servers))
+        starting = asyncio.ensure_future(app.start())
+        async with asyncio.timeout(PATIENCE_S):
+            while not app.waiting():
+                await asyncio.sleep(0)
+            await app.close(timeout_ms=500)
+            with pytest.raises(NotRunning, match="was closed before it had started"):
+                await starting
+    assert app.state is InstanceState.NOT_RUNNING
