@@ -34,6 +34,11 @@ class Alarms:
                 heapify(self._heap)
 
     @property
+    def tasks(self) -> list[TaskId]:
+        """The tasks that have a time."""
+        return list(self._at)
+
+    @property
     def next(self) -> float | None:
         """The earliest time of all; None when there is none."""
         heap = self._heap

@@ -6,6 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol, final
 
 from ks_actors.runtime._alarms import Alarms
+from ks_actors.runtime._punctuation import BACK_MS
 from ks_actors.runtime._schedule import Schedule
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class ReadyTasks:
         self._passed_over: dict[TaskId, float] = {}
         self._punctuations = Alarms()
         self._deadlines = Alarms()
+        self._wall_seen: int = 0
         # While nothing is given out nobody is passed over.
         self._stood: float = 0.0
         self._stands_since: float | None = None
@@ -103,7 +105,11 @@ class ReadyTasks:
 
     def due(self) -> list[TaskId]:
         """Return the tasks for which time has come, once: they are to be looked at."""
-        return [*self._punctuations.due(self._clocks.wall_time()), *self._deadlines.due(self._clocks.steady_time())]
+        now = self._clocks.wall_time()
+        back, self._wall_seen = now < self._wall_seen - BACK_MS, now
+        # On a clock that was set back punctuations are due at other times.
+        called = self._punctuations.tasks if back else self._punctuations.due(now)
+        return [*called, *self._deadlines.due(self._clocks.steady_time())]
 
     def pick(self, workers: int = 1, most: float = inf) -> tuple[tuple[Task, ...], bool] | None:
         """Return the next tasks, which are not ready any more, and whether they are only to be drained; None when there is none.

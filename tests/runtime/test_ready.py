@@ -13,7 +13,7 @@ import pytest
 from ks_actors import KsActorsError, Processor, Record, TaskId, serdes
 from ks_actors.dsl import Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.log import TopicPartition
-from ks_actors.processors import PunctuationType
+from ks_actors.processors import ProcessorContext, PunctuationType
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.runtime._ready import ReadyTasks
 from ks_actors.runtime._task_manager import TaskManager
@@ -160,6 +160,35 @@ def test_a_clock_that_is_set_back_holds_nothing_up() -> None:
         max_task_idle_ms=500,
         commit_interval_ms=100,
     )
+
+
+@pytest.mark.parametrize("interval_s", [1, 600])
+def test_punctuators_go_back_with_the_wall_clock(interval_s: int) -> None:
+    """A wall-clock punctuator is called within two intervals when the clock is set back by an hour, on its grid, and as often as ever from there."""
+    called: list[int] = []
+
+    class Ticking(Processor[str, str, str, str]):
+        def init(self, context: ProcessorContext[str, str]) -> None:
+            context.schedule(interval_s * 1000, PunctuationType.WALL_CLOCK_TIME, called.append, start_ms=0)
+
+        def process(self, record: Record[str, str]) -> None:
+            """Do nothing."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.kit.clock.advance(2.5 * interval_s)
+        assert len(called) == 2
+        harness.kit.set_clock_back(3_600)
+        await harness.kit.clock.advance(2 * interval_s)
+        before = len(called)
+        assert before > 2
+        assert called[-1] < called[1]
+        await harness.kit.clock.advance(3 * interval_s)
+        assert len(called) == before + 3
+        assert all(at % (interval_s * 1000) < 10 for at in called)
+
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).process(Ticking)
+    run_app(test, builder.build(), topics={"in": 1}, wall_clock_ms=36_000_000)
 
 
 def test_a_task_of_low_priority_gets_its_turn() -> None:
