@@ -121,6 +121,8 @@ class Reasons:
         holder = manager._leased.get(task.id)
         if holder is not None:
             return Why.WORKER, f"{worker_of(crew, holder)} has the task, and has not given it back"
+        if task.in_flight and not task.draining.room():
+            return Why.ASYNC_CALL, f"the task takes nothing new: max_in_flight calls have not returned at {', '.join(task.busy_nodes())}"
         if not manager._idle:
             held: dict[str, list[str]] = {}
             for task_id, ref in manager._leased.items():
