@@ -79,7 +79,7 @@ class Ledger:
         self._go_on(self._unread, value)
         lane, _, partition, _ = self.sent[value]
         self.read[Place(lane.name, "in", partition)] += 1
-        if lane.shape == "recount" and value not in self._passed:
+        if lane.shape == "recount" and value not in self._passed and value not in self.optional:
             self._passed.add(value)
             self._wait(self._behind, value, self._place_behind(lane, value))
         return value
@@ -101,6 +101,8 @@ class Ledger:
         for value in self._in_order[topic, partition][committed:before]:
             self.optional.add(value)
             self._go_on(self._unread, value)
+            # A crash while it is in flight loses it for good.
+            self._go_on(self._behind, value)
 
     # --- results --------------------------------------------------------------------------------------------------------------
 

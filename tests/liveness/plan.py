@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Literal, TypeAlias
 
@@ -111,7 +111,8 @@ def draw(seed: int) -> Plan:
     config = _config(random, eos=eos, lanes=lanes)
     bursts = tuple(burst for lane in lanes for topic in lane.topics for burst in _bursts(random, lane, topic))
     last = max(burst.begin + burst.count / burst.rate for burst in bursts)
-    return Plan(seed, lanes, bursts, _faults(random, lanes, last, config), random.choice((0.0, 0.0, 0.001, 0.02)), config)
+    faults = _lengthened(_faults(random, lanes, last, config), seed)
+    return Plan(seed, lanes, bursts, faults, random.choice((0.0, 0.0, 0.001, 0.02)), config)
 
 
 def _lanes(random: Random, *, eos: bool) -> tuple[Lane, ...]:
@@ -180,6 +181,14 @@ def _config(random: Random, *, eos: bool, lanes: tuple[Lane, ...]) -> dict[str, 
     if "linger_ms" in SETTINGS:
         config["linger_ms"] = random.choice((0, 5, 5, 100))
     return config
+
+
+def _lengthened(faults: tuple[Fault, ...], seed: int) -> tuple[Fault, ...]:
+    """Have some outages last for longer than a client waits for one answer."""
+    longer = Random(f"outages of {seed}")  # beside the others: a seed that was found stays the one that it is
+    return tuple(
+        replace(fault, seconds=longer.choice((70.0, 100.0, 150.0))) if fault.kind == "outage" and longer.random() < 0.4 else fault for fault in faults
+    )
 
 
 def _faults(random: Random, lanes: tuple[Lane, ...], last: float, config: dict[str, Any]) -> tuple[Fault, ...]:

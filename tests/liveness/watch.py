@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from tests.liveness.ledger import Place
+from tests.liveness.topology import TICK_S
+
 if TYPE_CHECKING:
-    from tests.liveness.ledger import Ledger, Place
+    from tests.liveness.ledger import Ledger
     from tests.liveness.plan import Lane, Plan
 
 BOUND_S: Final = 4.0
@@ -34,6 +37,9 @@ class Watch:
         self._lanes: dict[str, Lane] = {lane.name: lane for lane in plan.lanes}
         self._stood: dict[Place, float] = {}
         self._before: Counter[Place] = Counter()
+        self._ticking = [Place(lane.name, "in", number) for lane in plan.lanes if lane.shape == "tick" for number in range(lane.partitions)]
+        self._still: dict[Place, float] = {}
+        self._ticks_before: Counter[Place] = Counter()
         self.slow_commits: float = 0.0
         self.longest: float = 0.0
         self._quiet: int = 0
@@ -54,9 +60,11 @@ class Watch:
     def excuse(self) -> None:
         """Count from now on: something has held up everything."""
         self._stood.clear()
+        self._still.clear()
 
     def look(self, seconds: float) -> None:
         """Look, so long after the last time. Raises Standstill."""
+        self._look_at_ticks(seconds)
         read = self._ledger.read
         for place, count in self._ledger.waiting.items():
             if count <= 0 or read[place] != self._before[place]:
@@ -71,12 +79,24 @@ class Watch:
                     f"it may for {self._bound(place):g} s"
                 )
 
+    def _look_at_ticks(self, seconds: float) -> None:
+        for place in self._ticking:
+            ticks = self._ledger.ticks[place]
+            if ticks != self._ticks_before[place]:
+                self._ticks_before[place] = ticks
+                self._still.pop(place, None)
+                continue
+            still = self._still[place] = self._still.get(place, 0) + seconds
+            if still > self._bound(place) + TICK_S:
+                raise Standstill(f"task {place.partition} of {place.lane} has had no punctuation for {still:g} s; it has one each {TICK_S:g} s")
+
     def _bound(self, place: Place) -> float:
         plan, lane = self._plan, self._lanes[place.lane]
         config = plan.config
         bound: float = BOUND_S + max(0, config["max_task_idle_ms"]) / 1000 + 20 * plan.latency
         if lane.work.kind == "async":
-            bound += 2 * lane.work.seconds
+            # When its calls have ended it waits for the commit that is under way before it takes anything new.
+            bound += 2 * lane.work.seconds + self.slow_commits
         # Who holds a thread has it for a slice, whoever else waits.
         bound += sum(each.partitions * _FIRST_SLICE * each.work.seconds for each in plan.lanes if each.work.kind == "blocking")
         if plan.exactly_once:
