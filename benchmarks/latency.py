@@ -156,7 +156,7 @@ def _python(script: str, *arguments: str) -> AbstractContextManager[subprocess.P
 
 @contextmanager
 def _process(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Have a process that ends when its stdin does; what it says on stderr is passed on."""
+    """Have a process that ends when its stdin does, and pass on its stderr."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE.parent)  # noqa: S603 - ours
     try:
         yield process

@@ -157,7 +157,7 @@ class StreamsConfig:
     task_timeout_ms: int
     """How long a task may fail to make progress because the log does not answer. Default: 300,000."""
     close_timeout_ms: int
-    """How long an app that closes waits for its log, in all; what is not committed by then is given up, with a warning. Default: 30,000."""
+    """How long (ms) an app that closes waits for its log, in all; a warning names work that it gives up then. Default: 30,000."""
     stall_warning_ms: int
     """How long records may wait, of a partition that is assigned, before a warning says why; again after twice that, four times that and so on.
     0 or -1: there is no warning. Default: 10,000. Not known to Kafka."""
@@ -196,7 +196,7 @@ class StreamsConfig:
     Not known to Kafka.
     """
     worker_slice_ms: int
-    """How long a worker stays at one task before it lets others have their turn. Default: 5. Not known to Kafka."""
+    """How long (ms) a worker stays at one task, or at several with little to do, before others have their turn. Default: 5. Not known to Kafka."""
 
     metrics_recording_level: Literal["INFO", "DEBUG", "TRACE"]
     """What is counted: from `DEBUG` on RocksDB counts what it does, which takes a little time of each read and write. Default: `INFO`."""

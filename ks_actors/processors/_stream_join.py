@@ -99,7 +99,7 @@ class JoinWindow(Inline):
                 if key is not None:
                     put(key, timestamp, None)
                 return
-            row = kept(key, value)  # as it is now: who joins it may change it
+            row = kept(key, value)  # as it is now: the joiner may change it
             forward(key, value, timestamp, headers)
             put(key, timestamp, (row, timestamp))
 

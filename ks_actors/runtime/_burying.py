@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import TransactionalProducer
 
-# They end by themselves: what waits for this is not to wait for a coordinator that is away.
+# They end by themselves: their caller is not to wait for a coordinator that is away.
 _LONGEST_S: Final = 60.0
 _log = logging.getLogger("ks_actors")
 

@@ -52,7 +52,7 @@ class Collector(Actor[CollectorMessage]):
     What belongs to a commit that is still to come waits until `NEXT_EPOCH`, so that a transaction holds exactly what its offsets say. When too much
     waits, the task manager is told to hand out no more work. With transactions, `renew` gives another producer of the transactional id when it was
     fenced, and aborting is tried again for `patience` seconds. Without, the `lease` of the membership is what the producer writes under, and output
-    that trickles waits until `linger` seconds after the last send: records are gathered, and the first one after a quiet moment leaves at once.
+    that trickles waits until half of `linger` (seconds) after the last send: records are gathered. After a quiet moment the first waits 1 ms.
     """
 
     def __init__(

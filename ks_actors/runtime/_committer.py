@@ -347,7 +347,7 @@ class Committer(Actor[CommitterMessage]):
             request.reply.tell(fruitful)
 
     async def _fail_undrained(self, message: m.Undrained) -> None:
-        """Roll a task back whose calls do not end. No output of it is in a transaction: what it has written since its last commit was kept apart."""
+        """Roll a task back whose calls do not end. No output of it is in a transaction: its output since its last commit was kept apart."""
         task = self._metrics.tasks.get(message.task)
         if self._void is not None or task is None or task.draining.since != message.since or task.drained:
             return

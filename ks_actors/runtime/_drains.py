@@ -123,7 +123,7 @@ class Drains:
             self._committer().tell(Commit(None, f"task {task.id} has come to rest", due_only=True))
 
     def busy(self, tasks: Iterable[TaskId]) -> frozenset[TaskId]:
-        """Return those of some tasks that have something in hand, or done what no commit has taken. What is broken is rolled back anyway."""
+        """Return those of some tasks that have work in hand or uncommitted. Broken tasks are left out: they are rolled back anyway."""
         there = (self._tasks[task_id] for task_id in tasks if task_id in self._tasks)
         return frozenset(task.id for task in there if not task.broken and (task.commit_needed or not self._at_rest(task)))
 

@@ -27,7 +27,7 @@ class GroupView:
         self._counter: int = 0
         self._task_of: dict[TopicPartition, TaskId] = {}
         self._processes: frozenset[str] = frozenset()
-        # What the group was told last to be here: it gives nothing of that to others.
+        # The tasks that the group was last told to be here: it gives none of them to others.
         self.claimed: frozenset[TaskId] = frozenset()
 
     def tasks(self, assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:
@@ -88,7 +88,7 @@ class OffsetCommits:
         self._losses: int = 0
 
     async def commit(self, message: CommitOffsets) -> None:
-        """Commit, and answer; or keep it for the next generation. The caller goes on meanwhile: what the group says may come in between."""
+        """Commit, and answer; or keep it for the next generation. The caller goes on meanwhile: messages of the group may come in between."""
         async with self._turn:
             while True:
                 generation, losses = self._generation, self._losses

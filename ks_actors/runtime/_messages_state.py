@@ -288,7 +288,7 @@ class Flush(Message, frozen=True, tag="DRAIN"):
 
 
 class KeepLots(Message, frozen=True, tag="KEEP_LOTS"):
-    """The lots of the tasks that there are: what is kept of others is of tasks that were given up, or begun anew, and void."""
+    """The lots of the tasks that there are: output kept for other lots is void, as its tasks were given up or begun anew."""
 
     lots: frozenset[int]
 

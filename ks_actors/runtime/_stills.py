@@ -71,7 +71,7 @@ class Stills:
         self._commits: int = 0
 
     def forget(self) -> None:
-        """Begin anew: what has waited so far was meant to."""
+        """Begin anew: records that have waited so far were meant to."""
         self._seen.clear()
         self._calls.clear()
 

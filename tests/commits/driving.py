@@ -21,7 +21,7 @@ Piece = tuple[str, list[tuple[str, int, int]], bool]
 
 
 class Case(NamedTuple):
-    """What is to be the same, wherever commits fall."""
+    """A topology, its settings and its input; commits may fall anywhere, and the outcome is to be the same."""
 
     topology: str
     value: str
@@ -46,7 +46,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What was written, with a cache the last of each row, what the changelogs come to, what is in the stores, and how many records were left out."""
+    """The output (with a cache only the last of each row), the rows of changelogs and stores, and the number of dropped records."""
 
     written: list[Any] | dict[Any, Any]
     changelogs: dict[str, dict[Any, Any]]

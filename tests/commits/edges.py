@@ -1,4 +1,4 @@
-"""Windows at their edges: what is accepted finds what it belongs to, as in stores that forget nothing."""
+"""Windows at their edges: an accepted record finds all that it belongs to, as in stores that forget nothing."""
 
 from __future__ import annotations
 

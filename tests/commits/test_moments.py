@@ -23,7 +23,7 @@ ALONE = ("reduce", "aggregate", "chain", "tumbling", "hopping", "sliding", "unli
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_results_do_not_depend_on_where_commits_fall(name: str) -> None:
-    """What is written, stored and logged is as with a commit behind each record, though functions change all that they get."""
+    """Output, stores and changelogs are as with a commit behind each record, though functions change all that they get."""
     found = 0
     for seed in range(10_000):
         case = Case.random(Random(seed))

@@ -1,4 +1,4 @@
-"""What a store has is what was put into it, and what cannot be put is the error of its record."""
+"""A store has each value as it was put, and a value that it cannot write is the error of its record."""
 
 from __future__ import annotations
 

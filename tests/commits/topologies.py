@@ -37,7 +37,7 @@ RECORDS = Consumed(serdes.STRING, JSON)
 
 
 class Build:
-    """What a topology is made with."""
+    """The builder, the stores and the kind of values that a topology is made with."""
 
     def __init__(self, value: str, store: str, *, hoards: bool, caching: bool) -> None:
         self.builder = StreamsBuilder()

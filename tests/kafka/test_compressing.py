@@ -1,4 +1,4 @@
-"""What large sends are compressed by, and in which order they arrive."""
+"""Large sends are compressed in threads, and arrive in their order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KIB = b"".join(b"%d" % number for number in range(300))[:1024]
 
 
 class Limits:
-    """What is known of all topics."""
+    """The largest record that each topic takes, here 1 MiB for all."""
 
     def known_limit(self, _: str) -> int:
         return 1 << 20
@@ -63,7 +63,7 @@ async def test_slow_compression_leaves_the_loop(compression: str, count: int, el
 
 
 async def test_compression_waits_for_no_thread_of_the_user() -> None:
-    """`asyncio.to_thread` of a user's function may have all of its threads busy for long; what is compressed does not queue up behind it."""
+    """`asyncio.to_thread` of a user's function may have all of its threads busy for long; compression does not queue up behind it."""
     free = threading.Event()
     busy = [asyncio.ensure_future(asyncio.to_thread(free.wait)) for _ in range(64)]
     outbox = Outbox(cast("Admin", Limits()), [Outgoing(TopicPartition("t", 0), batch(*[KIB] * LARGE))])

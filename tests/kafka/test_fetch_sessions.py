@@ -118,7 +118,7 @@ def test_a_session_that_is_lost_is_begun_anew(fault: Exception | int | str) -> N
 
 @pytest.mark.parametrize(("code", "pauses"), [(NOT_FOUND, True), (8, True), (31, False)])
 def test_a_broker_that_refuses_whole_requests_is_not_asked_without_pause(code: int, pauses: bool) -> None:
-    """What may pass is waited for; of what stays the owner hears, with the partition."""
+    """The fetcher waits while an error may pass; it tells its owner of one that stays, with the partition."""
 
     async def test() -> None:
         (partition,) = partitions(1)

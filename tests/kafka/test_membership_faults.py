@@ -101,7 +101,7 @@ async def test_heartbeats_extend_the_lease_until_the_member_is_out(log: KafkaLog
 
 
 async def test_the_lease_is_over_when_the_machine_has_slept_for_the_session_timeout(log: KafkaLog) -> None:
-    """What the event loop's clock has not noticed counts, until the next heartbeat is answered."""
+    """The lease counts time that the event loop's clock does not, and holds again when the next heartbeat is answered."""
     (partition,) = await new_topic(log)
     slept = [0.0]
     lease = Lease(lambda: elapsed_time() + slept[0])

@@ -110,7 +110,7 @@ def test_a_leader_that_nobody_knows_is_not_asked_for_without_any_pause() -> None
 
 
 def test_a_wait_that_is_over_at_once_takes_the_next_one_on_uvloop() -> None:
-    """What uvloop returns for a time that has come is no timer: to set the next one asks it nothing, and the sender goes on."""
+    """uvloop returns a handle that is no timer for a time that has come; the sender asks it nothing, and goes on."""
     uvloop = pytest.importorskip("uvloop")
 
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""What large compressed fetches are decompressed by, and what a reader sees of that."""
+"""Threads decompress large fetches, and readers get the same records and errors as without."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_little_is_read_at_once(threads: set[int]) -> None:
 
 
 async def test_no_more_is_decompressed_than_is_about_to_be_read() -> None:
-    """What waits for its reader takes little more room than it has on the broker: one piece, and the next one."""
+    """A fetch that waits for its reader stays compressed but for one piece and the next one, so it takes little room."""
     raw = batches(80)
     chunk = apart(raw)
     partition = Partition(chunk)
@@ -139,7 +139,7 @@ async def test_no_more_is_decompressed_than_is_about_to_be_read() -> None:
 
 @pytest.mark.parametrize("limit", [1, 1_000])
 async def test_a_seek_meanwhile_makes_it_void(limit: int) -> None:
-    """What a thread still decompresses of the old position is nobody's news, and what is brought of the new one is read from there."""
+    """The reader ignores records that a thread still decompresses for the old position, and reads from the new one."""
     partition = Partition(apart(batches(12)))
     (old,) = partition.tasks
     partition.source.move(6)

@@ -19,7 +19,7 @@ Entry = tuple[Any, int]
 
 
 class Copies:
-    """What stores promise of values: whatever becomes of an object that was put or read, the store has it as it was put."""
+    """Stores keep a value as it was put, even if somebody changes the object that was put or read."""
 
     mutable = True
     bound = 0

@@ -355,7 +355,7 @@ def test_a_program_ends_at_a_signal(number: signal.Signals, tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("collector")
 def test_a_second_signal_ends_a_program_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It waits for nothing any more, here a call that does not end; what is not committed is told of, and the app is closed properly."""
+    """It waits for nothing any more, here a call that does not end; a warning names uncommitted tasks, and the app is closed properly."""
     seen: list[tuple[InstanceState, InstanceState]] = []
 
     async def prepare() -> None:

@@ -32,7 +32,7 @@ def merged() -> Topology:
 
 @given(st.lists(st.tuples(st.sampled_from(PARTITIONS), st.sampled_from(["add", "consume", "forget"]), st.integers(0, 12), st.integers(0, 40))))
 def test_the_budget_is_what_waits(steps: list[tuple[TopicPartition, str, int, int]]) -> None:
-    """The running sums equal the sums over all partitions; what is stopped has records, and all are fetched again when nothing waits."""
+    """The running sums equal those over all partitions; only partitions with records are stopped, and none when nothing waits."""
     budget = InputBudget(10, 1_000)
     counts = dict.fromkeys(PARTITIONS, 0)
     sizes = dict.fromkeys(PARTITIONS, 0)

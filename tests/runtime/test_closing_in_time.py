@@ -30,7 +30,7 @@ BOUND_MS = 2_000
 # Where a commit waits for the log.
 COMMITTING: dict[str, tuple[Operation, ...]] = {EOS: ("send", "commit"), ALOS: ("send", "commit_offsets")}
 COMMITS = [(guarantee, operation) for guarantee, operations in COMMITTING.items() for operation in operations]
-# What else may wait.
+# Other calls that may wait for the log.
 OTHERS: tuple[Operation, ...] = ("abort", "fetch", "leave", "committed", "begin_offsets", "end_offsets")
 MORE: tuple[tuple[Operation, ...], ...] = ((), ("abort",), ("leave",), ("abort", "leave"))
 EVERY: tuple[Operation, ...] = ("send", "commit", "commit_offsets", *OTHERS)

@@ -67,7 +67,7 @@ def test_latest_leaves_no_record_out_that_the_stores_do_not_have() -> None:
 
 
 def test_state_that_does_not_know_its_position_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    """What is restored from a changelog alone begins as `auto_offset_reset` says, with a warning that records are processed twice."""
+    """A task restored from a changelog alone begins as `auto_offset_reset` says, and a warning says that records are processed twice."""
 
     async def test(harness: AppHarness) -> None:
         await count_and_close(harness)

@@ -70,7 +70,7 @@ async def test_an_app_keeps_its_directory_when_a_child_ends(tmp_path: Path) -> N
 
 
 def test_a_child_lets_go_of_nothing(tmp_path: Path) -> None:
-    """What a child closes that its parent has locked is not unlocked, and no file of the child's own is closed instead."""
+    """A child that closes its parent's lock neither unlocks it nor closes a file of its own instead."""
     path = tmp_path / "lock"
     lock = open_locked(path, os.O_CREAT)
 

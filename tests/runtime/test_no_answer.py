@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TOPICS = {"in": 4, "out": 1}
 OUTAGE_S = 240
 TIMEOUT_S = 300
-# What an app asks while it runs, and by which words the error names it.
+# The calls that a running app makes, and the words by which the error names each.
 ASKED: dict[str, dict[Operation, str]] = {
     EOS: {
         "send": "to write records for", "commit": "to commit a transaction of", "abort": "to abort a transaction of", "fetch": "for records of in-",
@@ -167,7 +167,7 @@ def test_what_cannot_be_repeated_is_asked_once() -> None:
 
 
 def test_the_last_reason_is_told_and_each_attempt_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Who gives up says what was asked, and why the last attempt has failed."""
+    """The error behind the last attempt says which call was made, and why that attempt failed; the log says so of each attempt."""
 
     async def fail() -> None:
         await asyncio.sleep(4)
@@ -203,7 +203,7 @@ def test_an_outage_is_borne_from_the_first_failure_on() -> None:
 
 
 def test_all_of_a_log_is_passed_on() -> None:
-    """What an app does not ask for itself is answered as well."""
+    """A patient log also answers the calls that an app does not make by itself."""
 
     async def test() -> None:
         async with EmbeddedLog() as log:
@@ -222,7 +222,7 @@ def test_all_of_a_log_is_passed_on() -> None:
 
 
 def test_who_has_no_patience_makes_each_call_once() -> None:
-    """With `task_timeout_ms` 0 a call has its own time, and is not repeated; what may wait by itself has that time besides."""
+    """With `task_timeout_ms` 0 a call has its own time, and is not repeated; a call that may wait by itself has that time besides."""
 
     async def slow(seconds: float, error: Exception | None = None) -> str:
         calls.append(seconds)

@@ -92,7 +92,7 @@ def test_an_order_that_comes_during_a_start_has_a_deadline(what: str, order: Cal
 
 
 def test_an_order_that_was_cancelled_is_not_obeyed(weather: Weather) -> None:
-    """Who cancels the wait for an order has taken it back."""
+    """To cancel the wait for an order takes the order back."""
 
     async def test(harness: AppHarness) -> None:
         weather.down_at("join")
@@ -130,7 +130,7 @@ def test_an_order_in_time_is_obeyed_when_the_start_is_over(weather: Weather) -> 
 
 
 def test_an_order_to_an_app_that_ends_meanwhile_is_not_running(weather: Weather) -> None:
-    """Whoever waits for an order hears that the app has ended, as an error of the app's own."""
+    """An app that ends raises `NotRunning` for each order that still waits."""
 
     async def test(harness: AppHarness) -> None:
         weather.down_at("join")

@@ -215,7 +215,7 @@ def test_a_task_of_low_priority_gets_its_turn() -> None:
 
 
 def test_a_commit_behind_each_slice_does_not_take_a_task_its_turn() -> None:
-    """Who is drained for a commit has waited for as long as before: among tasks that have more to do it has its turn after a tenth of a second."""
+    """A drain does not restart the time that a task waits: it gets its turn after 100 ms, though others have more to do."""
     now, draining = 0.0, False
     many: Any
     few: Any

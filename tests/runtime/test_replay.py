@@ -34,7 +34,7 @@ def test_windows_that_are_too_old_when_they_are_done_again(guarantee: str, reten
         # The changelog is written, the offsets are not.
         harness.fail("commit_offsets" if guarantee == ALOS else "commit", LogError("away"), 100)
         await harness.kit.clock.advance(0.5)
-        # What is done again before the crash is not what this is about.
+        # Without fetches nothing is processed again before the crash.
         fetches = harness.log.hold("fetch")
         await harness.kit.clock.advance(0.5)
         with pytest.raises(LogError, match="away"):

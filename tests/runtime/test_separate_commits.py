@@ -100,7 +100,7 @@ def test_slow_calls_hold_up_no_other_task(guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_offsets_of_others_are_committed_while_calls_are_in_flight(guarantee: str) -> None:
-    """What a kill in the middle of a slow call takes back is of its task alone: all others go on where they were."""
+    """A kill in the middle of a slow call takes back work of its task alone; all others go on where they were."""
     quick, slow = Calls(lambda: 0.001), Calls(lambda: 10.0)
 
     async def test(harness: AppHarness) -> None:
@@ -288,7 +288,7 @@ def test_nothing_is_lost_or_doubled_by_kills(order: str, guarantee: str, seed: i
 
 
 def test_output_of_a_task_that_failed_alone_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exactly once, what a task has written before its calls did not end is void: it counts no more, and the task is given records again."""
+    """Exactly once, a task whose calls do not end loses the output it had not committed, and is given its records again."""
     monkeypatch.setattr(_collector, "_HIGH", 1 << 19)
     monkeypatch.setattr(_collector, "_LOW", 1 << 18)
     stuck = ["stuck"]

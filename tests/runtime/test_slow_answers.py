@@ -1,4 +1,4 @@
-"""A broker that takes its time to answer: what goes on meanwhile, and what is heard."""
+"""A broker that takes its time to answer: the app goes on processing meanwhile, and hears the group."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def merged() -> Topology:
 
 
 class Told:
-    """What the log of the program has about records that wait."""
+    """The lines in the log of the program about records that wait."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, logger="ks_actors")
@@ -88,7 +88,7 @@ def waits(harness: AppHarness) -> dict[TopicPartition | None, Wait]:
 
 
 def _waiting(harness: AppHarness) -> tuple[Wait, ...]:
-    """What the app waits for, be there one or not yet."""
+    """Return what the app waits for; nothing if there is no app yet."""
     return () if harness._app is None else harness._app.waiting()
 
 
@@ -123,7 +123,7 @@ def test_nothing_is_told_when_all_is_well(guarantee: str, told: Told) -> None:
 
 
 def test_nothing_is_told_of_an_app_that_the_user_has_paused(told: Told) -> None:
-    """However long that is; afterwards the time counts from anew. Who asks hears that the app is paused."""
+    """No warning comes however long it is paused; `App.waiting` says why. The time counts anew from the resume."""
 
     async def test(harness: AppHarness) -> None:
         await harness.app.pause()
@@ -141,7 +141,7 @@ def test_nothing_is_told_of_an_app_that_the_user_has_paused(told: Told) -> None:
 
 @pytest.mark.parametrize("off", [0, -1])
 def test_it_can_be_turned_off(off: int, told: Told) -> None:
-    """With 0 or -1 nothing is looked for; who asks still hears what is waited for."""
+    """With 0 or -1 the app looks for no stalls; `App.waiting` still tells what it waits for."""
 
     async def test(harness: AppHarness) -> None:
         await harness.remove_worker()
@@ -297,7 +297,7 @@ def test_a_record_that_fails_again_and_again(told: Told) -> None:
 
 
 def test_records_that_no_fetch_brings(told: Told) -> None:
-    """What the log has and nobody fetches is found, by asking the log how far it goes."""
+    """The app asks the log how far it goes, and so finds records that nobody fetches."""
 
     async def test(harness: AppHarness) -> None:
         poller(harness)._fetcher.pause([SECOND])
@@ -352,7 +352,7 @@ def test_a_task_whose_offsets_are_not_known(told: Told, weather: Weather) -> Non
 
 
 def test_a_task_that_is_restored(told: Told, weather: Weather) -> None:
-    """Records of a task whose stores are not restored yet are told of, when the log has some; who asks hears that too."""
+    """Records of a task whose stores are not restored yet are told of, when the log has some; `App.waiting` tells of them, too."""
 
     async def test(harness: AppHarness) -> None:
         await harness.start()

@@ -383,7 +383,7 @@ def test_duplicates_are_read_one_by_one(place: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_duplicates_that_can_be_changed_in_place_are_copies(place: str, tmp_path: Path) -> None:
-    """What a reader gets of a mutable value is its own; one that cannot be written is not put; a put of nothing is nothing."""
+    """A reader gets a copy of each mutable value; a put raises for a value that cannot be written; a put of None adds nothing."""
     task = Task([window(value=json(), retain_duplicates=True)], tmp_path, place)
     store, reader = task.store, DuplicatesReader(task.store)
     store.put("k", [1], 50)

@@ -107,7 +107,7 @@ class FetchTroubles:
             for source in self._leaderless():
                 self._hold(source, away=error.away)
             _log.debug("%s: no broker tells who leads: %s", self._who, error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, who waits for records has to hear of it
+        except Exception as error:  # noqa: BLE001 - the waiting reader has to hear of any error
             for source in self._leaderless():
                 self._owner.fail(source, error if isinstance(error, LogError) else unexpected(source.partition, error))
         else:
@@ -137,7 +137,7 @@ class FetchTroubles:
             return
         except (LogTimeout, UnknownTopicOrPartition):
             error = None
-        except Exception as failed:  # noqa: BLE001 - whatever it is, who waits for records has to hear of it
+        except Exception as failed:  # noqa: BLE001 - the waiting reader has to hear of any error
             error = failed if isinstance(failed, LogError) else unexpected(source.partition, failed)
         if source.era == era:
             source.looking = False

@@ -228,7 +228,7 @@ class KafkaMembership:
         held, self._held, self._awaited = self._held, None, None
         had, self._had = self._had, False
         if not had and not fenced:
-            # Nothing was done under this membership: what waits to be written now is of none.
+            # Nothing was done under this membership: records that wait to be written now do not come of it.
             self._say("rejoin", None)
         else:
             self._lease.lost()

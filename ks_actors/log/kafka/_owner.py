@@ -33,5 +33,5 @@ class Owner(Protocol):
         ...
 
     def on_not_assigned(self, error: Exception) -> None:
-        """Hear, as the leader, why nobody gets partitions: what the assignor has raised, or that it does not return."""
+        """Hear, as the leader, why nobody gets partitions: the assignor has raised this, or does not return."""
         ...

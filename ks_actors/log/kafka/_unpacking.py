@@ -1,4 +1,4 @@
-"""Compressed record batches that are decompressed elsewhere, before somebody reads them: what takes long must not hold up the event loop."""
+"""Compressed record batches that are decompressed elsewhere, before somebody reads them: long work must not hold up the event loop."""
 
 from __future__ import annotations
 
