@@ -10,8 +10,8 @@ from tests.liveness.plan import draw
 
 pytestmark = pytest.mark.unmeasured
 
-SEEDS = 40
-FETCH_SEEDS = 30
+SEEDS = 60
+FETCH_SEEDS = 60
 AT_ONCE = 10
 
 
