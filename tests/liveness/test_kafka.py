@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -32,7 +32,6 @@ pytestmark = pytest.mark.unmeasured
 
 SEEDS = (4, 120, 241, 355)
 PATIENCE_S = 60
-JOINED_S = 2.0
 
 
 def renamed(plan: Plan, prefix: str) -> Plan:
@@ -45,6 +44,11 @@ async def written(log: KafkaLog, lane: Lane) -> list[TestRecord[str, str]]:
     """Return what a lane has written."""
     found = [await read_all(log, TopicPartition(f"{lane.name}-out", number)) for number in range(lane.partitions)]
     return [TestRecord((key or b"").decode(), (value or b"").decode(), 0) for partition in found for _, key, value in partition]
+
+
+def hold(seconds: float) -> None:
+    """Have a thread do nothing else for so long."""
+    threading.Event().wait(seconds)
 
 
 @pytest.mark.timeout(180)
@@ -64,7 +68,7 @@ async def test_all_is_processed_on_kafka(seed: int, kafka_broker: Broker, tmp_pa
             "state_dir": str(tmp_path / name),
             "commit_interval_ms": min(plan.config["commit_interval_ms"], 500),
         })  # fmt: skip
-        return App(build(plan, run.ledger, time.sleep), config)
+        return App(build(plan, run.ledger, hold), config)
 
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(KafkaLog(kafka_broker.bootstrap))
@@ -74,8 +78,9 @@ async def test_all_is_processed_on_kafka(seed: int, kafka_broker: Broker, tmp_pa
             async with asyncio.TaskGroup() as group:
                 for burst in plan.bursts:
                     group.create_task(run._feed(producer, lanes[burst.topic], burst))
-                async with app("two"):
-                    await asyncio.sleep(JOINED_S)
+                async with app("two") as two:
+                    # Some is there by now; more comes, and is processed by two, while this one leaves.
+                    await two.wait_until_caught_up()
             await one.wait_until_caught_up()
         await producer.close()
         for lane in plan.lanes:
