@@ -19,7 +19,7 @@ _CHUNK = 10
 
 
 class Outcome(NamedTuple):
-    """What has become of a seed: the error, None when all was well, and the seconds of CPU that it took."""
+    """The outcome of a seed: its error, or None when all was well, and the seconds of CPU that it took."""
 
     seed: int
     error: str | None

@@ -207,7 +207,7 @@ class Cluster:
             found += [(partition, (0, b"")) for partition in session.partitions if partition not in said]
         for partition, (_, raw) in found:
             if raw:
-                # Who has had something is the last one the next time.
+                # A partition that had records comes last the next time.
                 session.partitions[partition] = session.partitions.pop(partition)
         return _response(0, session.number, [(partition, code, self.logs[partition].end, raw) for partition, (code, raw) in found])
 

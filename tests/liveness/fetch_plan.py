@@ -1,4 +1,4 @@
-"""What a seed stands for where only the fetcher of Kafka is run."""
+"""The run that a seed makes of the fetcher of Kafka alone: partitions, rates and faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RATES = (1, 20, 100, 500, 1_000, 1_000, 5_000, 50_000)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happens at a time (s), for so many seconds, to a share of the partitions or to a broker."""
+    """An event at a time (s), for so many seconds, of a share of the partitions or of a broker."""
 
     kind: Literal["pause", "seek", "leave out", "outage", "lead", "forget"]
     begin: float

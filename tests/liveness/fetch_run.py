@@ -126,7 +126,7 @@ class FetchRun:
         self._buffered[partition] += len(offsets)
         if self._buffered[partition] > self.plan.limit and partition not in self._full:
             self._full.add(partition)
-            # Who tells the fetcher has other messages before that one.
+            # The message that tells the fetcher waits behind others.
             asyncio.get_running_loop().call_later(self.plan.reaction, self._stop, partition)
 
     def _stop(self, partition: TopicPartition) -> None:

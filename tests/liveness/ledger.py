@@ -1,4 +1,4 @@
-"""What was sent, what has been read of it, and what has to come out."""
+"""A ledger of the records that were sent and read, and of the results that have to come out."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _SHORT_MS = 50
 
 
 class OldFault(NamedTuple):
-    """A fault: the layer that is to find it, what it is, and how it is put back in."""
+    """A fault: the layer that is to find it, its description, and the function that puts it back in."""
 
     layer: str
     what: str

@@ -1,4 +1,4 @@
-"""What a seed stands for: the topology, the settings, the input and the faults of one run."""
+"""The run that a seed makes: its topology, settings, input and faults."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the first function of a lane does with a record: nothing, wait in a call, or hold its thread, for `seconds`."""
+    """The work of a lane's first function at each record: none, a call that waits, or one that holds its thread, for `seconds`."""
 
     kind: Kind = "plain"
     seconds: float = 0.0
@@ -66,7 +66,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens at a time (s) for so many seconds; `size` says how much of it, `topic` where."""
+    """A fault that begins at a time (s) and lasts so many seconds; `size` says how large it is, `topic` where."""
 
     kind: Literal["outage", "slow commits", "pause", "reset", "join", "crash", "set back"]
     begin: float
@@ -120,7 +120,7 @@ def _lanes(random: Random, *, eos: bool) -> tuple[Lane, ...]:
     lanes = []
     for number in range(random.choice((1, 1, 2, 2, 3))):
         work = _work(random, eos=eos)
-        # What holds a thread has few tasks, and few threads.
+        # A lane that holds threads has few tasks, and few threads.
         partitions = min(random.choice(_PARTITIONS), 3 if work.kind == "blocking" else 60 // (number + 1))
         lanes.append(Lane(f"l{number}", random.choice(_SHAPES), partitions, work, random.choice((0, 1, 5)) if urgent else 0))
     return tuple(lanes)
@@ -149,7 +149,7 @@ def _bursts(random: Random, lane: Lane, topic: str) -> list[Burst]:
             rate = max(1, round(random.uniform(0.5, 1.3) / max(work.seconds, 0.005)))
             count = min(1_500, rate * random.choice((5, 15)))
             if lane.priority:
-                # What comes first has always something to do.
+                # Tasks of a higher priority always have something to do.
                 rate, count = round(1.5 / max(work.seconds, 0.02)), 1_000
         spread = random.choice((None, None, 1, 2))
         if work.seconds:

@@ -20,7 +20,7 @@ _API_TIMEOUT_S: Final = 60.0
 
 
 class Road:
-    """What the connections of all instances have in common: `latency` (s) of each call, how long commits take besides, whether the log is away.
+    """The state that the connections of all instances share: the `latency` (s) of calls, the extra time of commits, whether the log is away.
 
     While it is away nothing is done, and nobody has an answer: a call is made when the log is back, or raises LogTimeout after a minute.
     """

@@ -264,7 +264,7 @@ class Run:
         kit.works_by(lambda: self.spent)
 
     async def in_a_thread(self, job: Any) -> Any:
-        """Run a job of a worker; what it spends is how long it takes."""
+        """Run a job of a worker for as long as its functions spend."""
         before = self.spent
         result = job()
         if self.spent > before:

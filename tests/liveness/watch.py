@@ -97,12 +97,12 @@ class Watch:
         if lane.work.kind == "async":
             # When its calls have ended it waits for the commit that is under way before it takes anything new.
             bound += 2 * lane.work.seconds + self.slow_commits
-        # Who holds a thread has it for a slice, whoever else waits.
+        # A function that holds its thread does so for a slice, though others wait.
         bound += sum(each.partitions * _FIRST_SLICE * each.work.seconds for each in plan.lanes if each.work.kind == "blocking")
         if plan.exactly_once:
-            # What comes through a repartition topic is there when it is committed, and a commit of all tasks waits for what is in flight.
+            # Records of a repartition topic can be read when they are committed, and a commit of all tasks waits for calls in flight.
             bound += 2 * max(each.work.seconds for each in plan.lanes if each.work.kind != "blocking" or each is lane)
         if place.part == "by":
-            # What is written while a commit ends is sent when it has ended.
+            # Output that is made while a commit ends is sent when it has ended.
             bound += 2 * self.slow_commits + (2 * config["commit_interval_ms"] / 1000 if plan.exactly_once else lane.work.seconds)
         return bound
