@@ -108,6 +108,9 @@ class Watch:
         if 0 <= config["statestore_uncommitted_max_bytes"] < _HARDLY_ANY and lane.priority < max(each.priority for each in plan.lanes):
             # The second after which it has its turn stands still in each commit, and there may be one behind each slice of a few ms.
             bound += _SLICES_A_SECOND * _COMMIT_WAYS * plan.latency
+        if any(fault.kind == "join" for fault in plan.faults):
+            # A member that leaves has its tasks until its last commit is over.
+            bound += self.slow_commits
         if place.part == "by":
             # Output that is made while a commit ends is sent when it has ended.
             bound += 2 * self.slow_commits + (2 * config["commit_interval_ms"] / 1000 if plan.exactly_once else lane.work.seconds)
