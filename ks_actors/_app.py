@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -41,7 +41,7 @@ from ks_actors.runtime._uncaught import UncaughtHandler, shut_down
 from ks_actors.runtime._unreachable import longest_outage_ms, wait_of_instance
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -141,7 +141,7 @@ class App(AppOrders):
         self._starting = over = asyncio.Event()
         try:
             async with AsyncExitStack() as stack:
-                log = await stack.enter_async_context(self._opened_in_time())
+                log = await self._open_in_time(stack)
                 system = self._given_system
                 if system is None:
                     system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
@@ -157,18 +157,15 @@ class App(AppOrders):
             if self._stack is None:
                 self._ended.set()
 
-    @asynccontextmanager
-    async def _opened_in_time(self) -> AsyncIterator[Log]:
-        """Open the log, as long as nobody closes the app, and then not for longer than that may take."""
-        async with AsyncExitStack() as stack:
-            try:
-                async with self._closing.timeout_at():
-                    log = await stack.enter_async_context(opened(self.config, self._given_log, self._note_log))
-            except TimeoutError as late:
-                if not self._closing.begun:
-                    raise
-                raise self._closed_early() from late
-            yield log
+    async def _open_in_time(self, stack: AsyncExitStack) -> Log:
+        """Open the log, to be closed with the stack, as long as nobody closes the app, and then not for longer than that may take."""
+        try:
+            async with self._closing.timeout_at():
+                return await stack.enter_async_context(opened(self.config, self._given_log, self._note_log))
+        except TimeoutError as late:
+            if not self._closing.begun:
+                raise
+            raise self._closed_early() from late
 
     def _note_log(self, log: Log) -> None:
         self._asked = log

@@ -5,23 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._messages import Commit
+    from ks_actors.runtime._task import Task
 
 
 @final
 class Awaited:
-    """Requests for a commit that has left tasks out: each is answered when later commits have taken those, or when one of them fails."""
+    """Requests for a commit that has left tasks out: each is answered when later commits have taken those, or when one of them fails.
 
-    def __init__(self) -> None:
+    A task that drains asks for a commit when it is at rest. One that was fed after the commit had begun does not: for that one `commit_again` is
+    called, once per request.
+    """
+
+    def __init__(self, commit_again: Callable[[], None]) -> None:
+        self._commit_again = commit_again
         self._requests: list[tuple[Commit, set[TaskId]]] = []
 
     def __contains__(self, request: Commit) -> bool:
         return any(one is request for one, _ in self._requests)
 
-    def serve(self, request: Commit, left_out: frozenset[TaskId], there: Collection[TaskId]) -> list[Commit]:
+    def serve(self, request: Commit, left_out: frozenset[TaskId], there: Mapping[TaskId, Task]) -> list[Commit]:
         """Note that a commit, for `request`, has taken all tasks that are `there` but some. Answer the requests that are served now, and return them.
 
         A request because the group rebalances, or tasks move, waits for none of those: the group does, and each task moves when it is at rest.
@@ -35,6 +41,8 @@ class Awaited:
         self._keep_others(served)
         if missing := _waits_for(request, left_out, there):
             self._requests.append((request, missing))
+            if any(there[task].draining.since is None for task in missing & there.keys()):
+                self._commit_again()
         else:
             served.append(request)
         for one in served:

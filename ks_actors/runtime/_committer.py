@@ -100,7 +100,7 @@ class Committer(Actor[CommitterMessage]):
         self._delete_records = delete_records
         self._metrics = metrics
         self._gathering = Gathering(metrics.tasks, lambda: metrics.touched().values())
-        self._awaited = Awaited()
+        self._awaited = Awaited(lambda: self.ctx.self_ref.tell(m.Commit(None, "a task that a commit is waited for was fed meanwhile")))
         self._workers: tuple[Ref[m.WorkerMessage], ...] = ()
         self._phase = COMMITTING.start(Phase.IDLE)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import Topology
 
 TOPICS = {"quick": 2, "slow": 2, "plain": 1, "quick-out": 1, "slow-out": 1, "plain-out": 1}
+SELDOM = {"commit_interval_ms": 3_600_000, "transaction_timeout_ms": 3_600_000}
 
 
 def side_by_side(quick: Callable[[str], Awaitable[str]], slow: Callable[[str], Awaitable[str]]) -> Topology:
@@ -65,6 +66,24 @@ def committed(harness: AppHarness, topic: str) -> int:
     """Return how many records of a topic are committed right now."""
     offsets = harness.log._groups.get("app").committed()
     return sum(offset.offset for partition, offset in offsets.items() if partition.topic == topic)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("turns", range(80))
+def test_a_commit_takes_what_comes_while_it_is_under_way(guarantee: str, turns: int) -> None:
+    """A task that is fed when the commit has begun is committed when its call ends, though no commit is due for long."""
+    calls = Calls(lambda: 0.5)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("plain", "k", "v")
+        commit = asyncio.create_task(harness.app.commit(timeout_ms=60_000))
+        await harness.turns(turns)
+        await harness.produce("slow", "k", "v")
+        await commit
+        await harness.caught_up(timeout_ms=10_000)
+        assert committed(harness, "slow") == 1
+
+    run_app(test, side_by_side(calls, calls), topics=TOPICS, processing_guarantee=guarantee, **SELDOM)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
