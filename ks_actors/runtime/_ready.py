@@ -107,7 +107,7 @@ class ReadyTasks:
         """Return the tasks for which time has come, once: they are to be looked at."""
         now = self._clocks.wall_time()
         back, self._wall_seen = now < self._wall_seen - BACK_MS, now
-        # On a clock that was set back punctuations are due at other times.
+        # On a clock that was set back punctuators are due at other times.
         called = self._punctuations.tasks if back else self._punctuations.due(now)
         return [*called, *self._deadlines.due(self._clocks.steady_time())]
 
