@@ -113,7 +113,8 @@ def test_a_crash_leaves_a_tail(monkeypatch: pytest.MonkeyPatch) -> None:
         await harness.crash()
         Keeps.came.clear()
         await harness.restart()
-        assert len(Keeps.came) < 1800
+        # 3,600 came before the crash. How much of that is on disk depends on RocksDB's own threads, but some of it is.
+        assert len(Keeps.came) < 3_600
         assert await held(harness) == whole
 
     run_app(test, keeping(), topics=TOPICS, start=False)
