@@ -108,13 +108,15 @@ def test_a_crash_leaves_a_tail(monkeypatch: pytest.MonkeyPatch) -> None:
             if part == 0:
                 await harness.start()
             await until_came(harness, 600 * (part + 1))
+            # RocksDB writes in a thread of its own, for which virtual time does not wait; what is asked of it meanwhile is put off.
+            while Keeps.store.engine._lags():
+                await asyncio.sleep(0)
         whole = await held(harness)
         assert len(whole) == 2600
         await harness.crash()
         Keeps.came.clear()
         await harness.restart()
-        # 3,600 came before the crash. How much of that is on disk depends on RocksDB's own threads, but some of it is.
-        assert len(Keeps.came) < 3_600
+        assert len(Keeps.came) < 1800
         assert await held(harness) == whole
 
     run_app(test, keeping(), topics=TOPICS, start=False)
