@@ -159,6 +159,17 @@ def test_rooms_import_only_what_lies_below_them(room: str) -> None:
         assert rooms <= ARROWS[room], relative(path)
 
 
+def test_no_handle_of_a_loop_is_asked_for_its_time() -> None:
+    """uvloop's `call_at` and `call_later` return a handle without `when` for a time that has nearly come: keep the time beside the handle."""
+    asked = [
+        f"{relative(path)}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "when"
+    ]
+    assert asked == []
+
+
 @pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=relative)
 def test_files_are_short_enough_to_read(path: Path) -> None:
     """400 lines for sources, 700 for tests."""

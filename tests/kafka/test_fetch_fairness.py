@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors.log.kafka import KafkaOptions
+from ks_actors.log.kafka._fetch_broker import FetchBroker
 from tests.kafka.scripted import ScriptedBroker, fetching, in_virtual_time, partitions
 
 if TYPE_CHECKING:
@@ -227,6 +228,35 @@ def test_whatever_happens_all_is_read_in_order_within_a_bound(steps: list[tuple[
         await reader.close()
 
     in_virtual_time(test)
+
+
+def test_timers_that_are_due_at_once_disturb_nothing_on_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvloop returns a handle that is no timer for a time that has nearly come; the fetcher asks it nothing, and the loop hears of no error."""
+    uvloop = pytest.importorskip("uvloop")
+    put_off = itertools.cycle([0.0001, 0.0003, 0.0002, 0.0])
+
+    async def test() -> None:
+        heard: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
+        monkeypatch.setattr(FetchBroker, "due", lambda *_: now() + next(put_off))
+        wanted = partitions(6)
+        broker = ScriptedBroker(KafkaOptions())
+        fetcher = fetching(broker)
+        fetcher.assign(dict.fromkeys(wanted, 0))
+        reader = Reader(fetcher)
+        for count in range(1, 31):
+            for each in wanted:
+                broker.append(each, RECORD)
+                fetcher.pause([each])
+                await asyncio.sleep(0)
+                fetcher.resume([each])
+                await asyncio.sleep(0)
+            await reader.until(lambda count=count: all(reader.next.get(each) == count for each in wanted))  # type: ignore[misc]
+        await reader.close()
+        assert heard == []
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test())
 
 
 def test_sixty_partitions_that_trickle_wait_for_no_other() -> None:

@@ -42,7 +42,7 @@ class FetchBroker:
     every 20 ms, so nothing that is wanted is ever left out for longer.
     """
 
-    __slots__ = ("_fresh", "_last", "_sent_at", "eager", "failures", "lines", "node", "not_before", "timer", "wanted")
+    __slots__ = ("_fresh", "_last", "_sent_at", "eager", "failures", "lines", "node", "not_before", "timer", "timer_due", "wanted")
 
     def __init__(self, node: int, channels: tuple[str, str]) -> None:
         self.node: int = node
@@ -54,7 +54,8 @@ class FetchBroker:
         self._sent_at: float = -math.inf
         # Whether the next request may find as much as the last one did: nothing is gathered then.
         self.eager: bool = False
-        self.timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.Handle | None = None
+        self.timer_due: float = 0.0
         # Whether a partition has come to be wanted, from where it reads on by now, since the last request.
         self._fresh: bool = False
         self._last: Line = self.lines[0]

@@ -158,10 +158,11 @@ class Fetching:
         if due <= now:
             wait_ms = broker.begin(line, now)
             self.begin(self._request(broker, line, wait_ms))
-        elif broker.timer is None or broker.timer.when() > due:
+        elif broker.timer is None or broker.timer_due > due:
             if broker.timer is not None:
                 broker.timer.cancel()
-            broker.timer = loop.call_at(due, self._come_due, broker)
+            # uvloop returns a handle that does not tell its time for one that has nearly come.
+            broker.timer, broker.timer_due = loop.call_at(due, self._come_due, broker), due
 
     def _come_due(self, broker: FetchBroker) -> None:
         broker.timer = None
