@@ -11,7 +11,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import BaseError
+from setuptools.errors import BaseError, CCompilerError
 
 SOURCES = Path("ks_actors/_kernel_src")
 WITHOUT = "KS_ACTORS_WITHOUT_KERNEL"
@@ -30,10 +30,13 @@ class KernelHook(BuildHookInterface[Any]):
             return
         try:
             built = self._compile()
-        except (BaseError, OSError) as error:
+        except (BaseError, CCompilerError, OSError) as error:
+            # An error of the compiler is none of setuptools' BaseErrors.
             if os.environ.get(NEEDED) == "1":
                 raise
-            self.app.display_warning(f"ks_actors goes without its kernel, and is slower: {error}")
+            self.app.display_warning(
+                f"ks-actors is built without its kernel in C, and will be slower: {error}; install a C compiler and build again for full speed"
+            )
             return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True

@@ -7,7 +7,7 @@ has the test drivers.
 
 from importlib.metadata import version
 
-from ks_actors import serdes
+from ks_actors import _supported, serdes  # noqa: F401 - the first one checks, by being imported
 from ks_actors._app import App
 from ks_actors._batch import Batch, Headers
 from ks_actors._config import ProcessingGuarantee, StreamsConfig

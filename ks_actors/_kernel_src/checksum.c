@@ -38,7 +38,14 @@ static uint32_t by_tables(uint32_t crc, const uint8_t *at, size_t left) {
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const uint8_t *at, size_t left) {
+/* Clang has the instruction as a feature of its own, which gcc before 12 does not know. */
+#ifdef __clang__
+#define WITH_CRC32 "crc32"
+#else
+#define WITH_CRC32 "sse4.2"
+#endif
+
+__attribute__((target(WITH_CRC32))) static uint32_t by_instruction(uint32_t crc, const uint8_t *at, size_t left) {
     uint64_t wide = crc;
     for (; left >= 8; left -= 8, at += 8) {
         uint64_t word;

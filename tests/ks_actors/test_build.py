@@ -1,0 +1,51 @@
+"""The package is built on any machine: without a C compiler it goes without its kernel, and says so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def build(out: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Build a wheel of this tree."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out)]
+    # Its own tree and interpreter, nothing of others.
+    return subprocess.run(  # noqa: S603
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("compiler", ["/bin/false", "/no/such/compiler"])
+def test_without_a_working_compiler_the_wheel_has_no_kernel_and_the_build_says_so(tmp_path: Path, compiler: str) -> None:
+    """One warning says that it will be slower, and how to mend that."""
+    ended = build(tmp_path, CC=compiler)
+    assert ended.returncode == 0, ended.stderr
+    assert (ended.stdout + ended.stderr).count("built without its kernel in C, and will be slower") == 1
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not [name for name in ZipFile(wheel).namelist() if name.endswith((".so", ".pyd"))]
+
+
+def test_a_build_that_needs_the_kernel_fails_without_a_compiler(tmp_path: Path) -> None:
+    """KS_ACTORS_WITH_KERNEL=1 makes it an error."""
+    ended = build(tmp_path, CC="/bin/false", KS_ACTORS_WITH_KERNEL="1")
+    assert ended.returncode != 0
+    assert "/bin/false" in ended.stderr
+    assert not list(tmp_path.glob("*.whl"))
+
+
+def test_the_wheel_has_what_is_imported_and_nothing_else(tmp_path: Path) -> None:
+    """Both packages with their types, the license, and no sources of the kernel."""
+    assert build(tmp_path, KS_ACTORS_WITHOUT_KERNEL="1").returncode == 0
+    (wheel,) = tmp_path.glob("*.whl")
+    names = ZipFile(wheel).namelist()
+    assert {"actors/py.typed", "ks_actors/py.typed", "ks_actors/_kernel.pyi"} <= set(names)
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"actors", "ks_actors"}
+    assert not [name for name in names if name.endswith((".c", ".h"))]
