@@ -6,18 +6,20 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ks_actors._checks import check_kind
+from ks_actors._config import StreamsConfig
 from ks_actors._config_kafka import opened
 from ks_actors._errors import NotRunning, SparkUnavailable, TopicExists
 from ks_actors.log import NewTopic
 from ks_actors.runtime._seeding import Seeder
 from ks_actors.runtime._setup import Setup, nodes_of
+from ks_actors.topology._missing_serdes import check_serdes, check_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from actors import Ref
-    from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
     from ks_actors.batch import Backfill, BackfillProgress, Choice, Engine, SparkSettings
     from ks_actors.batch._messages import BridgeMessage
@@ -31,6 +33,10 @@ class AppOverHistory:
     """The part of an App that needs no running tasks."""
 
     def __init__(self, topology: Topology, config: StreamsConfig, log: Log | None, topics: Mapping[str, int]) -> None:
+        remedy = "give a StreamsConfig; StreamsConfig.of(...) makes one of a dict"
+        check_kind(config, StreamsConfig, role="argument 'config'", of="App", remedy=remedy)
+        check_topology(topology, of="App")
+        check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
         self.config: StreamsConfig = config
         self._topology: Topology = topology
         self._given_log: Log | None = log

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ks_actors._checks import check_function
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
-from ks_actors.processors._async_options import is_async
 from ks_actors.processors._branch import Branch
 from ks_actors.processors._stateless import PassThrough
 from ks_actors.topology._names import valid_name
@@ -38,10 +38,7 @@ class BranchedStream(Generic[K, V]):
 
     def branch(self, predicate: Callable[[K, V], object], name: str | None = None) -> BranchedStream[K, V]:
         """Add a branch for records for which predicate(key, value) holds, and none before did."""
-        if is_async(predicate):
-            raise TopologyError(
-                f"predicate {predicate!r} of split {self._name} is 'async def': map the answer into the record before, and split by it"
-            )
+        check_function(predicate, 2, role="predicate", of=f"split {self._name}")
         number = len(self._operator.branches) + 1
         self._operator.branches.append((predicate, self._add(number, name)))
         return self

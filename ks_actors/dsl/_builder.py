@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from ks_actors._checks import check_kind, check_options
 from ks_actors._optimizations import wanted_by
 from ks_actors.dsl import _stream, _table
 from ks_actors.dsl._graph import GraphBuilder, StreamSource
 from ks_actors.dsl._optimize import optimize
 from ks_actors.dsl._options import Consumed
+from ks_actors.topology._missing_serdes import check_serdes
+from ks_actors.topology._names import checked_topics, valid_topic
+from ks_actors.topology._stores import StoreSpec
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Sequence
 
     from ks_actors._config import StreamsConfig
@@ -20,7 +24,6 @@ if TYPE_CHECKING:
     from ks_actors.dsl._table import GlobalTable, Table
     from ks_actors.processors._adapter import AnySupplier
     from ks_actors.topology import Topology
-    from ks_actors.topology._stores import StoreSpec
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -38,9 +41,9 @@ class StreamsBuilder:
     def stream(self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed[K, V]) -> Stream[K, V]: ...
     def stream(self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed[Any, Any] | None = None) -> Stream[Any, Any]:
         """Read a topic, several, or all that match a pattern in full, as a stream of records. The same topics can be read more than once."""
-        options: Consumed[Any, Any] = consumed or Consumed()
+        options: Consumed[Any, Any] = check_options(consumed, Consumed, of="stream")
+        wanted = checked_topics(topics, "stream")
         name = self._graph.name_or(options.name, "KSTREAM-SOURCE-")
-        wanted = topics if isinstance(topics, re.Pattern) else (topics,) if isinstance(topics, str) else tuple(topics)
 
         def write(topology: Topology, _: tuple[str, ...]) -> None:
             topology.add_source(
@@ -61,7 +64,7 @@ class StreamsBuilder:
     def table(self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None) -> Table[K, V]: ...
     def table(self, topic: str, consumed: Consumed[Any, Any] | None = None, materialized: Materialized[Any, Any] | None = None) -> Table[Any, Any]:
         """Read a topic as a table: the latest value of each key, None deletes. It is stored if something needs it, or it is materialized by name."""
-        return _table.source_table(self._graph, topic, consumed or Consumed(), materialized)
+        return _table.source_table(self._graph, topic, check_options(consumed, Consumed, of=f"table of topic {topic}"), materialized)
 
     @overload
     def global_table(self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None) -> GlobalTable[Any, Any]: ...
@@ -69,16 +72,19 @@ class StreamsBuilder:
     def global_table(self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None) -> GlobalTable[K, V]: ...
     def global_table(self, topic: str, consumed: Consumed[K, V] | None = None, materialized: Materialized[K, V] | None = None) -> GlobalTable[K, V]:
         """Read all partitions of a topic into a table that every instance has whole. Joins with it need no common partitions."""
-        return _table.global_table(self._graph, topic, consumed or Consumed(), materialized)
+        return _table.global_table(self._graph, topic, check_options(consumed, Consumed, of=f"global_table of topic {topic}"), materialized)
 
     def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:
         """Add a store; processors name it to be connected."""
+        check_kind(spec, StoreSpec, role="argument 'spec'", of="add_state_store", remedy="give one that ks_actors.stores makes")
         self._graph.add_store(spec)
         return self
 
     def add_global_store(self, spec: StoreSpec, topic: str, supplier: AnySupplier, consumed: Consumed[Any, Any] | None = None) -> StreamsBuilder:
         """Add a store that every instance fills with all of a topic, through a processor of its own. All others can read it, unconnected."""
-        options = consumed or Consumed()
+        check_kind(spec, StoreSpec, role="argument 'spec'", of="add_global_store", remedy="give one that ks_actors.stores makes")
+        valid_topic(topic, f"global store {spec.name}")
+        options = check_options(consumed, Consumed, of=f"global store {spec.name}")
         source = self._graph.suffixed_or(options.name, "-source", "KSTREAM-SOURCE-")
         processor = self._graph.name_or(options.name, "KTABLE-SOURCE-")
 
@@ -102,4 +108,7 @@ class StreamsBuilder:
 
         It can be called once more after further operations, which then are in the new topology.
         """
-        return self._graph.build(frozenset() if config is None else wanted_by(config.topology_optimization), optimize)
+        topology = self._graph.build(frozenset() if config is None else wanted_by(config.topology_optimization), optimize)
+        if config is not None:
+            check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
+        return topology

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from ks_actors._checks import check_function, check_kind
 from ks_actors.dsl import _grouped, _session_windowed, _table, _windowed
-from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import PassLogic, add_logic
-from ks_actors.dsl._materialize import key_value_store, window_store
-from ks_actors.dsl._windows import EmitStrategy, SessionWindows
+from ks_actors.dsl._materialize import check_materialized, key_value_store, window_store
+from ks_actors.dsl._windows import EmitStrategy, SessionWindows, check_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,15 +45,25 @@ class CogroupedStream(Generic[K, A]):
         """The serde of keys, as far as one of the streams knows it."""
         return next((grouped.key for grouped in self._aggregators if grouped.key is not None), None)
 
+    def called(self, operation: str, name: str | None) -> str:
+        """Return how errors call an operation on these streams."""
+        return next(iter(self._aggregators)).called(f"cogrouped {operation}", name)
+
     def cogroup(self, grouped: GroupedStream[K, V], aggregator: Callable[[K, V, A], A | None]) -> CogroupedStream[K, A]:
         """Add a stream, whose values go in by `aggregator(key, value, aggregate)`; return self."""
-        arity(aggregator, 3)
+        remedy = "give a GroupedStream, which group_by and group_by_key return"
+        check_kind(grouped, _grouped.GroupedStream, role="argument 'grouped'", of="cogroup", remedy=remedy)
+        of = grouped.called("cogroup", None)
+        self.graph.check_same(grouped.graph, of)
+        check_function(aggregator, 3, role="aggregator", of=of)
         self._aggregators[grouped] = aggregator
         return self
 
     def aggregate(self, initializer: Callable[[], A], materialized: Materialized[K, A] | None = None, *, name: str | None = None) -> Table[K, A]:
         """Return the table of aggregates; each key begins with what `initializer()` returns. Records without key or value are dropped."""
-        arity(initializer, 0)
+        of = self.called("aggregate", name)
+        check_function(initializer, 0, role="initializer", of=of)
+        check_materialized(materialized, of)
         stored = key_value_store(self.graph, materialized, AGGREGATE, key=self.key, value=None)
 
         def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
@@ -69,6 +79,7 @@ class CogroupedStream(Generic[K, A]):
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedCogroupedStream[K, A]: ...
     def windowed_by(self, windows: Windows | SessionWindows) -> TimeWindowedCogroupedStream[K, A] | SessionWindowedCogroupedStream[K, A]:
         """Group further: by windows of time that the records' timestamps fall into, or by sessions."""
+        check_windows(windows, self.called("windowed_by", None))
         if isinstance(windows, SessionWindows):
             return _session_windowed.SessionWindowedCogroupedStream(self, windows)
         return TimeWindowedCogroupedStream(self, windows)
@@ -114,7 +125,9 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
 
         Records without key and late ones are dropped; those without value are not, except by sliding windows.
         """
-        arity(initializer, 0)
+        of = self._cogrouped.called("aggregate", name)
+        check_function(initializer, 0, role="initializer", of=of)
+        check_materialized(materialized, of)
         cogrouped, windows = self._cogrouped, self._windows
         stored = window_store(cogrouped.graph, materialized, AGGREGATE, key=cogrouped.key, value=None, windows=windows)
 

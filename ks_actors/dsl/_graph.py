@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.topology._nodes import Partitioner
     from ks_actors.topology._stores import StoreSpec
 
-__all__ = ["GraphBuilder", "GraphNode", "Repartition", "StreamJoin", "StreamSource", "valid_name"]
+__all__ = ["GraphBuilder", "GraphNode", "Repartition", "StreamJoin", "StreamSource", "named_or_behind", "valid_name"]
 
 Write: TypeAlias = Callable[[Topology, tuple[str, ...]], None]
 """Add one node of the graph to the topology, given the names of its parents there. Called once, at build, when all decisions are made."""
@@ -136,6 +136,11 @@ class GraphBuilder:
         """Return `name` with `suffix`, or else a new name; the counter goes on in both cases."""
         generated = self.new_processor_name(prefix)
         return generated if name is None else valid_name(name + suffix)
+
+    def check_same(self, other: GraphBuilder, of: str) -> None:
+        """Raise TopologyError if what an operation is given has been made by another builder."""
+        if other is not self:
+            raise TopologyError(f"{of} is given a stream or table of another StreamsBuilder: make both by the same builder")
 
     def attach(self, node: GraphNode, *parents: GraphNode) -> GraphNode:
         """Put a node below its parents (none given: below the root); it is written after all that were attached before."""
@@ -277,6 +282,11 @@ class GraphBuilder:
             wanted[node] = any(child.relaxed_null_keys or wanted[child] for child in node.children)
             if isinstance(node, Repartition):
                 node.keep_null_keys = wanted[node]
+
+
+def named_or_behind(operation: str, name: str | None, node: GraphNode) -> str:
+    """Return how errors call an operation: by its name, or else by the node that it comes behind."""
+    return f"{operation} behind {node.name}" if name is None else f"{operation} {name}"
 
 
 def _merge(main: StreamSource, other: StreamSource, root: GraphNode) -> None:

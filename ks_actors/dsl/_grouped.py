@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from ks_actors._checks import check_function
 from ks_actors.dsl import _cogroup, _session_windowed, _table, _windowed
-from ks_actors.dsl._arity import arity
+from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._logic import AggregateLogic, add_logic, table_aggregate, table_reduce
-from ks_actors.dsl._materialize import key_value_store
-from ks_actors.dsl._options import Grouped
-from ks_actors.dsl._windows import SessionWindows
+from ks_actors.dsl._materialize import check_materialized, key_value_store
+from ks_actors.dsl._windows import SessionWindows, check_windows
 from ks_actors.processors._aggregates import StreamAggregate, StreamCount
 from ks_actors.processors._change_serde import ChangeSerde
 from ks_actors.processors._views import StoreView
@@ -41,11 +41,6 @@ _TABLE_AGGREGATE = "KTABLE-AGGREGATE-"
 _TABLE_REDUCE = "KTABLE-REDUCE-"
 
 
-def grouped_or_default(grouped: Grouped[K, V] | None) -> Grouped[K, V]:
-    """Return the options."""
-    return Grouped() if grouped is None else grouped
-
-
 class GroupedStream(Generic[K, V]):
     """A stream whose records are grouped by key. Made by `Stream.group_by` and `group_by_key`."""
 
@@ -71,6 +66,7 @@ class GroupedStream(Generic[K, V]):
 
     def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[K, int]:
         """Return the table of how many records each key has had; those without key or value are dropped and not counted."""
+        check_materialized(materialized, self.called("count", name))
         if materialized is not None and materialized.name is None:
             self.graph.new_store_name(AGGREGATE)  # Kafka Streams has a number go to waste here
         stored = key_value_store(self.graph, materialized, AGGREGATE, key=self.key, value=LONG)
@@ -87,7 +83,9 @@ class GroupedStream(Generic[K, V]):
 
         A result of None deletes the row. Records without key or value are dropped.
         """
-        arity(reducer, 2)
+        of = self.called("reduce", name)
+        check_function(reducer, 2, role="reducer", of=of)
+        check_materialized(materialized, of)
         stored = key_value_store(self.graph, materialized, REDUCE, key=self.key, value=self.value)
         named = self.graph.name_or(name, REDUCE)
         spec = stored.spec
@@ -109,8 +107,10 @@ class GroupedStream(Generic[K, V]):
 
         A result of None deletes the row. Records without key or value are dropped. The aggregate may be changed in place and returned.
         """
-        arity(initializer, 0)
-        arity(aggregator, 3)
+        of = self.called("aggregate", name)
+        check_function(initializer, 0, role="initializer", of=of)
+        check_function(aggregator, 3, role="aggregator", of=of)
+        check_materialized(materialized, of)
         stored = key_value_store(self.graph, materialized, AGGREGATE, key=self.key, value=None)
         named = self.graph.name_or(name, AGGREGATE)
         return self._table(named, stored, stream_aggregate(stored, initializer, aggregator))
@@ -121,6 +121,7 @@ class GroupedStream(Generic[K, V]):
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedStream[K, V]: ...
     def windowed_by(self, windows: Windows | SessionWindows) -> TimeWindowedStream[K, V] | SessionWindowedStream[K, V]:
         """Group further: by windows of time that the records' timestamps fall into, or by sessions."""
+        check_windows(windows, self.called("windowed_by", None))
         if isinstance(windows, SessionWindows):
             return _session_windowed.SessionWindowedStream(self, windows)
         return _windowed.TimeWindowedStream(self, windows)
@@ -128,6 +129,10 @@ class GroupedStream(Generic[K, V]):
     def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedStream[K, A]:
         """Begin to aggregate several grouped streams into one table, this one by `aggregator(key, value, aggregate)`."""
         return _cogroup.CogroupedStream[K, A](self.graph).cogroup(self, aggregator)
+
+    def called(self, operation: str, name: str | None) -> str:
+        """Return how errors call an operation on this stream."""
+        return named_or_behind(operation, name, self.node)
 
     def build(self, name: str, stored: Stored, logic: Logic) -> tuple[GraphNode, frozenset[str]]:
         """Add the node of an aggregation, behind a repartition if the keys may have changed; return it with the sources upstream."""
@@ -168,6 +173,7 @@ class GroupedTable(Generic[K, V]):
 
     def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[K, int]:
         """Return the table of how many rows each group has."""
+        check_materialized(materialized, named_or_behind("count", name, self.node))
         stored = key_value_store(self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=LONG)
         return self._table(name, _TABLE_AGGREGATE, stored, table_aggregate(stored.spec, int, _one_more, _one_less))
 
@@ -183,8 +189,10 @@ class GroupedTable(Generic[K, V]):
 
         The first value is the first aggregate. A result of None deletes the row.
         """
-        arity(adder, 2)
-        arity(subtractor, 2)
+        of = named_or_behind("reduce", name, self.node)
+        check_function(adder, 2, role="adder", of=of)
+        check_function(subtractor, 2, role="subtractor", of=of)
+        check_materialized(materialized, of)
         stored = key_value_store(self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=self.value)
         return self._table(name, _TABLE_REDUCE, stored, table_reduce(stored.spec, adder, subtractor))
 
@@ -201,9 +209,11 @@ class GroupedTable(Generic[K, V]):
 
         A group begins with what `initializer()` returns. A result of None deletes the row.
         """
-        arity(initializer, 0)
-        arity(adder, 3)
-        arity(subtractor, 3)
+        of = named_or_behind("aggregate", name, self.node)
+        check_function(initializer, 0, role="initializer", of=of)
+        check_function(adder, 3, role="adder", of=of)
+        check_function(subtractor, 3, role="subtractor", of=of)
+        check_materialized(materialized, of)
         stored = key_value_store(self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=None)
         return self._table(name, _TABLE_AGGREGATE, stored, table_aggregate(stored.spec, initializer, adder, subtractor))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ks_actors._checks import check_function, check_options
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
-from ks_actors.dsl._arity import arity
+from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._options import Joined
 from ks_actors.processors._buffered_join import BufferedStreamTableJoin, WaitingKeySerde
 from ks_actors.processors._held_serde import HeldSerde
@@ -29,8 +30,10 @@ def stream_table_join(
     stream: Stream[Any, Any], table: Table[Any, Any], joiner: Callable[..., Any], joined: Joined[Any, Any, Any] | None, *, left: bool
 ) -> Stream[Any, Any]:
     """Join a stream, repartitioned if need be, with a table that has the same number of partitions."""
-    options = joined or Joined()
-    keyed = arity(joiner, 2, _KEYED) == _KEYED
+    of = named_or_behind("left_join" if left else "join", None, stream.node)
+    options = check_options(joined, Joined, of=of)
+    keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
+    stream.graph.check_same(table.graph, of)
     if stream.repartition_required:
         stream = stream.repartition_for_join(options.name, options.key, options.value)
     graph = stream.graph
@@ -73,8 +76,9 @@ def stream_global_table_join(
 ) -> Stream[Any, Any]:
     """Join a stream with what a global table has for the key that a function selects."""
     graph = stream.graph
-    keyed = arity(joiner, 2, _KEYED) == _KEYED
-    arity(key_selector, 2)
+    of = named_or_behind("left_join" if left else "join", name, stream.node)
+    keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
+    check_function(key_selector, 2, role="key_selector", of=of)
     named = graph.name_or(name, _LEFT_JOIN)  # whatever the join: that is how Kafka Streams names it
     operator = StreamTableJoin(view=table.view(), joiner=joiner, keyed=keyed, left=left, select=key_selector)
     node = graph.add_processor(named, operator, stream.node)

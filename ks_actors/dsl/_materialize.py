@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ks_actors._checks import check_options
 from ks_actors._errors import TopologyError
 from ks_actors.dsl._graph import valid_name
+from ks_actors.dsl._options import Materialized
 from ks_actors.dsl._windows import TimeWindows
 from ks_actors.topology._store_specs import versioned_key_value
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
     from ks_actors.dsl._graph import GraphBuilder
-    from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._windows import SessionWindows, Windows
 
 
@@ -23,6 +24,11 @@ class Stored(NamedTuple):
 
     spec: StoreSpec
     named: bool
+
+
+def check_materialized(materialized: Materialized[Any, Any] | None, of: str) -> None:
+    """Raise TopologyError if an operation is given something else to say how its table is stored."""
+    check_options(materialized, Materialized, of=of)
 
 
 def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any) -> Stored:

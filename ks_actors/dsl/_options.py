@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ks_actors._checks import check_configs, check_flag, check_function, check_one_of, check_serde, check_whole
+from ks_actors.topology._names import valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +34,13 @@ class Consumed(Generic[K, V]):
     timestamp_extractor: TimestampExtractor | None = None
     offset_reset: OffsetReset | None = None
 
+    def __post_init__(self) -> None:
+        _check_serdes(self, "key", "value")
+        _check_name(self)
+        if self.timestamp_extractor is not None:
+            check_function(self.timestamp_extractor, 2, role="timestamp_extractor", of="Consumed")
+        check_one_of(self.offset_reset, ("earliest", "latest", None), role="offset_reset", of="Consumed")
+
 
 @dataclass(frozen=True)
 class Produced(Generic[K, V]):
@@ -41,6 +51,11 @@ class Produced(Generic[K, V]):
     name: str | None = None
     partitioner: Partitioner | None = None
 
+    def __post_init__(self) -> None:
+        _check_serdes(self, "key", "value")
+        _check_name(self)
+        _check_partitioner(self, self.partitioner)
+
 
 @dataclass(frozen=True)
 class Grouped(Generic[K, V]):
@@ -49,6 +64,10 @@ class Grouped(Generic[K, V]):
     key: Serde[K] | None = None
     value: Serde[V] | None = None
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_serdes(self, "key", "value")
+        _check_name(self)
 
 
 @dataclass(frozen=True)
@@ -65,6 +84,12 @@ class Joined(Generic[K, V, W]):
     name: str | None = None
     grace_ms: int | None = None
 
+    def __post_init__(self) -> None:
+        _check_serdes(self, "key", "value", "other_value")
+        _check_name(self)
+        if self.grace_ms is not None:
+            check_whole(self.grace_ms, role="grace_ms", of="Joined", least=0)
+
 
 @dataclass(frozen=True)
 class Repartitioned(Generic[K, V]):
@@ -75,6 +100,13 @@ class Repartitioned(Generic[K, V]):
     name: str | None = None
     partitions: int | None = None
     partitioner: Partitioner | None = None
+
+    def __post_init__(self) -> None:
+        _check_serdes(self, "key", "value")
+        _check_name(self)
+        _check_partitioner(self, self.partitioner)
+        if self.partitions is not None:
+            check_whole(self.partitions, role="partitions", of="Repartitioned", least=1)
 
 
 @dataclass(frozen=True)
@@ -99,3 +131,29 @@ class Materialized(Generic[K, V]):
     changelog_configs: Mapping[str, str] = field(default_factory=dict)
     caching: bool = True
     history_retention_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_serdes(self, "key", "value")
+        _check_name(self)
+        check_one_of(self.store_type, ("rocksdb", "in_memory", None), role="store_type", of="Materialized")
+        for role, ms in (("retention_ms", self.retention_ms), ("history_retention_ms", self.history_retention_ms)):
+            if ms is not None:
+                check_whole(ms, role=role, of="Materialized", least=0)
+        for role, flag in (("logging", self.logging), ("caching", self.caching)):
+            check_flag(flag, role=role, of="Materialized")
+        check_configs(self.changelog_configs, role="changelog_configs", of="Materialized")
+
+
+def _check_serdes(options: Any, *roles: str) -> None:
+    for role in roles:
+        check_serde(getattr(options, role), role=role, of=type(options).__name__)
+
+
+def _check_name(options: Any) -> None:
+    if options.name is not None:
+        valid_name(options.name)
+
+
+def _check_partitioner(options: Any, partitioner: Any) -> None:
+    if partitioner is not None:
+        check_function(partitioner, 4, role="partitioner", of=type(options).__name__)

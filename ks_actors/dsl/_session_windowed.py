@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ks_actors._checks import check_function
 from ks_actors.dsl import _cogroup, _grouped, _table
-from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import AggregateLogic
-from ks_actors.dsl._materialize import session_store
-from ks_actors.dsl._windows import EmitStrategy
+from ks_actors.dsl._materialize import check_materialized, session_store
+from ks_actors.dsl._windows import EmitStrategy, check_emit
 from ks_actors.processors._final_sessions import FinalSessionAggregate
 from ks_actors.processors._sessions import SessionAggregate, SessionAggregation
 from ks_actors.processors._views import SessionView
@@ -51,10 +51,12 @@ class SessionWindowedStream(Generic[K, V]):
 
         In the second case nothing is lost to a short retention, unlike with Kafka Streams, where `retention_ms` has to be raised for that.
         """
+        check_emit(emit, self._grouped.called("emit_strategy", None))
         return SessionWindowedStream(self._grouped, self._windows, emit)
 
     def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[Windowed[K], int]:
         """Return the table of how many records each session has."""
+        check_materialized(materialized, self._grouped.called("count", name))
         if materialized is not None and materialized.name is None:
             self._grouped.graph.new_store_name(_grouped.AGGREGATE)  # Kafka Streams has a number go to waste here
         return self._aggregate(_grouped.AGGREGATE, materialized, name, LONG, None, None, None)
@@ -66,7 +68,9 @@ class SessionWindowedStream(Generic[K, V]):
 
         Sessions become one by `reducer(aggregate, other aggregate)`, the earliest first. A result of None deletes the row.
         """
-        arity(reducer, 2)
+        of = self._grouped.called("reduce", name)
+        check_function(reducer, 2, role="reducer", of=of)
+        check_materialized(materialized, of)
         return self._aggregate(_grouped.REDUCE, materialized, name, self._grouped.value, None, reducer, None)
 
     def aggregate(
@@ -83,9 +87,11 @@ class SessionWindowedStream(Generic[K, V]):
         For each record `initializer()` is merged with all sessions that it joins, by `merger(key, aggregate, other aggregate)`, the earliest first;
         then its value goes in. A result of None deletes the row.
         """
-        arity(initializer, 0)
-        arity(aggregator, 3)
-        arity(merger, 3)
+        of = self._grouped.called("aggregate", name)
+        check_function(initializer, 0, role="initializer", of=of)
+        check_function(aggregator, 3, role="aggregator", of=of)
+        check_function(merger, 3, role="merger", of=of)
+        check_materialized(materialized, of)
         return self._aggregate(_grouped.AGGREGATE, materialized, name, None, initializer, aggregator, merger)
 
     def _aggregate(
@@ -136,8 +142,10 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
 
         Sessions become one by `merger(key, aggregate, other aggregate)`, see `SessionWindowedStream.aggregate`.
         """
-        arity(initializer, 0)
-        arity(merger, 3)
+        of = self._cogrouped.called("aggregate", name)
+        check_function(initializer, 0, role="initializer", of=of)
+        check_function(merger, 3, role="merger", of=of)
+        check_materialized(materialized, of)
         cogrouped, windows = self._cogrouped, self._windows
         stored = session_store(cogrouped.graph, materialized, _cogroup.AGGREGATE, key=cogrouped.key, value=None, windows=windows, on_close=False)
 

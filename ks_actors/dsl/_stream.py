@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from ks_actors._checks import check_function, check_kind, check_options
+from ks_actors._errors import TopologyError
 from ks_actors.dsl import _branching, _grouped, _stream_joins, _table
-from ks_actors.dsl._arity import arity
+from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._options import Grouped, Produced, Repartitioned
 from ks_actors.dsl._windowed_partitioner import default_partitioner
 from ks_actors.processors._adapter import ProcessorOperator
@@ -14,7 +16,7 @@ from ks_actors.processors._async_options import AsyncOptions, async_options
 from ks_actors.processors._batched import Batched
 from ks_actors.processors._flat import FlatMap, FlatMapValues
 from ks_actors.processors._stateless import Filter, ForEach, Map, MapValues, PassThrough, Peek, SelectKey
-from ks_actors.topology._names import valid_name
+from ks_actors.topology._names import valid_name, valid_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -69,10 +71,12 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
 
     def filter(self, predicate: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V]:
         """Keep the records for which predicate(key, value) holds."""
+        check_function(predicate, 2, role="predicate", of=self._called("filter", name), awaited=True)
         return self._filter(predicate, name, options, negate=False)
 
     def filter_not(self, predicate: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V]:
         """Keep the records for which predicate(key, value) does not hold."""
+        check_function(predicate, 2, role="predicate", of=self._called("filter_not", name), awaited=True)
         return self._filter(predicate, name, options, negate=True)
 
     @overload
@@ -85,7 +89,8 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     def map_values(self, mapper: Callable[[K, V], V2], *, name: str | None = None) -> Stream[K, V2]: ...
     def map_values(self, mapper: Callable[..., Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, Any]:
         """Replace values by mapper(value) or mapper(key, value), whichever it takes."""
-        with_key = arity(mapper, 1, 2) == 2  # noqa: PLR2004 - key and value
+        of = self._called("map_values", name)
+        with_key = check_function(mapper, 1, 2, role="mapper", of=of, awaited=True) == 2  # noqa: PLR2004 - key and value
         name = self.graph.name_or(name, "KSTREAM-MAPVALUES-")
         return self._next(name, MapValues(mapper, async_options(mapper, options, name), with_key=with_key), key=self.key)
 
@@ -97,6 +102,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         **options: Unpack[AsyncArguments],
     ) -> Stream[K2, V2]:
         """Replace records by the pair mapper(key, value)."""
+        check_function(mapper, 2, role="mapper", of=self._called("map", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-MAP-")
         return self._next(name, Map(mapper, async_options(mapper, options, name)), rekeyed=True)
 
@@ -110,7 +116,8 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     ) -> Stream[K, V2]: ...
     def flat_map_values(self, mapper: Callable[..., Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, Any]:
         """Replace each record by one for each of the values that mapper(value) or mapper(key, value) gives."""
-        with_key = arity(mapper, 1, 2) == 2  # noqa: PLR2004 - key and value
+        of = self._called("flat_map_values", name)
+        with_key = check_function(mapper, 1, 2, role="mapper", of=of, awaited=True) == 2  # noqa: PLR2004 - key and value
         name = self.graph.name_or(name, "KSTREAM-FLATMAPVALUES-")
         return self._next(name, FlatMapValues(mapper, async_options(mapper, options, name), with_key=with_key), key=self.key)
 
@@ -122,6 +129,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         **options: Unpack[AsyncArguments],
     ) -> Stream[K2, V2]:
         """Replace each record by all the pairs that mapper(key, value) gives."""
+        check_function(mapper, 2, role="mapper", of=self._called("flat_map", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-FLATMAP-")
         return self._next(name, FlatMap(mapper, async_options(mapper, options, name)), rekeyed=True)
 
@@ -133,16 +141,19 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     def select_key(self, selector: Callable[[K, V], K2], *, name: str | None = None) -> Stream[K2, V]: ...
     def select_key(self, selector: Callable[..., Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[Any, V]:
         """Replace keys by selector(key, value)."""
+        check_function(selector, 2, role="selector", of=self._called("select_key", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-KEY-SELECT-")
         return self._next(name, SelectKey(selector, async_options(selector, options, name)), value=self.value, rekeyed=True)
 
     def peek(self, action: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V]:
         """Call action(key, value) for each record, and hand it on."""
+        check_function(action, 2, role="action", of=self._called("peek", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-PEEK-")
         return self._next(name, Peek(action, async_options(action, options, name)), key=self.key, value=self.value)
 
     def foreach(self, action: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> None:
         """Call action(key, value) for each record; that is the end of it."""
+        check_function(action, 2, role="action", of=self._called("foreach", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-FOREACH-")
         self.graph.add_processor(name, ForEach(action, async_options(action, options, name)), self.node)
 
@@ -158,6 +169,11 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
 
         With a `mapper` it prints mapper(key, value) behind the label.
         """
+        of = self._called("print", name)
+        if mapper is not None:
+            check_function(mapper, 2, role="mapper", of=of)
+        if file is not None and not callable(getattr(file, "write", None)):
+            raise TopologyError(f"file of {of} is {file!r}: give an open text file")
         name = self.graph.name_or(name, "KSTREAM-PRINTER-")
         shown = self.node.name if label is None else label
 
@@ -169,6 +185,9 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
 
     def merge(self, other: Stream[K, V], *, name: str | None = None) -> Stream[K, V]:
         """Return a stream with the records of both; each of the two keeps its order, and no order is set between them."""
+        of = self._called("merge", name)
+        check_kind(other, Stream, role="argument 'other'", of=of, remedy="give a Stream; make one of a table by to_stream()")
+        self.graph.check_same(other.graph, of)
         name = self.graph.name_or(name, "KSTREAM-MERGE-")
         node = self.graph.add_processor(name, PassThrough(), self.node, other.node)
         node.merges = True
@@ -181,7 +200,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
 
     def repartition(self, repartitioned: Repartitioned[K, V] | None = None) -> Stream[K, V]:
         """Write the stream to a topic of the app's own and go on behind it, with the number of partitions and the partitioner wanted."""
-        options = repartitioned or Repartitioned()
+        options: Repartitioned[K, V] = check_options(repartitioned, Repartitioned, of=self._called("repartition", None))
         name = self.graph.new_processor_name("KSTREAM-REPARTITION-") if options.name is None else options.name
         key = options.key or self.key
         value = options.value or self.value
@@ -197,7 +216,12 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     def to(self, topic: str | TopicExtractor, produced: Produced[K, V] | None = None) -> None: ...
     def to(self, topic: str | TopicExtractor, produced: Produced[Any, Any] | None = None) -> None:
         """Write the records to a topic, or to the one that topic(key, value, context) tells; topics have to exist."""
-        options: Produced[Any, Any] = produced or Produced()
+        of = self._called("to", None)
+        options: Produced[Any, Any] = check_options(produced, Produced, of=of)
+        if callable(topic):
+            check_function(topic, 3, role="topic", of=of)
+        else:
+            valid_topic(topic, of)
         name = self.graph.name_or(options.name, "KSTREAM-SINK-")
         key = options.key or self.key
         value = options.value or self.value
@@ -214,7 +238,9 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
 
     def group_by(self, selector: Callable[[K, V], K2], grouped: Grouped[K2, V] | None = None) -> GroupedStream[K2, V]:
         """Group the records by selector(key, value); those for which it is None are dropped."""
-        options = grouped or Grouped(value=self.value)
+        of = self._called("group_by", None)
+        options = Grouped(value=self.value) if grouped is None else check_options(grouped, Grouped, of=of)
+        check_function(selector, 2, role="selector", of=of, awaited=True)
         name = self.graph.name_or(options.name, "KSTREAM-KEY-SELECT-")
         node = self.graph.add_processor(name, SelectKey(selector, async_options(selector, {}, name)), self.node)
         node.changes_key = True
@@ -222,7 +248,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
 
     def group_by_key(self, grouped: Grouped[K, V] | None = None) -> GroupedStream[K, V]:
         """Group the records by their key, repartitioned only if an operation before may have changed it."""
-        options = grouped or Grouped(self.key, self.value)
+        options = Grouped(self.key, self.value) if grouped is None else check_options(grouped, Grouped, of=self._called("group_by_key", None))
         return _grouped.GroupedStream(
             self.graph, self.node, self.sources, options.key, options.value, options.name, repartition_required=self.repartition_required
         )
@@ -266,6 +292,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         `async def` elsewhere; what is plain and takes longer fails when it returns. A call that has failed is a failure of each of its records.
         `SparkBridge.function` makes functions that run on Spark.
         """
+        check_function(function, 1, role="function", of=self._called("batch", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-BATCH-")
         run = AsyncOptions(max_in_flight=max_in_flight, order="partition", timeout_ms=timeout_ms, retry=retry)
         return self._next(name, Batched(function, max_records, max_wait_ms, run), rekeyed=True)
@@ -280,6 +307,9 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
             if name is None:
                 self._own_repartition = node
         return Stream(self.graph, node, frozenset((node.name,)), key=key or self.key, value=value or self.value)
+
+    def _called(self, operation: str, name: str | None) -> str:
+        return named_or_behind(operation, name, self.node)
 
     def _next(
         self,

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
+from ks_actors._checks import check_configs, check_flag, check_function, check_kind, check_one_of, check_options, check_serde
 from ks_actors.dsl import _stream
-from ks_actors.dsl._arity import arity
-from ks_actors.dsl._graph import StreamJoin
+from ks_actors.dsl._graph import StreamJoin, named_or_behind
+from ks_actors.dsl._windows import JoinWindows
 from ks_actors.processors._pending_serdes import PendingKeySerde, PendingValuesSerde
 from ks_actors.processors._self_join import SelfJoin
 from ks_actors.processors._stateless import PassThrough
 from ks_actors.processors._stream_join import JoinWindow, StreamJoinSide, Trackers
+from ks_actors.topology._names import valid_name
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
     from ks_actors.dsl._graph import GraphBuilder
     from ks_actors.dsl._stream import Stream
-    from ks_actors.dsl._windows import JoinWindows
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
     from ks_actors.topology._stores import StoreType
@@ -47,6 +48,16 @@ class StreamJoined(Generic[K, V, W]):
     logging: bool = True
     changelog_configs: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for role in ("key", "value", "other_value"):
+            check_serde(getattr(self, role), role=role, of="StreamJoined")
+        for name in (self.name, self.store_name):
+            if name is not None:
+                valid_name(name)
+        check_one_of(self.store_type, ("rocksdb", "in_memory", None), role="store_type", of="StreamJoined")
+        check_flag(self.logging, role="logging", of="StreamJoined")
+        check_configs(self.changelog_configs, role="changelog_configs", of="StreamJoined")
+
 
 def join(
     this: Stream[Any, Any],
@@ -59,8 +70,12 @@ def join(
     outer: bool = False,
 ) -> Stream[Any, Any]:
     """Join two streams; `left` keeps records of `this` one that meet none, `outer` those of both."""
-    options = joined or StreamJoined()
-    keyed = arity(joiner, 2, _KEYED) == _KEYED
+    of = named_or_behind("outer_join" if outer else "left_join" if left else "join", None, this.node)
+    check_kind(other, _stream.Stream, role="argument 'other'", of=of, remedy="give a Stream")
+    this.graph.check_same(other.graph, of)
+    check_kind(windows, JoinWindows, role="argument 'windows'", of=of, remedy="give JoinWindows.of_time_difference_with_no_grace(...) or another one")
+    options = check_options(joined, StreamJoined, of=of)
+    keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
     graph, name = this.graph, options.name
     if this.repartition_required:
         this = this.repartition_for_join(None if name is None else f"{name}-left", options.key, options.value)

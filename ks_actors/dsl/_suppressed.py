@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
+from ks_actors._checks import check_configs, check_flag, check_kind, check_one_of, check_whole
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _table
 from ks_actors.dsl._logic import add_logic
@@ -42,8 +43,11 @@ class BufferConfig:
 
     def __post_init__(self) -> None:
         for name, limit in (("max_records", self.max_records), ("max_bytes", self.max_bytes)):
-            if limit is not None and limit < 0:
-                raise TopologyError(f"{name} of a BufferConfig is {limit}: give 0 or more, or None for no limit")
+            if limit is not None:
+                check_whole(limit, role=name, of="BufferConfig", least=0)
+        check_one_of(self.when_full, ("emit_early", "shut_down"), role="when_full", of="BufferConfig")
+        check_flag(self.logging, role="logging", of="BufferConfig")
+        check_configs(self.changelog_configs, role="changelog_configs", of="BufferConfig")
 
     @classmethod
     def unbounded(cls) -> BufferConfig:
@@ -60,11 +64,16 @@ class Suppressed:
     buffer: BufferConfig
     name: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.wait_ms is not None:
+            check_whole(self.wait_ms, role="wait_ms", of="Suppressed", least=0)
+        check_kind(self.buffer, BufferConfig, role="buffer", of="Suppressed", remedy="give a BufferConfig, such as BufferConfig.unbounded()")
+        if self.name is not None:
+            valid_name(self.name)
+
     @classmethod
     def until_time_limit(cls, wait_ms: int, buffer: BufferConfig) -> Suppressed:
         """Let the latest change of a key go on when stream time is `wait_ms` past the first one that waits."""
-        if wait_ms < 0:
-            raise TopologyError(f"changes cannot wait for {wait_ms} ms: give 0 or more")
         return cls(wait_ms, buffer)
 
     @classmethod
@@ -73,6 +82,7 @@ class Suppressed:
 
         The buffer must not emit early, for there would be more than one result then.
         """
+        check_kind(buffer, BufferConfig, role="buffer", of="Suppressed", remedy="give a BufferConfig, such as BufferConfig.unbounded()")
         if buffer.when_full == "emit_early" and (buffer.max_records is not None or buffer.max_bytes is not None):
             raise TopologyError("a buffer that emits early cannot wait until windows close: let it shut down when it is full, or lift its limits")
         return cls(None, buffer)

@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
+from ks_actors._checks import check_function, check_kind, check_options, check_supplier
 from ks_actors._optimizations import REUSE_SOURCE_TOPICS
 from ks_actors.dsl import _grouped, _stream, _suppressed, _table_joins
-from ks_actors.dsl._arity import arity
+from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
-from ks_actors.dsl._materialize import history_ms, key_value_store, optional_store, without_history
+from ks_actors.dsl._materialize import check_materialized, history_ms, key_value_store, optional_store, without_history
+from ks_actors.dsl._options import Grouped
 from ks_actors.processors._table_aggregates import TableSelect
 from ks_actors.processors._tables import TableSource, ToStream
+from ks_actors.processors._transform import ValueTransformer
 from ks_actors.processors._views import StoreView
+from ks_actors.topology._names import valid_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,10 +25,9 @@ if TYPE_CHECKING:
     from ks_actors.dsl._graph import GraphBuilder, GraphNode
     from ks_actors.dsl._grouped import GroupedTable
     from ks_actors.dsl._logic import Logic
-    from ks_actors.dsl._options import Consumed, Grouped, Materialized
+    from ks_actors.dsl._options import Consumed, Materialized
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl._suppressed import Suppressed
-    from ks_actors.processors._transform import ValueTransformer
     from ks_actors.processors._views import View
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
@@ -121,7 +124,9 @@ class Table(Generic[K, V]):
         self, mapper: Callable[..., V2 | None], materialized: Materialized[K, V2] | None = None, *, name: str | None = None
     ) -> Table[K, V2]:
         """Return the table with values `mapper(value)`, or `mapper(key, value)`; None is no row. Deletes are not mapped."""
-        keyed = arity(mapper, 1, 2) == 2  # noqa: PLR2004 - key and value
+        of = self._called("map_values", name)
+        keyed = check_function(mapper, 1, 2, role="mapper", of=of) == 2  # noqa: PLR2004 - key and value
+        check_materialized(materialized, of)
         spec = optional_store(self.graph, materialized, _MAP_VALUES, key=self.key, value=None)
         named = self.graph.name_or(name, _MAP_VALUES)
         logic = MapLogic(self, spec, mapper, keyed=keyed)
@@ -138,6 +143,10 @@ class Table(Generic[K, V]):
 
         It is called for deletes too. `supplier` makes a new one at every call.
         """
+        of = self._called("transform_values", name)
+        transformer = check_supplier(supplier, role="supplier", of=of)
+        check_kind(transformer, ValueTransformer, role="supplier", of=of, remedy="supply an object of a subclass of ValueTransformer")
+        check_materialized(materialized, of)
         spec = optional_store(self.graph, materialized, "", key=self.key, value=None)
         named = self.graph.name_or(name, _TRANSFORM_VALUES)
         logic = TransformLogic(self, spec, supplier, stores)
@@ -149,6 +158,8 @@ class Table(Generic[K, V]):
     def to_stream(self, key_mapper: Callable[[K, V | None], K2], *, name: str | None = None) -> Stream[K2, V | None]: ...
     def to_stream(self, key_mapper: Callable[[K, V | None], K2] | None = None, *, name: str | None = None) -> Stream[Any, V | None]:
         """Return the stream of changes: every new value, None where a row is deleted. With `key_mapper(key, value)` the records get other keys."""
+        if key_mapper is not None:
+            check_function(key_mapper, 2, role="key_mapper", of=self._called("to_stream", name))
         named = self.graph.name_or(name, _TO_STREAM)
         node = self.graph.add_processor(named, ToStream(), self.node)
         stream: Stream[Any, Any] = _stream.Stream(self.graph, node, self.sources, key=self.key, value=self.value)
@@ -160,7 +171,9 @@ class Table(Generic[K, V]):
         The rows go through a repartition topic, of which `grouped` names serdes and name. It is called with a row's old value as with its new one,
         and must return the same for the same arguments.
         """
-        options = _grouped.grouped_or_default(grouped)
+        of = self._called("group_by", None)
+        options: Grouped[K2, V2] = check_options(grouped, Grouped, of=of)
+        check_function(selector, 2, role="selector", of=of)
         named = self.graph.name_or(options.name, _SELECT)
         node = self.graph.add_processor(named, TableSelect(selector=selector, versioned=self.history_ms is not None), self.node)
         self.send_old(force=True)
@@ -196,12 +209,19 @@ class Table(Generic[K, V]):
 
     def suppress(self, suppressed: Suppressed) -> Table[K, V]:
         """Hold changes back until there will be no more of a window, or for some time, and then let the latest one of each key go on."""
+        remedy = "give Suppressed.until_time_limit(...) or Suppressed.until_window_closes(...)"
+        check_kind(suppressed, _suppressed.Suppressed, role="argument 'suppressed'", of=self._called("suppress", None), remedy=remedy)
         return _suppressed.suppress(self, suppressed)
+
+    def _called(self, operation: str, name: str | None) -> str:
+        return named_or_behind(operation, name, self.node)
 
     def _filter(
         self, predicate: Callable[[K, V], object], materialized: Materialized[K, V] | None, name: str | None, *, negated: bool
     ) -> Table[K, V]:
-        arity(predicate, 2)
+        of = self._called("filter_not" if negated else "filter", name)
+        check_function(predicate, 2, role="predicate", of=of)
+        check_materialized(materialized, of)
         spec = optional_store(self.graph, materialized, _FILTER, key=self.key, value=self.value)
         named = self.graph.name_or(name, _FILTER)
         logic = FilterLogic(self, spec, predicate, negated=negated)
@@ -240,6 +260,8 @@ class GlobalTable(Generic[K, V]):
 
 def source_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None) -> Table[K, V]:
     """Read a topic as a table."""
+    valid_topic(topic, "table")
+    check_materialized(materialized, f"table of topic {topic}")
     spec, named = key_value_store(graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value)
     source = graph.suffixed_or(consumed.name, "-source", _STREAM_SOURCE)
     name = graph.name_or(consumed.name, _SOURCE)
@@ -265,6 +287,8 @@ def source_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], mate
 
 def global_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None) -> GlobalTable[K, V]:
     """Read a topic as a global table."""
+    valid_topic(topic, "global_table")
+    check_materialized(materialized, f"global_table of topic {topic}")
     without_history(materialized, "a global table")
     spec, named = key_value_store(graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value)
     spec = msgspec.structs.replace(spec, caching=False)  # what nothing comes behind need not be held back
@@ -290,6 +314,7 @@ def global_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], mate
 def stream_to_table(stream: Stream[K, V], materialized: Materialized[K, V] | None, name: str | None) -> Table[K, V]:
     """Take a stream as a table: repartitioned, if its keys may have changed."""
     graph = stream.graph
+    check_materialized(materialized, named_or_behind("to_table", name, stream.node))
     named = graph.name_or(name, _TO_TABLE)
     spec, stored = key_value_store(graph, materialized, _TO_TABLE, key=stream.key, value=stream.value)
     parent, sources = stream.node, stream.sources

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ks_actors._checks import check_function, check_kind
 from ks_actors.dsl import _table
-from ks_actors.dsl._arity import arity
+from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._logic import JoinLogic, JoinSideLogic
-from ks_actors.dsl._materialize import key_value_store
+from ks_actors.dsl._materialize import check_materialized, key_value_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +33,12 @@ def join(
     outer: bool,
 ) -> Table[Any, Any]:
     """Join two tables on their keys; `left` keeps rows that only `this` one has, `outer` those of both. With options the result is stored."""
-    arity(joiner, 2)
     graph = this.graph
+    of = named_or_behind("outer_join" if outer else "left_join" if left else "join", name, this.node)
+    check_kind(other, _table.Table, role="argument 'other'", of=of, remedy="give a Table; make one of a stream by to_table()")
+    graph.check_same(other.graph, of)
+    check_function(joiner, 2, role="joiner", of=of)
+    check_materialized(materialized, of)
     stored = None if materialized is None else key_value_store(graph, materialized, _MERGE, key=this.key, value=None)
     merge_name = graph.name_or(name, _MERGE)
     sources = this.sources | other.sources

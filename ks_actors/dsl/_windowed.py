@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ks_actors._checks import check_function
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _grouped, _table
-from ks_actors.dsl._arity import arity
 from ks_actors.dsl._logic import AggregateLogic
-from ks_actors.dsl._materialize import window_store
-from ks_actors.dsl._windows import EmitStrategy, SlidingWindows, TimeWindows, UnlimitedWindows
+from ks_actors.dsl._materialize import check_materialized, window_store
+from ks_actors.dsl._windows import EmitStrategy, SlidingWindows, TimeWindows, UnlimitedWindows, check_emit
 from ks_actors.processors._sliding import SlidingAggregate
 from ks_actors.processors._views import WindowView
 from ks_actors.processors._windowed import WindowAggregation, WindowedAggregate
@@ -51,12 +51,14 @@ class TimeWindowedStream(Generic[K, V]):
 
         In the second case nothing is lost to a short retention, unlike with Kafka Streams, where `retention_ms` has to be raised for that.
         """
+        check_emit(emit, self._grouped.called("emit_strategy", None))
         if emit is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self._windows, UnlimitedWindows):
             raise TopologyError("an unlimited window never closes: take EmitStrategy.ON_WINDOW_UPDATE, or TimeWindows")
         return TimeWindowedStream(self._grouped, self._windows, emit)
 
     def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[Windowed[K], int]:
         """Return the table of how many records each key has had in each window."""
+        check_materialized(materialized, self._grouped.called("count", name))
         if materialized is not None and materialized.name is None:
             self._grouped.graph.new_store_name(_grouped.AGGREGATE)  # Kafka Streams has a number go to waste here
         return self._aggregate(_grouped.AGGREGATE, materialized, name, LONG, None, None)
@@ -68,7 +70,9 @@ class TimeWindowedStream(Generic[K, V]):
 
         A result of None deletes the row.
         """
-        arity(reducer, 2)
+        of = self._grouped.called("reduce", name)
+        check_function(reducer, 2, role="reducer", of=of)
+        check_materialized(materialized, of)
         return self._aggregate(_grouped.REDUCE, materialized, name, self._grouped.value, None, reducer)
 
     def aggregate(
@@ -83,8 +87,10 @@ class TimeWindowedStream(Generic[K, V]):
 
         A result of None deletes the row.
         """
-        arity(initializer, 0)
-        arity(aggregator, 3)
+        of = self._grouped.called("aggregate", name)
+        check_function(initializer, 0, role="initializer", of=of)
+        check_function(aggregator, 3, role="aggregator", of=of)
+        check_materialized(materialized, of)
         return self._aggregate(_grouped.AGGREGATE, materialized, name, None, initializer, aggregator)
 
     def _aggregate(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
+from ks_actors._checks import check_kind, check_whole
 from ks_actors._errors import TopologyError
 
 LAST_INSTANT = 2**63 - 1
@@ -34,6 +35,7 @@ class TimeWindows:
     advance_ms: int
 
     def __post_init__(self) -> None:
+        _check_ms(self, "size_ms", "grace_ms", "advance_ms")
         if self.size_ms <= 0:
             raise TopologyError(f"a window lasts at least 1 ms, size_ms is {self.size_ms}")
         if self.grace_ms < 0:
@@ -79,6 +81,7 @@ class SlidingWindows:
     grace_ms: int
 
     def __post_init__(self) -> None:
+        _check_ms(self, "time_difference_ms", "grace_ms")
         if self.time_difference_ms < 1:
             raise TopologyError(f"a window lasts at least 1 ms, time_difference_ms is {self.time_difference_ms}")
         if self.grace_ms < 0:
@@ -121,6 +124,7 @@ class UnlimitedWindows:
     start_ms: int = 0
 
     def __post_init__(self) -> None:
+        _check_ms(self, "start_ms")
         if self.start_ms < 0:
             raise TopologyError(f"a window cannot begin before the epoch, start_ms is {self.start_ms}")
 
@@ -167,6 +171,7 @@ class SessionWindows:
     grace_ms: int
 
     def __post_init__(self) -> None:
+        _check_ms(self, "inactivity_gap_ms", "grace_ms")
         if self.inactivity_gap_ms < 0:
             raise TopologyError(f"inactivity_gap_ms is {self.inactivity_gap_ms}, give 0 or more")
         if self.grace_ms < 0:
@@ -207,6 +212,7 @@ class JoinWindows:
     grace_ms: int
 
     def __post_init__(self) -> None:
+        _check_ms(self, "before_ms", "after_ms", "grace_ms")
         if self.before_ms + self.after_ms < 0:
             raise TopologyError(f"records from {self.before_ms} ms before to {self.after_ms} ms after are none: the sum must not be negative")
         if self.grace_ms < 0:
@@ -236,5 +242,24 @@ class JoinWindows:
         return self.before_ms + self.after_ms
 
 
+def _check_ms(windows: object, *roles: str) -> None:
+    for role in roles:
+        check_whole(getattr(windows, role), role=role, of=type(windows).__name__)
+
+
 Windows: TypeAlias = TimeWindows | SlidingWindows | UnlimitedWindows
 """What streams can be grouped by, further."""
+
+
+def check_windows(windows: Any, of: str) -> None:
+    """Raise TopologyError if what streams are to be grouped by is none of the kinds of windows."""
+    kinds = (TimeWindows, SlidingWindows, UnlimitedWindows, SessionWindows)
+    remedy = "give TimeWindows, SlidingWindows, UnlimitedWindows or SessionWindows, such as TimeWindows.of_size_with_no_grace(60_000)"
+    if isinstance(windows, JoinWindows):
+        remedy = "JoinWindows are for joins of streams; " + remedy
+    check_kind(windows, kinds, role="argument 'windows'", of=of, remedy=remedy)
+
+
+def check_emit(emit: Any, of: str) -> None:
+    """Raise TopologyError unless it is an EmitStrategy."""
+    check_kind(emit, EmitStrategy, role="argument 'emit'", of=of, remedy="give EmitStrategy.ON_WINDOW_UPDATE or EmitStrategy.ON_WINDOW_CLOSE")

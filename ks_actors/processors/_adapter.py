@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, final
 
+from ks_actors._checks import check_function, check_supplier
 from ks_actors._errors import TopologyError
 from ks_actors.processors._api import Context, FixedKeyProcessor, Processor
 from ks_actors.processors._async_options import AsyncOptions, is_async
@@ -198,9 +199,9 @@ class _AsyncContext(_TaskContext):
 
 def _checked(node: str, supplier: AnySupplier) -> AnyProcessor:
     """Return a processor of this supplier to look at."""
-    if not callable(supplier):
-        raise TopologyError(f"{supplier!r} of node {node} supplies no processor: give a class or a function that makes a new one at every call")
-    processor = supplier()
+    if isinstance(supplier, Processor | FixedKeyProcessor):
+        raise TopologyError(f"{supplier!r} of node {node} is a processor, and no supplier: give its class, or a function that makes one")
+    processor = check_supplier(supplier, role="supplier", of=f"node {node}")
     if not isinstance(processor, Processor | FixedKeyProcessor):
         raise TopologyError(
             f"{supplier!r} of node {node} supplies {processor!r}: that is no Processor and no FixedKeyProcessor, subclass one of these"
@@ -210,4 +211,7 @@ def _checked(node: str, supplier: AnySupplier) -> AnyProcessor:
     for name in ("init", "close"):
         if is_async(getattr(processor, name)):
             raise TopologyError(f"{name} of {processor!r} at node {node} is 'async def', and only process can be: make it a plain method")
+    check_function(processor.process, 1, role="process", of=f"node {node}", awaited=True)
+    check_function(processor.init, 1, role="init", of=f"node {node}")
+    check_function(processor.close, 0, role="close", of=f"node {node}")
     return processor

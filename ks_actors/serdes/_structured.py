@@ -8,6 +8,7 @@ import msgspec
 
 from ks_actors.serdes._as_read import of_type
 from ks_actors.serdes._immutable import is_immutable
+from ks_actors.serdes._known import unknown_types
 from ks_actors.serdes._serde import FunctionSerde, Serde
 
 T = TypeVar("T")
@@ -21,8 +22,9 @@ def json(type_: Any = Any, /) -> Serde[Any]:
     """Return the serde of JSON that is a `type_`: a Struct, a dataclass, `dict[str, int]`, … whatever msgspec knows; other JSON is bad data.
 
     Without a type anything is read, as dicts, lists and scalars. Keys are written with the members of objects in order, so that equal keys get
-    equal bytes.
+    equal bytes. Raises TypeError for a type that msgspec does not know.
     """
+    _check(type_, "json")
     return FunctionSerde(
         msgspec.json.Encoder().encode,
         msgspec.json.Decoder(type_).decode,
@@ -40,6 +42,7 @@ def msgpack(type_: type[T], /) -> Serde[T]: ...
 def msgpack(type_: Any = ..., /) -> Serde[Any]: ...
 def msgpack(type_: Any = Any, /) -> Serde[Any]:
     """Return the serde of MessagePack that is a `type_`; as `json`, but smaller and quicker."""
+    _check(type_, "msgpack")
     return FunctionSerde(
         msgspec.msgpack.Encoder().encode,
         msgspec.msgpack.Decoder(type_).decode,
@@ -49,6 +52,15 @@ def msgpack(type_: Any = Any, /) -> Serde[Any]:
         name=f"msgpack({_name(type_)})",
         as_read=of_type(type_) if is_immutable(type_) else None,
     )
+
+
+def _check(type_: Any, word: str) -> None:
+    # A decoder of such a type would be made, and would refuse each record.
+    for unknown in unknown_types(type_):
+        raise TypeError(
+            f"{word}({_name(type_)}): msgspec cannot read objects of {unknown!r}; give a Struct, a dataclass, a TypedDict or a built-in type, "
+            "or make a serde of two functions, for a Pydantic model Serde.of(lambda it: it.model_dump_json().encode(), Model.model_validate_json)"
+        )
 
 
 def _name(type_: Any) -> str:

@@ -21,6 +21,7 @@ from ks_actors.runtime._offsets import Position
 from ks_actors.runtime._setup import Setup
 from ks_actors.runtime._task import Task
 from ks_actors.testing._topics import TestInputTopic, TestOutputTopic
+from ks_actors.topology._missing_serdes import check_serdes, check_topology
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
@@ -43,6 +44,8 @@ class _Driver:
     def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any] | None = None, *, initial_wall_clock_ms: int = 0) -> None:
         if not isinstance(config, StreamsConfig):
             config = StreamsConfig.of({"application_id": "test", **(config or {})})
+        check_topology(topology, of=type(self).__name__)
+        check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
         self._topology = topology
         self._now: int = initial_wall_clock_ms
         self._setup = Setup(topology, config, wall_time=lambda: self._now, partitions=lambda _: 1, nodes=self._nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from ks_actors._errors import TopologyError
 
@@ -10,10 +11,37 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _LONGEST_NAME = 249
 
 
-def valid_name(name: str) -> str:
+def valid_name(name: Any) -> str:
     """Return a name that can be a node's, a store's or part of a topic's; raise TopologyError if it cannot."""
-    if name in (".", "..") or len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or name in (".", "..") or len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
         raise TopologyError(
             f"{name!r} cannot be a name: take 1 to {_LONGEST_NAME} ASCII letters, digits, '.', '_' and '-', and neither '.' nor '..' alone"
         )
     return name
+
+
+def valid_topic(topic: Any, of: str) -> str:
+    """Return the name of a topic; raise TopologyError, which names the node or operation that it is `of`, if a broker would refuse it."""
+    if not isinstance(topic, str) or topic in (".", "..") or len(topic) > _LONGEST_NAME or not _NAME.fullmatch(topic):
+        raise TopologyError(
+            f"{topic!r} of {of} cannot be the name of a topic: take 1 to {_LONGEST_NAME} ASCII letters, digits, '.', '_' and '-', "
+            "and neither '.' nor '..' alone"
+        )
+    return topic
+
+
+def checked_topics(topics: Any, of: str) -> tuple[str, ...] | re.Pattern[str]:
+    """Return the topics that a node reads, or the pattern of their names; raise TopologyError if it is neither, or names none."""
+    if isinstance(topics, re.Pattern):
+        if not isinstance(topics.pattern, str):
+            raise TopologyError(f"the pattern {topics.pattern!r} of {of} is one of bytes: compile one of str")
+        return topics
+    if isinstance(topics, str):
+        return (valid_topic(topics, of),)
+    try:
+        names = tuple(topics)
+    except TypeError:
+        raise TopologyError(f"topics of {of} are {topics!r}: give a name, names, or a compiled pattern") from None
+    if not names:
+        raise TopologyError(f"{of} reads no topic: name one at least")
+    return tuple(valid_topic(name, of) for name in names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ks_actors._checks import check_configs, check_flag, check_function, check_one_of, check_serde, check_whole
 from ks_actors._errors import TopologyError
 from ks_actors.topology._names import valid_name
 from ks_actors.topology._stores import StoreKind, StoreSpec
@@ -27,8 +28,9 @@ def key_value(
     changelog_configs: Mapping[str, str] | None = None,
 ) -> StoreSpec:
     """Describe a store of one value per key; a `timestamped` one keeps the time (ms) of each value too. Serdes not given are the app's defaults."""
+    _check(name, key, value, type, changelog_configs, timestamped=timestamped, logging=logging)
     return StoreSpec(
-        name=valid_name(name),
+        name=name,
         kind=StoreKind.TIMESTAMPED_KEY_VALUE if timestamped else StoreKind.KEY_VALUE,
         key=key,
         value=value,
@@ -55,12 +57,15 @@ def window(
 
     `retain_duplicates` keeps every value that is put for the same key and start, and ignores deletes.
     """
+    _check(name, key, value, type, changelog_configs, timestamped=timestamped, logging=logging, retain_duplicates=retain_duplicates)
+    check_whole(retention_ms, role="retention_ms", of=f"window store {name}")
+    check_whole(window_size_ms, role="window_size_ms", of=f"window store {name}")
     if not 0 <= window_size_ms <= retention_ms:
         raise TopologyError(
             f"window store {name} cannot keep windows of {window_size_ms} ms for {retention_ms} ms: retention_ms has to be window_size_ms at least"
         )
     return StoreSpec(
-        name=valid_name(name),
+        name=name,
         kind=StoreKind.TIMESTAMPED_WINDOW if timestamped else StoreKind.WINDOW,
         key=key,
         value=value,
@@ -87,10 +92,12 @@ def versioned_key_value(
 
     What is put more than that behind the latest put is dropped (KIP-889). The changelog keeps all versions for that long, and a day more.
     """
+    _check(name, key, value, type, changelog_configs, logging=logging)
+    check_whole(history_retention_ms, role="history_retention_ms", of=f"versioned store {name}")
     if history_retention_ms < 0:
         raise TopologyError(f"versioned store {name} cannot keep history for {history_retention_ms} ms: give 0 or more")
     return StoreSpec(
-        name=valid_name(name),
+        name=name,
         kind=StoreKind.VERSIONED,
         key=key,
         value=value,
@@ -112,10 +119,12 @@ def session(
     changelog_configs: Mapping[str, str] | None = None,
 ) -> StoreSpec:
     """Describe a store of an aggregate per key and session, kept until a session is put that ends `retention_ms` or more after it."""
+    _check(name, key, value, type, changelog_configs, logging=logging)
+    check_whole(retention_ms, role="retention_ms", of=f"session store {name}")
     if retention_ms < 0:
         raise TopologyError(f"session store {name} cannot keep sessions for {retention_ms} ms: retention_ms has to be 0 or more")
     return StoreSpec(
-        name=valid_name(name),
+        name=name,
         kind=StoreKind.SESSION,
         key=key,
         value=value,
@@ -128,8 +137,10 @@ def session(
 
 def custom(name: str, supplier: Callable[[], StateStore], *, logging: bool = True, changelog_configs: Mapping[str, str] | None = None) -> StoreSpec:
     """Describe a store of the user's own: `supplier` makes a new one for each task, and whenever one starts over (KIP-892)."""
+    _check(name, None, None, None, changelog_configs, logging=logging)
+    check_function(supplier, 0, role="supplier", of=f"store {name}")
     return StoreSpec(
-        name=valid_name(name),
+        name=name,
         kind=StoreKind.CUSTOM,
         key=None,
         value=None,
@@ -137,3 +148,21 @@ def custom(name: str, supplier: Callable[[], StateStore], *, logging: bool = Tru
         changelog_configs=dict(changelog_configs or {}),
         supplier=supplier,
     )
+
+
+def _check(
+    name: str,
+    key: Any,
+    value: Any,
+    type: Any,  # noqa: A002 - as above
+    changelog_configs: Any,
+    **flags: bool,
+) -> None:
+    of = f"store {valid_name(name)}"
+    check_serde(key, role="key", of=of)
+    check_serde(value, role="value", of=of)
+    check_one_of(type, ("rocksdb", "in_memory", None), role="type", of=of)
+    if changelog_configs is not None:
+        check_configs(changelog_configs, role="changelog_configs", of=of)
+    for role, flag in flags.items():
+        check_flag(flag, role=role, of=of)

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from ks_actors._checks import check_function, check_one_of, check_serde
 from ks_actors._errors import TopologyError
 from ks_actors.processors._adapter import ProcessorOperator
 from ks_actors.topology._description import TopologyDescription
+from ks_actors.topology._names import checked_topics, valid_topic
 from ks_actors.topology._nodes import GlobalStore, InternalTopic, ProcessorNode, SinkNode, SourceNode
+from ks_actors.topology._stores import StoreSpec
 from ks_actors.topology._subtopologies import Groups, copartition_groups, subtopology
 
 if TYPE_CHECKING:
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from ks_actors.processors._async_options import AsyncOptions
     from ks_actors.processors._operator import Operator
     from ks_actors.topology._nodes import Node, OffsetReset, Partitioner, TimestampExtractor, TopicExtractor
-    from ks_actors.topology._stores import StoreSpec
     from ks_actors.topology._subtopologies import Subtopology
 
 
@@ -82,13 +84,16 @@ class Topology:
     ) -> Self:
         """Add a node that reads topics, or all topics that a pattern matches in full. Serdes not given are the app's defaults."""
         self._check_new(name)
-        if isinstance(topics, re.Pattern):
-            self._check_pattern(name, topics)
-            node = SourceNode(name=name, pattern=topics, key=key, value=value, timestamp_extractor=timestamp_extractor, offset_reset=offset_reset)
+        of = f"source {name}"
+        _check_serdes(key, value, of)
+        if timestamp_extractor is not None:
+            check_function(timestamp_extractor, 2, role="timestamp_extractor", of=of)
+        check_one_of(offset_reset, ("earliest", "latest", None), role="offset_reset", of=of)
+        listed = checked_topics(topics, of)
+        if isinstance(listed, re.Pattern):
+            self._check_pattern(name, listed)
+            node = SourceNode(name=name, pattern=listed, key=key, value=value, timestamp_extractor=timestamp_extractor, offset_reset=offset_reset)
         else:
-            listed = (topics,) if isinstance(topics, str) else tuple(topics)
-            if not listed:
-                raise TopologyError(f"source {name} reads no topic: name one at least")
             if len(set(listed)) < len(listed):
                 raise TopologyError(f"source {name} reads a topic twice: {', '.join(listed)}; name every topic once")
             for topic in listed:
@@ -119,7 +124,7 @@ class Topology:
         self._check_parents(name, parents)
         own = tuple(stores)
         for spec in own:
-            self._check_store(spec)
+            self._check_store(spec, name)
         others = tuple(connected)
         for store in others:
             self._check_connectable(name, store, own)
@@ -144,13 +149,21 @@ class Topology:
         """Add a node that writes to a topic, or to the existing topic that a function tells for each record."""
         self._check_new(name)
         self._check_parents(name, parents)
+        of = f"sink {name}"
+        _check_serdes(key, value, of)
+        if callable(topic):
+            check_function(topic, 3, role="topic", of=of)
+        else:
+            valid_topic(topic, of)
+        if partitioner is not None:
+            check_function(partitioner, 4, role="partitioner", of=of)
         self._nodes[name] = SinkNode(name=name, topic=topic, key=key, value=value, partitioner=partitioner, parents=parents)
         self._link(name, parents)
         return self
 
     def add_state_store(self, spec: StoreSpec, *processors: str) -> Self:
         """Add a store and connect it to processors; one that has been added before has to be the same."""
-        self._check_store(spec)
+        self._check_store(spec, None)
         for processor in processors:
             self._check_processor(processor, spec.name)
         self._stores[spec.name] = spec
@@ -184,6 +197,9 @@ class Topology:
         """Add a store that every instance fills with all of a topic. All processors can read it unconnected, only the one given here writes to it."""
         self._check_new(source)
         self._check_new(processor)
+        _check_spec(spec, f"global store of topic {topic}")
+        valid_topic(topic, f"global store {spec.name}")
+        _check_serdes(key, value, f"global store {spec.name}")
         self._check_topic(source, topic)
         if source == processor:
             raise TopologyError(f"source and processor of global store {spec.name} are both named {source}: give them different names")
@@ -241,7 +257,9 @@ class Topology:
         keepers = {keeper.source: keeper for keeper in self._global_topics.values()}
         return [(number, names, keepers.get(names[0])) for number, names in enumerate(self._groups)]
 
-    def _check_new(self, name: str) -> None:
+    def _check_new(self, name: Any) -> None:
+        if not isinstance(name, str) or not name:
+            raise TopologyError(f"{name!r} cannot be the name of a node: give a str that is not empty")
         if name in self._nodes:
             raise TopologyError(f"a node {name} has been added already: give every node a name of its own")
 
@@ -278,9 +296,19 @@ class Topology:
                 if pattern.fullmatch(topic):
                     raise TopologyError(f"pattern {pattern.pattern} of source {name} matches topic {topic} of source {node.name}: narrow it")
 
-    def _check_store(self, spec: StoreSpec) -> None:
-        if spec.name in self._global_stores or self._stores.get(spec.name, spec) != spec:
-            raise TopologyError(f"a different store {spec.name} has been added already: give every store a name of its own")
+    def _check_store(self, spec: StoreSpec, owner: str | None) -> None:
+        _check_spec(spec, "the topology" if owner is None else f"node {owner}")
+        if spec.name in self._global_stores:
+            raise TopologyError(f"store {spec.name} has been added as a global store already: give every store a name of its own")
+        known = self._stores.get(spec.name)
+        # Equal ones may be of two operations that do not know of each other.
+        if known is not None and known is not spec:
+            users = " and ".join(self._users.get(spec.name, ())) or "no node"
+            again = "" if owner is None else f", and node {owner} brings another one"
+            raise TopologyError(
+                f"a different store {spec.name} has been added already, and is used by {users}{again}: "
+                "give every store a name of its own, or pass the same StoreSpec object to all that share it"
+            )
 
     def _check_connectable(self, processor: str, store: str, own: tuple[StoreSpec, ...] = ()) -> None:
         if store in self._global_stores:
@@ -309,3 +337,13 @@ class Topology:
         node = cast("ProcessorNode", self._nodes[processor])
         if store not in node.stores:
             self._nodes[processor] = msgspec.structs.replace(node, stores=(*node.stores, store))
+
+
+def _check_serdes(key: Any, value: Any, of: str) -> None:
+    check_serde(key, role="key", of=of)
+    check_serde(value, role="value", of=of)
+
+
+def _check_spec(spec: Any, of: str) -> None:
+    if not isinstance(spec, StoreSpec):
+        raise TopologyError(f"{spec!r} is to be a store of {of}, and is no StoreSpec: make one by ks_actors.stores")

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from ks_actors import App, Batch, StreamsBuilder, StreamsConfig
+from ks_actors import App, Batch, Consumed, StreamsBuilder, StreamsConfig
 from ks_actors.cli._main import ks_actors
 from ks_actors.cli._target import app_of, load
 from ks_actors.log import NewTopic, Outgoing, TopicPartition, open_log
+from ks_actors.serdes import STRING
 from tests.runtime.helpers import counting, echo
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ HERE = "tests.cli.test_run"
 TOPOLOGY = counting()
 APP = App(echo(), StreamsConfig(application_id="made"))
 BUILDER = StreamsBuilder()
-BUILDER.stream("in").to("out")
+BUILDER.stream("in", Consumed(STRING, STRING)).to("out")
 NUMBER = 3
 BATCHES = 20
 

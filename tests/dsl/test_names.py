@@ -26,6 +26,7 @@ from ks_actors.dsl import (
     Suppressed,
 )
 from ks_actors.processors import FixedKeyProcessor, FixedKeyRecord, Processor, Record
+from ks_actors.serdes import STRING
 from ks_actors.topology import stores
 
 if TYPE_CHECKING:
@@ -296,7 +297,7 @@ def test_what_is_optimized_is_kafkas(name: str) -> None:
     """Text for text with all optimizations, too; the graph is as it was then, and the topology without them is the same as ever."""
     builder = StreamsBuilder()
     GRAPHS[name](builder)
-    config = StreamsConfig(application_id="a", topology_optimization="all")
+    config = StreamsConfig(application_id="a", topology_optimization="all", default_key_serde=STRING, default_value_serde=STRING)
     assert str(builder.build(config).describe()) == OPTIMIZED[name]
     assert str(builder.build().describe()) == TEXTS[name]
     assert str(builder.build(config).describe()) == OPTIMIZED[name]

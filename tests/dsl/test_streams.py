@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ks_actors._checks import check_function
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, Repartitioned, StreamsBuilder, Windowed
-from ks_actors.dsl._arity import arity
 from ks_actors.processors import AsyncOptions, FixedKeyProcessor, FixedKeyRecord, Processor, Record, Retry
 from ks_actors.processors._adapter import ProcessorOperator
 from ks_actors.processors._stateless import DropNullKeys, PassThrough, Stateless
@@ -250,7 +250,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "arguments by name": (lambda b: b.stream("in").flat_map_values(only_by_name), r"requires 0 and \['value'\] by keyword"),
     "bad name": (lambda b: b.stream("in").filter(yes, name="no good"), "'no good' cannot be a name"),
     "bad branch name": (lambda b: b.stream("in").split("s").branch(yes, "a/b"), "'sa/b' cannot be a name"),
-    "async predicate of a branch": (lambda b: b.stream("in").split("s").branch(later), "predicate .* of split s is 'async def'"),
+    "async predicate of a branch": (
+        lambda b: b.stream("in").split("s").branch(later),
+        "predicate of split s is the 'async def' .*, and nothing awaits",
+    ),
     "branch twice": (lambda b: b.stream("in").split("s").branch(yes, "a").branch(yes, "a"), "split s has a branch sa already"),
     "branch behind the end": (ended, "split s has ended, branch s1 comes too late"),
     "two resets": (resets, "begin at different ends [(]latest and earliest[)]"),
@@ -314,4 +317,4 @@ class Bound:
 )
 def test_a_function_is_called_with_what_it_requires(function: Any, wanted: int) -> None:
     """Optional parameters are left alone; what tells nothing gets the fewest."""
-    assert arity(function, 1, 2) == wanted
+    assert check_function(function, 1, 2, role="mapper", of="map") == wanted

@@ -131,7 +131,7 @@ def test_records_wait_for_the_grace_period() -> None:
         (lambda b: b.stream("s", CONSUMED).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(5)).count(HISTORY), "of windows cannot"),
         (lambda b: b.stream("s", CONSUMED).join(b.table("t", CONSUMED), paired, Joined(grace_ms=1)), "its table has no history"),
         (lambda b: b.stream("s", CONSUMED).join(b.table("t", CONSUMED, HISTORY), paired, Joined(grace_ms=101)), "history for 100 ms"),
-        (lambda b: b.stream("s", CONSUMED).join(b.table("t", CONSUMED, HISTORY), paired, Joined(grace_ms=-1)), "-1 ms"),
+        (lambda b: b.stream("s", CONSUMED).join(b.table("t", CONSUMED, HISTORY), paired, Joined(grace_ms=-1)), "grace_ms of Joined is -1"),
     ],
 )
 def test_what_cannot_have_a_history_is_refused(build: Callable[[StreamsBuilder], Any], words: str) -> None:

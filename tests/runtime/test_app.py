@@ -16,7 +16,8 @@ from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, Str
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.serdes import STRING
+from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, own_threads, states
 
 if TYPE_CHECKING:
@@ -140,12 +141,22 @@ def test_internal_topics_of_another_size_are_not_touched() -> None:
 
 
 def test_a_serde_that_is_missing_fails_the_making() -> None:
-    """Without a serde, the topology's or the app's own, the start fails and says where to give one."""
+    """Without a serde, the topology's or the app's own, no app is made; the error names each node, topic and store, and where to give one."""
     builder = StreamsBuilder()
-    builder.stream("in").group_by_key().count().to_stream().to("out")
-    error = start_fails(builder.build(), {"in": 1, "out": 1})
-    assert isinstance(error, TopologyError)
-    assert "default_key_serde" in str(error)
+    builder.stream("in").group_by_key().count(Materialized("counts")).to_stream().to("out")
+    config = StreamsConfig(application_id="app")
+    with pytest.raises(TopologyError) as missing:
+        App(builder.build(), config)
+    assert str(missing.value) == (
+        "serdes are missing: key and value of source KSTREAM-SOURCE-0000000000, which reads in; key of sink KSTREAM-SINK-0000000003, which writes "
+        "to out; key of store counts, which KSTREAM-AGGREGATE-0000000001 uses. Give them where the topic or store is named (Consumed, Produced, "
+        "Grouped, Joined, Materialized), or set default_key_serde and default_value_serde for the app"
+    )
+    with pytest.raises(TopologyError, match="key and value of source KSTREAM-SOURCE-0000000000"):
+        builder.build(config)
+    with pytest.raises(TopologyError, match="key of store counts"):
+        TopologyTestDriver(builder.build(), {"default_value_serde": STRING})
+    App(builder.build(), StreamsConfig(application_id="app", default_key_serde=STRING, default_value_serde=STRING))
 
 
 def test_a_state_directory_that_is_in_use_is_left_alone() -> None:

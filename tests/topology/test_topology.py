@@ -79,8 +79,10 @@ def test_async_options_reach_the_operator() -> None:
 
 
 def test_a_store_can_be_added_twice_if_it_is_the_same() -> None:
-    """So that two processors may bring one store along."""
-    topology = base().add_state_store(COUNTS).add_state_store(stores.key_value("counts", STRING, LONG), "work")
+    """The same object, so that two processors may bring one store along; an equal one may be of somebody who does not know of the first."""
+    topology = base().add_state_store(COUNTS).add_state_store(COUNTS, "work")
+    with pytest.raises(TopologyError, match="a different store counts has been added already, and is used by work: give"):
+        topology.add_state_store(stores.key_value("counts", STRING, LONG))
     assert list(topology.stores) == ["counts"]
     topology.connect_processor_and_state_stores("work", "counts")
     node = topology.nodes["work"]
@@ -165,7 +167,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda t: t.add_global_store(COUNTS, *WITH_GLOBAL).connect_processor_and_state_stores("work", "counts"),
         "store counts is global: processor work can read it without",
     ),
-    "store as global and local": (lambda t: t.add_global_store(COUNTS, *WITH_GLOBAL).add_state_store(COUNTS), "a different store counts"),
+    "store as global and local": (
+        lambda t: t.add_global_store(COUNTS, *WITH_GLOBAL).add_state_store(COUNTS),
+        "counts has been added as a global",
+    ),
     "store as local and global": (
         lambda t: t.add_state_store(COUNTS).add_global_store(COUNTS, *WITH_GLOBAL),
         "a store counts has been added already",
@@ -175,7 +180,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no partitions": (lambda t: t.add_internal_topic("x", partitions=0), "internal topic x cannot have 0 partitions"),
     "supplier of one object": (lambda t: t.add_processor("x", same, "in"), "of node x supplies the same processor twice"),
     "supplier of something else": (lambda t: t.add_processor("x", NotAProcessor, "in"), "that is no Processor"),
-    "no supplier": (lambda t: t.add_processor("x", SAME, "in"), "of node x supplies no processor"),
+    "no supplier": (lambda t: t.add_processor("x", SAME, "in"), "of node x is a processor, and no supplier: give its class"),
     "async init": (lambda t: t.add_processor("x", AsyncInit, "in"), "at node x is 'async def', and only process can be"),
     "options of a plain processor": (
         lambda t: t.add_processor("x", Nothing, "in", options=AsyncOptions()),

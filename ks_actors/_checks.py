@@ -1,0 +1,142 @@
+"""Checks of what an operation is given: each error names the operation and the argument, and says what to give instead."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ks_actors._errors import TopologyError
+from ks_actors.serdes import Serde
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_NUMBERS = {0: "no argument", 1: "one argument", 2: "two arguments", 3: "three arguments", 4: "four arguments"}
+
+
+def check_function(function: Any, *allowed: int, role: str, of: str, awaited: bool = False) -> int:
+    """Return which of the `allowed` numbers of positional arguments a function is to be called with; the numbers ascend.
+
+    A function with fitting required parameters takes as many as it requires; optional ones are left alone. One with `*args`, and a builtin
+    without a signature, gets the fewest that it can take. Raises TopologyError if it cannot be called, or by none of these numbers, and if it is an
+    `async def` that nothing would await: only `awaited` ones may be, and no function may be an asynchronous generator.
+    """
+    if not callable(function):
+        raise TopologyError(f"{role} of {of} is {function!r}, which cannot be called: give a function of {_count(allowed)}")
+    if _is(function, inspect.isasyncgenfunction):
+        raise TopologyError(f"{role} of {of} is the asynchronous generator {function!r}: give a function that returns its results")
+    if not awaited and _is(function, inspect.iscoroutinefunction):
+        raise TopologyError(
+            f"{role} of {of} is the 'async def' {function!r}, and nothing awaits it there: "
+            "give a plain function, and await in a map or processor before"
+        )
+    return _arity(function, allowed, role, of)
+
+
+def check_kind(value: T, kinds: type | tuple[type, ...], *, role: str, of: str, remedy: str) -> T:
+    """Return `value` if it is an instance of `kinds`; raise TopologyError, which ends by the `remedy`, otherwise."""
+    if not isinstance(value, kinds):
+        raise TopologyError(f"{role} of {of} is {_shown(value)}: {remedy}")
+    return value
+
+
+def check_options(value: T | None, kind: type[T], *, of: str) -> T:
+    """Return the options of an operation, those by default for None; raise TopologyError when they are of another kind."""
+    if value is None:
+        return kind()
+    wrapped = f"{kind.__name__}(value={value!r}) or {kind.__name__}(key={value!r})"
+    hint = wrapped if isinstance(value, Serde) else f"an object of {kind.__name__}, or None"
+    return check_kind(value, kind, role=f"argument {kind.__name__.lower()!r}", of=of, remedy=f"give {hint}")
+
+
+def check_serde(value: Any, *, role: str, of: str) -> None:
+    """Raise TopologyError unless it is a serde or None."""
+    if value is None or isinstance(value, Serde):
+        return
+    hint = _SERDES.get(value, "an object of ks_actors.serdes") if isinstance(value, type) else "an object of ks_actors.serdes"
+    raise TopologyError(f"{role} of {of} is {_shown(value)}, which is no serde: give {hint}, or None for the app's default")
+
+
+def check_whole(value: Any, *, role: str, of: str, least: int | None = None) -> None:
+    """Raise TopologyError unless it is an int, of `least` or more."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TopologyError(f"{role} of {of} is {_shown(value)}: give an int")
+    if least is not None and value < least:
+        raise TopologyError(f"{role} of {of} is {value}: give {least} or more")
+
+
+def check_flag(value: Any, *, role: str, of: str) -> None:
+    """Raise TopologyError unless it is True or False."""
+    if not isinstance(value, bool):
+        raise TopologyError(f"{role} of {of} is {_shown(value)}: give True or False")
+
+
+def check_one_of(value: Any, choices: tuple[Any, ...], *, role: str, of: str) -> None:
+    """Raise TopologyError unless it is one of the choices."""
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        raise TopologyError(f"{role} of {of} is {_shown(value)}: give {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}")
+
+
+def check_configs(value: Mapping[str, str], *, role: str, of: str) -> None:
+    """Raise TopologyError unless it is a mapping of names to values, both str, as the configs of a topic are."""
+    # Other types than str would be refused by the broker, when the topic is made.
+    try:
+        items = dict(value).items()
+    except (TypeError, ValueError):
+        items = None
+    if items is None or any(not isinstance(part, str) for item in items for part in item):
+        raise TopologyError(f"{role} of {of} is {_shown(value)}: give a dict of str to str, such as {{'retention.ms': '60000'}}")
+
+
+def check_supplier(supplier: Any, *, role: str, of: str) -> Any:
+    """Return what a supplier makes without arguments; raise TopologyError if it cannot be called so, or fails."""
+    check_function(supplier, 0, role=role, of=of)
+    try:
+        return supplier()
+    except Exception as error:
+        raise TopologyError(f"{role} of {of} is {supplier!r}, which raises {type(error).__name__} when it is called: {error}; mend it") from error
+
+
+def _arity(function: Callable[..., Any], allowed: tuple[int, ...], role: str, of: str) -> int:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):
+        return allowed[0]
+    required = sum(p.kind in _POSITIONAL and p.default is p.empty for p in parameters)
+    most = sum(p.kind in _POSITIONAL for p in parameters)
+    endless = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if not by_name:
+        for count in allowed:
+            if required <= count and (endless or count <= most):
+                return count
+    raise TopologyError(
+        f"{role} of {of} cannot be called with {' or '.join(map(str, allowed))} positional arguments: {function!r} "
+        f"requires {required}{f' and {by_name} by keyword' if by_name else ''}; give a function of {_count(allowed)}"
+    )
+
+
+def _is(function: Any, kind: Callable[[Any], bool]) -> bool:
+    return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004 - its kind matters
+
+
+def _count(allowed: tuple[int, ...]) -> str:
+    return " or ".join(_NUMBERS[number] for number in allowed)
+
+
+def _shown(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"{value!r}, of type {type(value).__name__}"
+
+
+_SERDES: dict[type, str] = {
+    str: "ks_actors.serdes.STRING",
+    bytes: "ks_actors.serdes.BYTES",
+    int: "ks_actors.serdes.LONG or INTEGER",
+    float: "ks_actors.serdes.DOUBLE",
+    bool: "ks_actors.serdes.BOOLEAN",
+    dict: "ks_actors.serdes.json(dict[str, Any])",
+    list: "ks_actors.serdes.json(list[Any]) or list_of(...)",
+}

@@ -1,0 +1,31 @@
+"""Find out which types msgspec can decode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def unknown_types(type_: Any) -> Iterator[type[Any]]:
+    """Yield the classes in `type_`, at any depth, that msgspec has no form for. Raises TypeError for what is no type."""
+    yield from _unknown(inspect.type_info(type_), set())
+
+
+def _unknown(info: inspect.Type, seen: set[int]) -> Iterator[type[Any]]:
+    if id(info) in seen:
+        return
+    seen.add(id(info))
+    if isinstance(info, inspect.CustomType):
+        yield info.cls
+        return
+    # Kinds of types differ between versions of msgspec, and these names of their parts do not.
+    single = (getattr(info, name, None) for name in ("type", "item_type", "key_type", "value_type"))
+    several = (part for name in ("types", "item_types") for part in getattr(info, name, ()))
+    fields = (field.type for field in getattr(info, "fields", ()))
+    for part in (*single, *several, *fields):
+        if isinstance(part, inspect.Type):
+            yield from _unknown(part, seen)

@@ -1,0 +1,55 @@
+"""Find the serdes that a topology needs and nobody has told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._checks import check_kind
+from ks_actors._errors import TopologyError
+from ks_actors.topology._nodes import SinkNode, SourceNode
+from ks_actors.topology._stores import StoreKind
+from ks_actors.topology._topology import Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_WRAPPED = ("inner", "left", "right")
+
+
+def check_topology(topology: Any, *, of: str) -> None:
+    """Raise TopologyError unless it is a Topology."""
+    check_kind(topology, Topology, role="argument 'topology'", of=of, remedy="give a Topology; StreamsBuilder.build() returns one")
+
+
+def check_serdes(topology: Topology, *, key: Any, value: Any) -> None:
+    """Raise TopologyError, which names each node, topic and store, unless all have serdes of their own or those by default: `key` and `value`."""
+    missing = list(_missing(topology, has_key=key is not None, has_value=value is not None))
+    if missing:
+        raise TopologyError(
+            f"serdes are missing: {'; '.join(missing)}. Give them where the topic or store is named "
+            "(Consumed, Produced, Grouped, Joined, Materialized), or set default_key_serde and default_value_serde for the app"
+        )
+
+
+def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[str]:
+    def told(found: Any) -> str:
+        wanted = ((found.key, has_key, "key"), (found.value, has_value, "value"))
+        return " and ".join(word for serde, default, word in wanted if not default and not _is_told(serde))
+
+    for node in topology.nodes.values():
+        match node:
+            case SourceNode() if words := told(node):
+                topics = node.pattern.pattern if node.pattern is not None else ", ".join(node.topics)
+                yield f"{words} of source {node.name}, which reads {topics}"
+            case SinkNode() if words := told(node):
+                yield f"{words} of sink {node.name}, which writes to {node.topic if isinstance(node.topic, str) else 'topics that a function tells'}"
+    for specs in (topology.stores, topology.global_stores):
+        for spec in specs.values():
+            if spec.kind is not StoreKind.CUSTOM and (words := told(spec)):
+                users = [name for name, node in topology.nodes.items() if spec.name in getattr(node, "stores", ())]
+                yield f"{words} of store {spec.name}, which {' and '.join(users) or 'no node'} uses"
+
+
+def _is_told(serde: Any) -> bool:
+    """Return whether it is a serde, and so are all that it wraps: one that wraps none yet waits for the app's default."""
+    return serde is not None and all(_is_told(getattr(serde, part)) for part in _WRAPPED if hasattr(serde, part))
