@@ -7,35 +7,31 @@ import shutil
 import tempfile
 import uuid
 from contextlib import AsyncExitStack, suppress
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ks_actors._app import App
-from ks_actors._batch import Batch
 from ks_actors._config import StreamsConfig
-from ks_actors._errors import NotRunning, OffsetOutOfRange, TaskTimeout, UnknownTopicOrPartition
-from ks_actors._partitioner import partition as partition_of
-from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors._errors import NotRunning, TaskTimeout
+from ks_actors.log import IsolationLevel, NewTopic
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.log.embedded._faults import Faults
 from ks_actors.runtime._directory import write_process_id
 from ks_actors.runtime._states import InstanceState
 from ks_actors.runtime._uncaught import shut_down
 from ks_actors.testing._app_kit import AppKit
-from ks_actors.testing._coding import decoder, encoder
 from ks_actors.testing._connection import Connection
 from ks_actors.testing._disk import copy_as_is
+from ks_actors.testing._log_topics import LogTopics
 from ks_actors.testing._topics import TestRecord
-from ks_actors.topology import SinkNode, SourceNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
-    from ks_actors._batch import Headers
+    from ks_actors._batch import Batch, Headers
     from ks_actors._config_settings import Keywords
     from ks_actors._task_id import TaskId
+    from ks_actors.log import TopicPartition
     from ks_actors.log.embedded._faults import Operation
     from ks_actors.log.embedded._member import EmbeddedMembership
     from ks_actors.runtime import RestoreListener, StandbyUpdateListener, UncaughtHandler
@@ -104,6 +100,7 @@ class AppHarness:
         self._connection: Connection | None = None
         self._app: App | None = None
         self._told: Exception | None = None
+        self._topics: LogTopics = LogTopics(self._world.log, lambda: (self._topology, self.config))
         self.config: StreamsConfig = StreamsConfig.of({"application_id": "app", **config})
         self._world.client_id = self.config.client_id
 
@@ -146,17 +143,18 @@ class AppHarness:
                 for timer in self._world.expiries:
                     timer.cancel()
 
-    def another(self, *, start: bool = True, **config: Unpack[Keywords]) -> AppHarness:
+    def another(self, topology: Topology | None = None, *, start: bool = True, **config: Unpack[Keywords]) -> AppHarness:
         """Return one more instance of the app, on the same log, with a state directory of its own; to be entered by `async with`.
 
-        Its `client_id` is that of the first with a number, from `-2` on, unless given.
+        It runs another version of the app if a `topology` is given. Its `client_id` is that of the first with a number, from `-2` on, unless given.
         """
         world = self._world
         world.instances += 1
         inherited = {name: value for name, value in self._config.items() if name != "state_dir"}
         settings: dict[str, Any] = {**inherited, "client_id": f"{world.client_id}-{world.instances}", **config}
-        other = AppHarness(self._topology, start=start, **settings)
+        other = AppHarness(topology or self._topology, start=start, **settings)
         other._world = world
+        other._topics = LogTopics(world.log, lambda: (other._topology, other.config))
         other._options = self._options
         other._shares = True
         return other
@@ -247,8 +245,19 @@ class AppHarness:
         member: EmbeddedMembership = membership
         self.log.expire(member)
 
-    async def restart(self) -> None:
-        """Start a new app, with the same config, in place of one that has crashed, ended or was closed."""
+    async def restart(self, topology: Topology | None = None, **config: Unpack[Keywords]) -> None:
+        """Start a new app on the same log and disk, in place of one that has crashed, ended or was closed; one that runs is closed before.
+
+        With a `topology`, or `config`, it is the next version of the app: these take the place of what the harness was made with.
+        """
+        if topology is not None:
+            self._topology = topology
+        if config:
+            self._config = {**self._config, **config}
+            changed: dict[str, Any] = {**config}
+            self.config = self.config.replace(**changed)
+        if self._app is not None and self._app.state not in _ENDS:
+            await self.close()
         await self.start()
 
     def wipe_state(self) -> None:
@@ -298,24 +307,30 @@ class AppHarness:
             await asyncio.sleep(_LOOK_AGAIN)
 
     async def _behind(self) -> str:
-        """Return a partition that holds something which is not committed, in words; nothing when there is none."""
-        internal = {f"{self.config.application_id}-{name}" for name in self._topology.internal_topics}
-        named = {topic for node in self._topology.nodes.values() if isinstance(node, SourceNode) for topic in node.topics}
-        topics = (named | internal) - set(self._topology.global_topics)
-        committed = self.log._groups.get(self.config.application_id).committed()
-        for name, partition in self.log._broker.partitions.items():
-            if name.topic in topics:
-                if partition.stable < partition.end:
-                    return f"{name} has a transaction that is open"
-                position = committed[name].offset if name in committed else partition.begin
-                if position < partition.end and any(len(batch) for batch in await self._batches(name, position, IsolationLevel.READ_COMMITTED)):
-                    return f"{name} has records from offset {position} on"
-        return ""
+        versions = [(each._topology, each.config) for each in self._world.harnesses if each is self or each._app is not None]
+        return await self._topics.behind(versions)
+
+    async def _batches(self, partition: TopicPartition, position: int, isolation: IsolationLevel) -> list[Batch]:
+        return await self._topics.batches(partition, position, isolation)
 
     async def turns(self, number: int) -> None:
         """Let the event loop go round so many times: no time goes by."""
         for _ in range(number):
             await asyncio.sleep(0)
+
+    # --- topics ---------------------------------------------------------------------------------------------------------------
+
+    def create_topics(self, topics: Mapping[str, int | NewTopic]) -> None:
+        """Create topics: the number of partitions by name. Raises TopicExists."""
+        self._topics.create(topics)
+
+    def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Give topics more partitions: the number that each is to have. Raises UnknownTopicOrPartition, and LogError for one that is not larger."""
+        self._topics.grow(counts)
+
+    def delete_topics(self, *names: str) -> None:
+        """Delete topics. Raises UnknownTopicOrPartition."""
+        self._topics.delete(names)
 
     # --- records --------------------------------------------------------------------------------------------------------------
 
@@ -332,24 +347,7 @@ class AppHarness:
 
     async def produce_all(self, topic: str, records: Iterable[TestRecord[Any, Any]], *, partition: int | None = None) -> None:
         """Write records; those of one partition are one batch."""
-        encode_key, encode_value = (encoder(serde, topic, is_key=is_key) for serde, is_key in zip(self._serdes(topic), (True, False), strict=True))
-        size = self._partitions(topic)
-        batches: dict[int, Batch] = {}
-        for record in records:
-            key, value = encode_key(record.key), encode_value(record.value)
-            number = partition if partition is not None else 0 if key is None else partition_of(key, size)
-            batch = batches.setdefault(number, Batch([], [], [], []))
-            batch.keys.append(key)
-            batch.values.append(value)
-            batch.timestamps.append(record.timestamp)
-            assert batch.headers is not None
-            batch.headers.append(record.headers)
-        producer = await self.log.producer(client_id="harness")
-        producer._faults = Faults()
-        try:
-            await producer.send([Outgoing(TopicPartition(topic, number), batch) for number, batch in batches.items()])
-        finally:
-            await producer.close()
+        await self._topics.produce(topic, records, partition)
 
     async def read(
         self,
@@ -360,41 +358,4 @@ class AppHarness:
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> list[TestRecord[Any, Any]]:
         """Return all records of a topic, partition by partition, with the topology's serdes unless others are given; bytes where there are none."""
-        known_key, known_value = self._serdes(topic)
-        decode_key, decode_value = decoder(key or known_key, topic, is_key=True), decoder(value or known_value, topic, is_key=False)
-        found: list[TestRecord[Any, Any]] = []
-        for number in range(self._partitions(topic)):
-            for batch in await self._batches(TopicPartition(topic, number), 0, isolation):
-                columns = zip(batch.keys, batch.values, batch.timestamps, batch.headers or repeat(()), strict=False)
-                found += [TestRecord(decode_key(key), decode_value(value), timestamp, headers) for key, value, timestamp, headers in columns]
-        return found
-
-    async def _batches(self, partition: TopicPartition, position: int, isolation: IsolationLevel) -> list[Batch]:
-        fetcher = self.log.fetcher(client_id="harness", isolation=isolation)
-        fetcher._faults = Faults()
-        fetcher.assign({partition: position})
-        batches: list[Batch] = []
-        try:
-            while True:
-                try:
-                    fetched = await fetcher.fetch(max_wait_ms=0)
-                except OffsetOutOfRange as error:
-                    fetcher.seek(partition, error.begin)
-                    continue
-                if not fetched:
-                    return batches
-                batches += [one.batch for one in fetched]
-        finally:
-            await fetcher.close()
-
-    def _partitions(self, topic: str) -> int:
-        found = self.log._broker.topics.get(topic)
-        if found is None:
-            raise UnknownTopicOrPartition(f"there is no topic {topic!r}: name it in `topics`")
-        return len(found.partitions)
-
-    def _serdes(self, topic: str) -> tuple[Serde[Any] | None, Serde[Any] | None]:
-        for node in self._topology.nodes.values():
-            if (isinstance(node, SourceNode) and topic in node.topics) or (isinstance(node, SinkNode) and node.topic == topic):
-                return node.key or self.config.default_key_serde, node.value or self.config.default_value_serde
-        return None, None
+        return await self._topics.read(topic, key, value, isolation)

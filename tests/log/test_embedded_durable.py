@@ -53,12 +53,15 @@ async def test_everything_is_there_again(tmp_path: Path) -> None:
         await producer.abort()
         await log.delete_records({cut: 1})
         await log.delete_topics(["gone"])
+        await log.create_partitions({"cut": 3})
+        await write(await log.producer(client_id="p"), TopicPartition("cut", 2), b"grown")
     async with EmbeddedLog(tmp_path) as log:
         described = await log.describe_topics()
         assert {name: (topic.partitions, dict(topic.configs)) for name, topic in described.items()} == {
             "t": (2, {"cleanup.policy": "compact"}),
-            "cut": (1, {}),
+            "cut": (3, {}),
         }
+        assert await values_of(log, TopicPartition("cut", 2)) == [b"grown"]
         fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
         fetcher.assign({one: 0})
         fetched = await fetch_one(fetcher)

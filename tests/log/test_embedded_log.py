@@ -232,6 +232,7 @@ async def test_errors_can_be_ordered(embedded: EmbeddedLog) -> None:
         "commit": lambda: transactional.commit({}, NOBODY),
         "commit_offsets": lambda: member.commit({partition: OffsetAndMetadata(1)}),
         "committed": lambda: member.committed([partition]),
+        "create_partitions": lambda: embedded.create_partitions({partition.topic: 2}),
         "create_topics": lambda: embedded.create_topics([NewTopic("new", 1)]),
         "delete_records": lambda: embedded.delete_records({partition: 0}),
         "delete_topics": lambda: embedded.delete_topics(["new"]),

@@ -48,10 +48,12 @@ def echo(bomb: Callable[[Any, Any], None] = nothing) -> Topology:
     return builder.build()
 
 
-def counting(store: str | None = None, bomb: Callable[[Any, Any], None] = nothing, *, repartition: bool = False) -> Topology:
+def counting(
+    store: str | None = None, bomb: Callable[[Any, Any], None] = nothing, *, repartition: bool = False, topics: Sequence[str] = ("in",)
+) -> Topology:  # fmt: skip
     """Count the records of each key; with `repartition`, the records of each value."""
     builder = StreamsBuilder()
-    stream = builder.stream("in", STRINGS).peek(bomb)
+    stream = builder.stream(list(topics), STRINGS).peek(bomb)
     grouped = (
         stream.group_by(lambda _, value: value, Grouped(serdes.STRING, serdes.STRING, name="by-value")) if repartition else stream.group_by_key()
     )

@@ -158,6 +158,47 @@ def test_waiting_has_its_limits() -> None:
     run_app(test, echo(), topics=TOPICS)
 
 
+def test_the_next_version_starts_on_the_same_log_and_disk() -> None:
+    """A restart with a topology, or settings, runs that version from where the last one was, which is closed first if it runs."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1")
+        await harness.caught_up()
+        harness.create_topics({"more": 1})
+        await harness.restart(topology=counting(topics=("in", "more")), commit_interval_ms=5)
+        assert harness.config.commit_interval_ms == 5
+        await harness.produce("more", "a", "2")
+        await harness.caught_up()
+        assert [record.value for record in await harness.read("out")] == [1, 2]
+        async with harness.another(counting(topics=("in", "more")), start=False) as other:
+            await harness.close()
+            await other.start()
+            await other.produce("more", "a", "3")
+            await other.caught_up()
+        assert [record.value for record in await harness.read("out")] == [1, 2, 3]
+        await harness.restart(topology=echo())
+        await harness.produce("more", b"b", b"not read any more")
+        await harness.caught_up()
+
+    run_app(test, counting(), topics={"in": 1, "out": 1})
+
+
+def test_topics_change_under_an_app() -> None:
+    """Topics are made, grow, and go while the app runs; errors that are on order are for the app, not for that."""
+
+    async def test(harness: AppHarness) -> None:
+        harness.fail("create_topics", StorageFull("no room"))
+        harness.create_topics({"late": NewTopic("late", 1)})
+        harness.create_partitions({"late": 3, "in": 3})
+        await harness.produce("in", "a", "1", partition=2)
+        await harness.caught_up()
+        harness.delete_topics("late")
+        described = await harness.log.describe_topics()
+        assert {name: topic.partitions for name, topic in described.items()} == {"in": 3, "out": 1}
+
+    run_app(test, echo(), topics=TOPICS)
+
+
 def test_a_harness_whose_app_does_not_start_leaves_nothing() -> None:
     """What the start fails by comes out of entering the block."""
     with pytest.raises(MissingSourceTopics):

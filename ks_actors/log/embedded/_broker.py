@@ -96,6 +96,28 @@ class Broker:
         self._enter(topic, new.partitions)
         self._topics_changed({topic.name})
 
+    def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Give topics more partitions. Raises UnknownTopicOrPartition, LogError, after all others were given theirs; StorageFull."""
+        refused: LogError | None = None
+        grown: set[str] = set()
+        for name, count in counts.items():
+            topic = self.topics.get(name)
+            if topic is None:
+                refused = refused or UnknownTopicOrPartition(f"there is no topic {name!r} that could get more partitions: create it")
+            elif count <= len(topic.partitions):
+                there = len(topic.partitions)
+                refused = refused or LogError(f"topic {name} has {there} partitions already, {count} is not more: name the number it is to have")
+            else:
+                self.storage.grow_topic(topic, count)
+                added = [Partition(topic, number, self.storage.load) for number in range(len(topic.partitions), count)]
+                topic.partitions += added
+                self.partitions.update({partition.name: partition for partition in added})
+                grown.add(name)
+        if grown:
+            self._topics_changed(grown)
+        if refused is not None:
+            raise refused
+
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics, and what groups have committed of them. Raises UnknownTopicOrPartition, after all others were; StorageFull, LogError."""
         unknown = [name for name in names if name not in self.topics]

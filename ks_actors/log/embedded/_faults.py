@@ -12,6 +12,7 @@ Operation: TypeAlias = Literal[
     "commit",
     "commit_offsets",
     "committed",
+    "create_partitions",
     "create_topics",
     "delete_records",
     "delete_topics",

@@ -173,8 +173,8 @@ class EmbeddedLog:
     async def join(self, group_id: str, member: NewMember, /) -> EmbeddedMembership:
         """Enter a group; the first event is Assigned.
 
-        The group rebalances when members come, go or rejoin, and when a topic of theirs is created or deleted; but not for who comes with the
-        instance id of another member, which is thrown out, or of one that was closed within the session timeout. Else members of this process do
+        The group rebalances when members come, go or rejoin, and when a topic of theirs is created, grows, or is deleted; but not for a member with
+        the instance id of another one, which is thrown out, or of one that was closed within the session timeout. Else members of this process do
         not die unnoticed, and `stuck` is not asked: when the loop stands still, so do all others.
         """
         await self._begin("join")
@@ -203,6 +203,14 @@ class EmbeddedLog:
                 existing.append(topic.name)
         if existing:
             raise TopicExists(f"there are topics {', '.join(existing)} already")
+
+    async def create_partitions(self, counts: Mapping[str, int], /) -> None:
+        """Give each topic as many partitions as are named, which has to be more than it has; groups that read it rebalance.
+
+        Raises UnknownTopicOrPartition, and LogError for a number that is not larger (then the others have grown all the same); StorageFull.
+        """
+        await self._begin("create_partitions")
+        self._broker.create_partitions(counts)
 
     async def delete_topics(self, names: Iterable[str], /) -> None:
         """Delete topics. Raises UnknownTopicOrPartition (then the others were deleted all the same), StorageFull."""

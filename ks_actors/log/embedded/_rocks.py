@@ -97,6 +97,11 @@ class RocksStorage:
         self._database.write([(_codec.topic_key(topic.id), _codec.encode(record)), (_codec.LOG, _codec.encode(log))])
         self._log = log
 
+    def grow_topic(self, topic: Topic, partitions: int) -> None:
+        """Write the new number of partitions."""
+        record = TopicRecord(topic.id, topic.name, partitions, dict(topic.configs))
+        self._database.write([(_codec.topic_key(topic.id), _codec.encode(record))])
+
     def remove_topic(self, topic: Topic, offsets: Mapping[str, Iterable[TopicPartition]]) -> None:
         """Forget a topic at once; its records are wiped after that: nobody can find them any more."""
         changes: Changes = [(_codec.topic_key(topic.id), None)]

@@ -78,6 +78,10 @@ class Storage(Protocol):
         """Keep a topic, with all its partitions."""
         ...
 
+    def grow_topic(self, topic: Topic, partitions: int) -> None:
+        """Keep that a topic has so many partitions from now on."""
+        ...
+
     def remove_topic(self, topic: Topic, offsets: Mapping[str, Iterable[TopicPartition]]) -> None:
         """Forget a topic, its records, and what groups have committed of it."""
         ...
@@ -125,6 +129,9 @@ class MemoryStorage:
         """Do nothing: the broker knows."""
 
     def add_topic(self, topic: Topic) -> None:
+        """Do nothing: the broker knows."""
+
+    def grow_topic(self, topic: Topic, partitions: int) -> None:
         """Do nothing: the broker knows."""
 
     def remove_topic(self, topic: Topic, offsets: Mapping[str, Iterable[TopicPartition]]) -> None:

@@ -10,6 +10,7 @@ from ks_actors._errors import ConfigError, LogError, NotAuthorized, OffsetOutOfR
 from ks_actors.log._types import IsolationLevel, TopicDescription, TopicPartition
 from ks_actors.log.kafka._codes import (
     INVALID_CONFIG,
+    INVALID_PARTITIONS,
     INVALID_TOPIC_EXCEPTION,
     NOT_CONTROLLER,
     OFFSET_OUT_OF_RANGE,
@@ -23,6 +24,7 @@ from ks_actors.log.kafka._connections import Unavailable
 from ks_actors.log.kafka._lookups import Lookups
 from ks_actors.log.kafka._requests import (
     TOPIC,
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
@@ -87,7 +89,7 @@ class Admin:
 
         if left:
             await self._client.retry(f"to create {', '.join(left)}", attempt)
-        await self._until_led([name for name in wanted if name not in existing and name not in failed])
+        await self._until_led({name: topic.partitions for name, topic in wanted.items() if name not in existing and name not in failed})
         existing |= {name for name, error in failed.items() if isinstance(error, TopicExists)}
         for name, error in failed.items():
             if name not in existing:
@@ -110,15 +112,44 @@ class Admin:
                 failed[name] = ConfigError(f"topic {name}: {text}") if code == INVALID_CONFIG else error  # type: ignore[assignment]
         return again
 
-    async def _until_led(self, names: Sequence[str]) -> None:
+    async def _until_led(self, counts: Mapping[str, int]) -> None:
         async def attempt() -> None:
-            found = await self._client.metadata(names)
-            missing = [name for name in names if name not in found or min(found[name].leaders.values(), default=-1) < 0]
+            found = await self._client.metadata(counts)
+            leaders = {name: topic.leaders.values() for name, topic in found.items()}
+            missing = [name for name, count in counts.items() if len(leaders.get(name, ())) < max(1, count) or min(leaders[name]) < 0]
             if missing:
                 raise Unavailable(f"{', '.join(missing)} have no leaders yet", refresh=False)
 
-        if names:
-            await self._client.retry(f"to see {', '.join(names)} in place", attempt)
+        if counts:
+            await self._client.retry(f"to see {', '.join(counts)} in place", attempt)
+
+    async def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Give topics more partitions, and wait until these have leaders. Raises UnknownTopicOrPartition, LogError: the others have grown."""
+        left = dict(counts)
+        if not left:
+            return
+        # The sizes from before are known, so that an answer that got lost is not mistaken for a number that is no increase.
+        before = {name: len(topic.leaders) for name, topic in (await self._client.metadata(left)).items()}
+        failed: dict[str, LogError] = {}
+        lost = False
+
+        async def attempt() -> None:
+            nonlocal lost
+            asked: list[Any] = [(name, (count, None)) for name, count in left.items()]
+            try:
+                response = await self._client.ask_controller(CreatePartitionsRequest(asked, self._client.options.request_timeout_ms, False))
+            except LogError:
+                lost = True
+                raise
+            done = {INVALID_PARTITIONS} if lost and all(before.get(name, count) < count for name, count in left.items()) else set[int]()
+            again = self._sort_out(response.topic_errors, left, failed, done=done)
+            if again:
+                raise Unavailable(again)
+
+        await self._client.retry(f"to give {', '.join(counts)} more partitions", attempt)
+        await self._until_led({name: count for name, count in counts.items() if name not in failed})
+        for error in failed.values():
+            raise error
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics, and wait until they are not listed any more. Raises UnknownTopicOrPartition: the others were deleted all the same."""

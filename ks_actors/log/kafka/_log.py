@@ -169,6 +169,14 @@ class KafkaLog:
         self._check()
         await self._admin.create_topics(topics)
 
+    async def create_partitions(self, counts: Mapping[str, int], /) -> None:
+        """Give each topic as many partitions as are named, which has to be more than it has, and wait until they can be used.
+
+        Raises UnknownTopicOrPartition, and LogError for a number that is not larger (then the others have grown all the same).
+        """
+        self._check()
+        await self._admin.create_partitions(counts)
+
     async def delete_topics(self, names: Iterable[str], /) -> None:
         """Delete topics. Raises UnknownTopicOrPartition (then the others were deleted all the same)."""
         self._check()

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.protocol.admin import (  # type: ignore[import-untyped]
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AddOffsetsToTxnRequest",
     "AddPartitionsToTxnRequest",
+    "CreatePartitionsRequest",
     "CreateTopicsRequest",
     "DeleteRecordsRequest",
     "DeleteTopicsRequest",

@@ -1,0 +1,140 @@
+"""Topics of a log, as a test of an app sees them: to be made, changed, written and read."""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._batch import Batch
+from ks_actors._errors import OffsetOutOfRange, UnknownTopicOrPartition
+from ks_actors._partitioner import partition as partition_of
+from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.log.embedded._faults import Faults
+from ks_actors.testing._coding import decoder, encoder
+from ks_actors.testing._topics import TestRecord
+from ks_actors.topology import SinkNode, SourceNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ks_actors._config import StreamsConfig
+    from ks_actors.log.embedded import EmbeddedLog
+    from ks_actors.serdes import Serde
+    from ks_actors.topology import Topology
+
+
+class LogTopics:
+    """Make, change, write and read topics past the errors that a test has ordered for its app.
+
+    `version` tells which topology and config the app has now: its serdes are those of the topics.
+    """
+
+    def __init__(self, log: EmbeddedLog, version: Callable[[], tuple[Topology, StreamsConfig]]) -> None:
+        self._log: EmbeddedLog = log
+        self._version = version
+
+    def create(self, topics: Mapping[str, int | NewTopic]) -> None:
+        """Create topics. Raises TopicExists, and LogError or ConfigError for one that Kafka would refuse."""
+        for name, each in topics.items():
+            self._log._broker.create_topic(each if isinstance(each, NewTopic) else NewTopic(name, each))
+
+    def grow(self, counts: Mapping[str, int]) -> None:
+        """Give topics more partitions. Raises UnknownTopicOrPartition, and LogError for a number that is not larger."""
+        self._log._broker.create_partitions(counts)
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete topics. Raises UnknownTopicOrPartition."""
+        self._log._broker.delete_topics(names)
+
+    async def behind(self, versions: Iterable[tuple[Topology, StreamsConfig]]) -> str:
+        """Return, in words, a partition read by any of the versions that holds something uncommitted; nothing when there is none."""
+        for topology, config in versions:
+            found = await self._behind(topology, config.application_id)
+            if found:
+                return found
+        return ""
+
+    async def _behind(self, topology: Topology, application_id: str) -> str:
+        nodes = [node for node in topology.nodes.values() if isinstance(node, SourceNode)]
+        internal = {f"{application_id}-{name}" for name in topology.internal_topics}
+        topics = ({topic for node in nodes for topic in node.topics} | internal) - set(topology.global_topics)
+        patterns = [node.pattern for node in nodes if node.pattern is not None]
+        committed = self._log._groups.get(application_id).committed()
+        for name, partition in tuple(self._log._broker.partitions.items()):
+            if name.topic in topics or any(pattern.fullmatch(name.topic) for pattern in patterns):
+                if partition.stable < partition.end:
+                    return f"{name} has a transaction that is open"
+                position = committed[name].offset if name in committed else partition.begin
+                if position < partition.end and any(len(batch) for batch in await self.batches(name, position, IsolationLevel.READ_COMMITTED)):
+                    return f"{name} has records from offset {position} on"
+        return ""
+
+    async def produce(self, topic: str, records: Iterable[TestRecord[Any, Any]], partition: int | None) -> None:
+        """Write records; those of one partition are one batch."""
+        encode_key, encode_value = (encoder(serde, topic, is_key=is_key) for serde, is_key in zip(self._serdes(topic), (True, False), strict=True))
+        size = self._partitions(topic)
+        batches: dict[int, Batch] = {}
+        for record in records:
+            key, value = encode_key(record.key), encode_value(record.value)
+            number = partition if partition is not None else 0 if key is None else partition_of(key, size)
+            batch = batches.setdefault(number, Batch([], [], [], []))
+            batch.keys.append(key)
+            batch.values.append(value)
+            batch.timestamps.append(record.timestamp)
+            assert batch.headers is not None
+            batch.headers.append(record.headers)
+        producer = await self._log.producer(client_id="harness")
+        producer._faults = Faults()
+        try:
+            await producer.send([Outgoing(TopicPartition(topic, number), batch) for number, batch in batches.items()])
+        finally:
+            await producer.close()
+
+    async def read(
+        self, topic: str, key: Serde[Any] | None, value: Serde[Any] | None, isolation: IsolationLevel
+    ) -> list[TestRecord[Any, Any]]:  # fmt: skip
+        """Return all records of a topic, partition by partition."""
+        known_key, known_value = self._serdes(topic)
+        decode_key, decode_value = decoder(key or known_key, topic, is_key=True), decoder(value or known_value, topic, is_key=False)
+        found: list[TestRecord[Any, Any]] = []
+        for number in range(self._partitions(topic)):
+            for batch in await self.batches(TopicPartition(topic, number), 0, isolation):
+                columns = zip(batch.keys, batch.values, batch.timestamps, batch.headers or repeat(()), strict=False)
+                found += [TestRecord(decode_key(key), decode_value(value), timestamp, headers) for key, value, timestamp, headers in columns]
+        return found
+
+    async def batches(self, partition: TopicPartition, position: int, isolation: IsolationLevel) -> list[Batch]:
+        """Return what a partition holds from a position on."""
+        fetcher = self._log.fetcher(client_id="harness", isolation=isolation)
+        fetcher._faults = Faults()
+        fetcher.assign({partition: position})
+        batches: list[Batch] = []
+        try:
+            while True:
+                try:
+                    fetched = await fetcher.fetch(max_wait_ms=0)
+                except OffsetOutOfRange as error:
+                    fetcher.seek(partition, error.begin)
+                    continue
+                if not fetched:
+                    return batches
+                batches += [one.batch for one in fetched]
+        finally:
+            await fetcher.close()
+
+    def _partitions(self, topic: str) -> int:
+        found = self._log._broker.topics.get(topic)
+        if found is None:
+            raise UnknownTopicOrPartition(f"there is no topic {topic!r}: name it in `topics`")
+        return len(found.partitions)
+
+    def _serdes(self, topic: str) -> tuple[Serde[Any] | None, Serde[Any] | None]:
+        topology, config = self._version()
+        for node in topology.nodes.values():
+            if (isinstance(node, SourceNode) and _reads(node, topic)) or (isinstance(node, SinkNode) and node.topic == topic):
+                return node.key or config.default_key_serde, node.value or config.default_value_serde
+        return None, None
+
+
+def _reads(node: SourceNode, topic: str) -> bool:
+    return topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic) is not None)
