@@ -168,6 +168,8 @@ class StreamsConfig:
 
     The first record after a quiet moment is not delayed. Default: 20.
     """
+    metadata_max_age_ms: int
+    """How often (ms) topics in use are looked up anew: so long it may take until records go to partitions that were added. Default: 300,000."""
     max_poll_interval_ms: int
     """How long a function may not return, or hold up a rebalance, before the instance loses its tasks. Default: 300,000."""
     session_timeout_ms: int

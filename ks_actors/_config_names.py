@@ -37,7 +37,6 @@ NOT_YET: dict[str, str] = {
             "log_summary_interval_ms",
             "max_poll_records",
             "max_warmup_replicas",
-            "metadata_max_age_ms",
             "metadata_recovery_rebootstrap_trigger_ms",
             "metadata_recovery_strategy",
             "metric_reporters",

@@ -94,6 +94,7 @@ class Options(TypedDict, total=False):
     stall_warning_ms: int
     poll_ms: int
     linger_ms: int
+    metadata_max_age_ms: int
     max_poll_interval_ms: int
     session_timeout_ms: int
     transaction_timeout_ms: int
@@ -199,6 +200,7 @@ SETTINGS: dict[str, Setting] = {
     "stall_warning_ms": Setting(whole_number(-1), _is(10_000)),
     "poll_ms": Setting(whole_number(0), _is(100)),
     "linger_ms": Setting(whole_number(0), _is(20)),
+    "metadata_max_age_ms": Setting(whole_number(1), _is(300_000)),
     "max_poll_interval_ms": Setting(whole_number(1), _is(300_000)),
     "session_timeout_ms": Setting(whole_number(1), _is(45_000)),
     "transaction_timeout_ms": Setting(whole_number(1), _is(10_000)),

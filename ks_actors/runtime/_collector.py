@@ -17,20 +17,21 @@ from ks_actors.runtime._aborting import aborted
 from ks_actors.runtime._apart import Apart
 from ks_actors.runtime._merge import LARGEST, LARGEST_OF_BYTES, merged, split
 from ks_actors.runtime._messages import CollectorMessage
-from ks_actors.runtime._output import UNKNOWN_PARTITION
+from ks_actors.runtime._output import UNKNOWN_PARTITION, Unplaced
 from ks_actors.runtime._pace import Pace
 from ks_actors.runtime._production import LeftOut
 from ks_actors.runtime._waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from actors import Ref, Reply
     from ks_actors._handlers import DeadLetter
-    from ks_actors.log import Log, Producer, TransactionalProducer
+    from ks_actors.log import Log, Producer, TopicDescription, TransactionalProducer
     from ks_actors.log._lease import Lease
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._production import Refused
+    from ks_actors.runtime._sizes import TopicSizes
 
 COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
 # Bytes of records that wait. At a commit all that is new in the tables comes at once: with room for much less than two commits nobody could work
@@ -64,6 +65,7 @@ class Collector(Actor[CollectorMessage]):
         manager: Callable[[], Ref[m.TaskManagerMessage]],
         committer: Callable[[], Ref[m.CommitterMessage]],
         refused: Callable[[TopicPartition, Sequence[Batch], Exception], Refused | None],
+        sizes: TopicSizes,
         metrics: Metrics,
         renew: Callable[[], Awaitable[TransactionalProducer]] | None,
         lease: Lease | None,
@@ -95,7 +97,7 @@ class Collector(Actor[CollectorMessage]):
         self._pressed = self._relief_asked = False
         self._flush: m.Flush | None = None
         self._ends: dict[TopicPartition, int] = {}
-        self._sizes: dict[str, int] = {}
+        self._sizes = sizes
         self._failure: Exception | None = None
         self._abort: m.Abort | None = None
 
@@ -162,13 +164,15 @@ class Collector(Actor[CollectorMessage]):
         self._gathered += sum(len(outgoing.batch) for outgoing in batches)
         self._queue(batches)
 
-    def _queue(self, batches: Sequence[Outgoing]) -> None:
-        for outgoing in batches:
+    def _queue(self, batches: Sequence[Outgoing], missing: Collection[str] = ()) -> None:
+        # Those that wait for the size of a topic that is known by now go before the others.
+        waiting, self._unsized = self._unsized, []
+        for outgoing in (*waiting, *batches):
             topic, number = outgoing.partition
             if number != UNKNOWN_PARTITION:
                 self._ready.append(outgoing)
-            elif topic in self._sizes:
-                self._place(outgoing)
+            elif size := self._sizes(topic) or (1 if topic in missing else 0):
+                self._place(outgoing, size)
             else:
                 self._unsized.append(outgoing)
         self._find_sizes()
@@ -178,12 +182,8 @@ class Collector(Actor[CollectorMessage]):
         """Ask how many partitions topics have that nobody knew when the app was started."""
         if self._unsized and not self._sizing:
             self._sizing = True
-            self.ctx.pipe(self._look_up({outgoing.partition.topic for outgoing in self._unsized}), _sized, _unsizable)
-
-    async def _look_up(self, names: set[str]) -> dict[str, int]:
-        described = await self._log.describe_topics(names)
-        # One that does not exist is the log's to complain about.
-        return {name: described[name].partitions if name in described else 1 for name in names}
+            names = {outgoing.partition.topic for outgoing in self._unsized}
+            self.ctx.pipe(self._log.describe_topics(names, configs=False), partial(_sized, names), _unsizable)
 
     def _sized(self, found: m.Partitioned) -> None:
         self._sizing = False
@@ -191,16 +191,18 @@ class Collector(Actor[CollectorMessage]):
             if self._unsized:
                 self._fail(found.error)
             return
-        unsized, self._unsized = self._unsized, []
-        sizes = self._sizes
-        self._sizes = {**sizes, **found.partitions}
-        self._queue(unsized)
-        # A topic that does not exist may be created: its size is asked for again.
-        self._sizes = sizes | {name: size for name, size in found.partitions.items() if size > 1}
+        self._sizes.know({name: size for name, size in found.partitions.items() if size})
+        # One that does not exist is the log's to complain about. It may be created: its size is asked for again.
+        self._queue((), [name for name, size in found.partitions.items() if not size])
 
-    def _place(self, outgoing: Outgoing) -> None:
-        topic = outgoing.partition.topic
-        self._ready.extend(split(topic, outgoing.batch, self._sizes[topic], default_partition))
+    def _place(self, outgoing: Outgoing, size: int) -> None:
+        if not isinstance(outgoing, Unplaced):
+            self._ready.extend(split(outgoing.partition.topic, outgoing.batch, size, default_partition))
+            return
+        try:
+            self._ready.extend(outgoing.placed(size))
+        except Exception as error:  # noqa: BLE001 - a user's function chooses partitions
+            self._fail(error)
 
     def _go_on(self) -> None:
         if not self._sending:
@@ -378,8 +380,8 @@ def _sent(ends: Sequence[int], batches: Sequence[Outgoing]) -> CollectorMessage:
     return m.Sent(batches, ends)
 
 
-def _sized(sizes: dict[str, int]) -> CollectorMessage:
-    return m.Partitioned(sizes, None)
+def _sized(names: set[str], described: Mapping[str, TopicDescription]) -> CollectorMessage:
+    return m.Partitioned({name: described[name].partitions if name in described else 0 for name in names}, None)
 
 
 def _unsizable(error: Exception) -> CollectorMessage:

@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from ks_actors._batch import Batch
 from ks_actors.log._types import Outgoing, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ks_actors._batch import Headers
+
+Choose: TypeAlias = Callable[[int], Iterable[int]]
 
 UNKNOWN_PARTITION = -1
 """The partition of records whose topic's size is not known yet: the collector finds it out and partitions them."""
+_UNPLACED = -2
+
+
+class Unplaced(Outgoing, frozen=True):
+    """Records of a topic whose size is not known yet, each with the function that chooses its partitions when it is."""
+
+    choose: Sequence[Choose] = ()
+
+    def placed(self, count: int) -> list[Outgoing]:
+        """Return the records by partition, of so many. Raises what the functions raise."""
+        batch = self.batch
+        found: dict[int, list[int]] = {}
+        for index, choose in enumerate(self.choose):
+            for number in choose(count):
+                found.setdefault(number, []).append(index)
+        headers = batch.headers
+        return [
+            Outgoing(
+                TopicPartition(self.partition.topic, number),
+                Batch(
+                    [batch.keys[index] for index in picked],
+                    [batch.values[index] for index in picked],
+                    [batch.timestamps[index] for index in picked],
+                    None if headers is None else [headers[index] for index in picked],
+                ),
+            )
+            for number, picked in found.items()
+        ]
 
 
 class Column:
@@ -58,6 +87,27 @@ class Column:
         return Outgoing(self.partition, batch)
 
 
+class UnplacedColumn(Column):
+    """Records of a topic whose size is not known yet, and that a function of the user's chooses partitions for."""
+
+    __slots__ = ("_choose",)
+
+    def __init__(self, topic: str, filled: list[Column]) -> None:
+        super().__init__(TopicPartition(topic, UNKNOWN_PARTITION), filled)
+        self._choose: list[Choose] = []
+
+    def add(self, choose: Choose, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        """Add one record."""
+        self.append(key, value, timestamp, headers)
+        self._choose.append(choose)
+
+    def take(self) -> Outgoing:
+        """Return what there is, and be empty."""
+        taken = super().take()
+        choose, self._choose = self._choose, []
+        return Unplaced(taken.partition, taken.batch, choose)
+
+
 class OutputBuffer:
     """The outgoing records of one task, a column per partition that was ever written to, in the order in which they were written to first."""
 
@@ -72,6 +122,13 @@ class OutputBuffer:
             where = TopicPartition(topic, partition)
             found = self._columns[where] = Column(where, self._filled)
         return found  # type: ignore[no-any-return]  # as above
+
+    def unplaced(self, topic: str) -> UnplacedColumn:
+        """Return the column for records of a topic whose partitions are chosen when its size is known."""
+        found = self._columns.get(TopicPartition(topic, _UNPLACED))
+        if not isinstance(found, UnplacedColumn):
+            found = self._columns[TopicPartition(topic, _UNPLACED)] = UnplacedColumn(topic, self._filled)
+        return found
 
     def take(self) -> list[Outgoing]:
         """Return all records, and be empty."""

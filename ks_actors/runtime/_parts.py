@@ -40,6 +40,7 @@ from ks_actors.runtime._snapshots import SNAPSHOTS_MAILBOX, Snapshots
 from ks_actors.runtime._state_manager import STATE_MANAGER_MAILBOX, StateManager
 from ks_actors.runtime._steps import try_step
 from ks_actors.runtime._task_manager import TASK_MANAGER_MAILBOX, TaskManager
+from ks_actors.runtime._topic_watch import TOPIC_WATCH_MAILBOX, TopicWatch
 from ks_actors.runtime._topics import topics_prepared
 from ks_actors.snapshots import Place
 from ks_actors.state import SharedResources
@@ -119,6 +120,8 @@ class Parts:
             await whole(context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms)))
             await self._start_collector(context, process_id)
             await self._start_state(context)
+        topics = TopicWatch(self._log, self._setup.topics_in_use, self._setup.partitions, self._config.metadata_max_age_ms)
+        await self._spawn(context, Spec(lambda: topics, mailbox=TOPIC_WATCH_MAILBOX), "topic-watch")
         if self._setup.topology.global_topics:
             await self._start_globals(context)
         await self._start_committer(context)
@@ -138,6 +141,7 @@ class Parts:
             manager=lambda: self.manager,
             committer=lambda: self.committer,
             refused=production.refused,
+            sizes=self._setup.partitions,
             metrics=self._metrics,
             renew=renew if self._transactional else None,
             lease=self._lease,

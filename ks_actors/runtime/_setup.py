@@ -15,6 +15,7 @@ from ks_actors.log._types import TransactionScope
 from ks_actors.runtime._blocking import check_threads, needs_thread
 from ks_actors.runtime._cache import CacheBudget
 from ks_actors.runtime._residents import Residents
+from ks_actors.runtime._sizes import TopicSizes
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode, StoreKind
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Setup:
         self.wall_time: Callable[[], int] = wall_time
         self.work_time: Callable[[], float] = work_time
         self.steady_time: Callable[[], float] = wall_time if steady_time is None else steady_time
-        self.partitions: Callable[[str], int | None] = partitions
+        self.partitions: TopicSizes = TopicSizes(partitions)
         self.node_names: Callable[[TaskId], Iterable[str]] = nodes
         self.max_task_idle_ms: int = config.max_task_idle_ms
         self.timestamp_extractor: TimestampExtractor = config.default_timestamp_extractor
@@ -167,7 +168,7 @@ class Setup:
 
     def know_topics(self, counts: Mapping[str, int]) -> None:
         """Take note of the topics there are, and how many partitions they have."""
-        self.partitions = counts.get
+        self.partitions.know(counts)
         for node in self.topology.nodes.values():
             if isinstance(node, SourceNode) and node.pattern is not None:
                 self._add_source(node, counts)
@@ -180,6 +181,12 @@ class Setup:
         written |= {self.config.errors_dead_letter_queue_topic_name or ""} - {""}
         logged = {self.changelog(name) for name, spec in topology.stores.items() if spec.logging and spec.source_topic is None}
         return TransactionScope(topics=frozenset(written | logged), group_id=self.application_id, sources=frozenset(self.source_topics))
+
+    def topics_in_use(self) -> frozenset[str]:
+        """Return the topics that the app reads, and those that it writes to, as far as that is known: of functions that tell one, those so far."""
+        written = {self.topic(node.topic) for node in self.topology.nodes.values() if isinstance(node, SinkNode) and isinstance(node.topic, str)}
+        letters = {self.config.errors_dead_letter_queue_topic_name or ""} - {""}
+        return self.partitions.followed.union(written, letters, self._sources)
 
     def subtopology_topics(self) -> dict[int, tuple[str, ...]]:
         """Return the source topics of each subtopology, by their names in the log."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import compress, count, repeat
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors._batch import Batch, Headers
-    from ks_actors.processors._operator import Process, ProcessBatch
+    from ks_actors.processors._operator import Process, ProcessBatch, RecordMetadata
     from ks_actors.runtime._current import Current
     from ks_actors.runtime._faults import Faults
     from ks_actors.runtime._output import Column, OutputBuffer
+    from ks_actors.runtime._sizes import TopicSizes
     from ks_actors.serdes import Serde
     from ks_actors.topology import SinkNode
 
@@ -39,7 +41,7 @@ class Sink:
         topic: Callable[[str], str],
         serdes: tuple[Serde[Any], Serde[Any]],
         output: OutputBuffer,
-        partitions: Callable[[str], int | None],
+        sizes: TopicSizes,
         current: Current,
         faults: Faults,
         spread_each: bool = False,
@@ -48,7 +50,7 @@ class Sink:
         self._topic = topic
         self._key_serde, self._value_serde = serdes
         self._output = output
-        self._partitions = partitions
+        self._sizes = sizes
         self._current = current
         self._faults = faults
         self._spread = count()
@@ -74,9 +76,9 @@ class Sink:
 
         return process
 
-    def failure(self, text: str) -> StreamsError:
-        """Return what is wrong with what a user's function answered, and where."""
-        found = self._current.metadata()
+    def failure(self, text: str, record: RecordMetadata | None = None) -> StreamsError:
+        """Return what is wrong with what a user's function answered, and at which record: the current one unless another is given."""
+        found = record or self._current.metadata()
         return StreamsError(
             text,
             task=self._faults.task_id,
@@ -116,26 +118,39 @@ class _TopicWriter:
         self._encode_value = sink._value_serde.serializer(topic)
         self._encode_keys = for_column(self._encode_key)
         self._encode_values = for_column(self._encode_value)
-        self._count = sink._partitions(topic) or 0
         self._custom: Callable[..., Any] | None = sink._node.partitioner
         # A partitioner that looks at a part of the serialized key need not be asked record by record.
         self._part: Callable[[bytes], bytes] | None = getattr(self._custom, "part", None)
         self._columns = _Columns(sink._output, topic)
         # The only partition, if there is but one.
-        self._only: Column | None = None if self._count > 1 else self._columns[0 if self._count else UNKNOWN_PARTITION]
-        self._partition: Partitioner = Partitioner(max(1, self._count))
+        self._only: Column | None
+        sink._sizes.follow(topic, self)
+        self._resize()
+
+    def _resize(self) -> None:
+        """Take note of how many partitions the topic has; 0 when that is not known."""
+        self.stale = False
+        self._count = count = self._sink._sizes(self._topic) or 0
+        self._only = None if count > 1 else self._columns[0 if count else UNKNOWN_PARTITION]
+        self._partition: Partitioner = Partitioner(max(1, count))
 
     def record(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """Write one record."""
+        if self.stale:
+            self._resize()
         try:
             key_bytes = None if key is None else self._encode_key(key)
             value_bytes = None if value is None else self._encode_value(value)
         except Exception as error:  # noqa: BLE001 - a serde may raise anything
             self._sink._faults.unserializable(self._sink._node.name, self._topic, error, key, value, timestamp, headers)
             return
-        if self._custom is not None and self._count:
-            for number in self._chosen(key, value, key_bytes):
-                self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
+        if self._custom is not None:
+            if self._count:
+                for number in self._chosen(self._count, key, value, key_bytes):
+                    self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
+            else:
+                choose = partial(self._chosen, key=key, value=value, key_bytes=key_bytes, record=self._sink._current.metadata())
+                self._sink._output.unplaced(self._topic).add(choose, key_bytes, value_bytes, timestamp, headers)
         elif self._only is not None:
             self._only.append(key_bytes, value_bytes, timestamp, headers)
         else:
@@ -144,7 +159,9 @@ class _TopicWriter:
 
     def batch(self, records: Batch) -> None:
         """Write many records."""
-        if self._custom is not None and self._part is None:
+        if self.stale:
+            self._resize()
+        if self._custom is not None and (self._part is None or not self._count):
             self._one_by_one(records)
             return
         try:
@@ -189,21 +206,21 @@ class _TopicWriter:
             current.offset = offset
             self.record(key, value, timestamp, header)
 
-    def _chosen(self, key: Any, value: Any, key_bytes: bytes | None) -> Iterable[int]:
-        """Return the partitions that the user's partitioner wants; none drops the record (KIP-837)."""
+    def _chosen(self, count: int, key: Any, value: Any, key_bytes: bytes | None, record: RecordMetadata | None = None) -> Iterable[int]:
+        """Return the partitions, of so many, that the user's partitioner wants; none drops the record (KIP-837)."""
         custom = self._custom
         try:
-            chosen = custom(self._topic, key, value, self._count) if custom is not None else None
+            chosen = custom(self._topic, key, value, count) if custom is not None else None
         except Exception as error:
-            raise self._sink.failure(f"the partitioner of topic {self._topic} raised {type(error).__name__}: {error}") from error
+            raise self._sink.failure(f"the partitioner of topic {self._topic} raised {type(error).__name__}: {error}", record) from error
         if chosen is None:
-            return (next(self._sink._spread) % self._count if key_bytes is None else partition(key_bytes, self._count),)
+            return (next(self._sink._spread) % count if key_bytes is None else partition(key_bytes, count),)
         numbers = tuple(chosen) if isinstance(chosen, Iterable) else (chosen,)
         if not numbers:
             self._sink._faults.dropped(1)
         for number in numbers:
-            if not isinstance(number, int) or not 0 <= number < self._count:
-                raise self._sink.failure(f"the partitioner chose partition {number!r} of topic {self._topic}, which has {self._count}")
+            if not isinstance(number, int) or not 0 <= number < count:
+                raise self._sink.failure(f"the partitioner chose partition {number!r} of topic {self._topic}, which has {count}", record)
         return numbers
 
 

@@ -353,7 +353,7 @@ class Task:
                 topic=setup.topic,
                 serdes=setup.serdes(node.key, node.value),
                 output=self._output,
-                partitions=setup.partitions,
+                sizes=setup.partitions,
                 current=self._current,
                 faults=self._faults,
                 spread_each=setup.replayable,

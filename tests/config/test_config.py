@@ -106,6 +106,7 @@ def test_what_is_not_said_has_a_default() -> None:
         "stall_warning_ms": 10_000,
         "poll_ms": 100,
         "linger_ms": 20,
+        "metadata_max_age_ms": 300_000,
         "max_poll_interval_ms": 300_000,
         "session_timeout_ms": 45_000,
         "transaction_timeout_ms": 10_000,

@@ -1,0 +1,176 @@
+"""Topics that are written to, and that come or grow while the app runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import StreamsError
+from ks_actors._partitioner import partition as default
+from ks_actors.dsl import Produced, StreamsBuilder
+from ks_actors.log import IsolationLevel, TopicPartition
+from ks_actors.processors import Processor, Record
+from ks_actors.serdes import STRING
+from ks_actors.testing import TestRecord, run_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ks_actors.testing import AppHarness
+    from ks_actors.topology import Topology
+
+KEYS = [f"k{number}" for number in range(40)]
+MAX_AGE_MS = 60_000
+
+
+def passing_on(produced: Produced[str, str] = STRINGS_OUT, *, by_record: bool = False, to: Any = "out") -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", STRINGS)
+    if by_record:
+        stream = stream.process(Forward)
+    stream.to(to, produced)
+    return builder.build()
+
+
+class Forward(Processor[str, str, str, str]):
+    """Hand records on one by one."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record)
+
+
+async def places(harness: AppHarness, topic: str = "out") -> dict[str, set[int]]:
+    """Return the partitions in which the records of each key are."""
+    found: dict[str, set[int]] = {}
+    for number in range(harness._topics._partitions(topic)):
+        for batch in await harness._batches(TopicPartition(topic, number), 0, IsolationLevel.READ_COMMITTED):
+            for key in batch.keys:
+                found.setdefault((key or b"").decode(), set()).add(number)
+    return found
+
+
+async def feed(harness: AppHarness, keys: Iterable[str] = KEYS) -> None:
+    await harness.produce_all("in", [TestRecord(key, "v", 0) for key in keys])
+    await harness.caught_up()
+
+
+@pytest.mark.parametrize("by_record", [False, True])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_records_go_to_partitions_that_were_added_to_their_topic(guarantee: str, by_record: bool) -> None:
+    """Within metadata_max_age_ms of the growth, by Kafka's partitioner among all that there are."""
+
+    async def test(harness: AppHarness) -> None:
+        await feed(harness)
+        assert await places(harness) == {key: {default(key.encode(), 2)} for key in KEYS}
+        harness.create_partitions({"out": 5})
+        await asyncio.sleep(MAX_AGE_MS / 1000 + 1)
+        fresh = [f"fresh-{key}" for key in KEYS]
+        await feed(harness, fresh)
+        found = await places(harness)
+        assert {key: found[key] for key in fresh} == {key: {default(key.encode(), 5)} for key in fresh}
+
+    topology = passing_on(by_record=by_record)
+    run_app(test, topology, topics={"in": 1, "out": 2}, processing_guarantee=guarantee, metadata_max_age_ms=MAX_AGE_MS)
+
+
+def test_records_of_one_partition_spread_when_their_topic_grows() -> None:
+    """A topic of one partition takes no short cut that outlives its growth."""
+
+    async def test(harness: AppHarness) -> None:
+        await feed(harness)
+        harness.create_partitions({"out": 2})
+        await asyncio.sleep(MAX_AGE_MS / 1000 + 1)
+        await feed(harness, ["fresh-1", "fresh-2", "fresh-3", "fresh-4"])
+        assert {1} in (await places(harness)).values()
+
+    run_app(test, passing_on(), topics={"in": 1, "out": 1}, metadata_max_age_ms=MAX_AGE_MS)
+
+
+def test_a_partitioner_is_asked_with_the_number_of_partitions_that_there_is() -> None:
+    """Before and after the topic has grown."""
+    asked: list[int] = []
+
+    def last(topic: str, key: str, value: str, count: int) -> int:
+        del topic, key, value
+        asked.append(count)
+        return count - 1
+
+    async def test(harness: AppHarness) -> None:
+        await feed(harness, ["a"])
+        harness.create_partitions({"out": 4})
+        await asyncio.sleep(MAX_AGE_MS / 1000 + 1)
+        await feed(harness, ["b"])
+        assert asked == [2, 4]
+        assert await places(harness) == {"a": {1}, "b": {3}}
+
+    run_app(test, passing_on(Produced(STRING, STRING, partitioner=last)), topics={"in": 1, "out": 2}, metadata_max_age_ms=MAX_AGE_MS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_partitioner_is_asked_about_topics_that_came_after_the_start(guarantee: str) -> None:
+    """For each record, from the first one on; with no partition for a record it is dropped, with several it goes to each."""
+
+    def choose(topic: str, key: str, value: str, count: int) -> Any:
+        del value
+        assert (topic, count) == ("late", 3)
+        return {"none": (), "all": range(count), "default": None}.get(key, 2)
+
+    async def test(harness: AppHarness) -> None:
+        harness.create_topics({"late": 3})
+        await feed(harness, ["none", "all", "default", "other", "another"])
+        await feed(harness, ["once more"])
+        assert await places(harness, "late") == {
+            "all": {0, 1, 2},
+            "default": {default(b"default", 3)},
+            "other": {2},
+            "another": {2},
+            "once more": {2},
+        }
+        assert harness.app.metrics()["dropped-records-total"] == 1
+
+    topology = passing_on(Produced(STRING, STRING, partitioner=choose), to=lambda *_: "late")
+    run_app(test, topology, topics={"in": 1}, processing_guarantee=guarantee)
+
+
+def test_a_topic_that_a_function_names_grows() -> None:
+    """One that came after the start is looked up again like the others."""
+
+    async def test(harness: AppHarness) -> None:
+        harness.create_topics({"late": 2})
+        await feed(harness)
+        assert await places(harness, "late") == {key: {default(key.encode(), 2)} for key in KEYS}
+        harness.create_partitions({"late": 4})
+        await asyncio.sleep(MAX_AGE_MS / 1000 + 1)
+        fresh = [f"fresh-{key}" for key in KEYS]
+        await feed(harness, fresh)
+        found = await places(harness, "late")
+        assert {key: found[key] for key in fresh} == {key: {default(key.encode(), 4)} for key in fresh}
+
+    run_app(test, passing_on(to=lambda *_: "late"), topics={"in": 1}, metadata_max_age_ms=MAX_AGE_MS)
+
+
+@pytest.mark.parametrize("answer", [9, "x", ZeroDivisionError("/")])
+def test_a_partitioner_that_fails_for_a_topic_that_came_late_ends_the_app(answer: object) -> None:
+    """By an error that names topic, node and record, and nothing of the record is committed."""
+
+    def choose(topic: str, key: str, value: str, count: int) -> Any:
+        del topic, key, value, count
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, int) else [answer]
+
+    async def test(harness: AppHarness) -> None:
+        harness.create_topics({"late": 2})
+        await harness.produce("in", "a", "1")
+        error = await harness.ended()
+        assert isinstance(error, StreamsError)
+        assert "partition" in str(error)
+        assert "late" in str(error)
+        assert (error.topic, error.partition, error.offset) == ("in", 0, 0)
+        assert await harness.read("late") == []
+        assert harness.log._groups.get("app").committed() == {}
+
+    run_app(test, passing_on(Produced(STRING, STRING, partitioner=choose), to=lambda *_: "late"), topics={"in": 1})
