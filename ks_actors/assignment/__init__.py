@@ -10,6 +10,7 @@ from ks_actors.assignment._assignor import TaskAssignor
 from ks_actors.assignment._grouper import PartitionGrouper, Tasks, check_copartitioning, group_partitions
 from ks_actors.assignment._info import (
     MemberState,
+    TopologyInfo,
     decode_member,
     decode_processes,
     decode_standbys,
@@ -27,6 +28,7 @@ __all__ = [
     "PartitionGrouper",
     "TaskAssignor",
     "Tasks",
+    "TopologyInfo",
     "Warm",
     "assign_standbys",
     "assign_sticky",

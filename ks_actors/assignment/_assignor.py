@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, final
 from ks_actors._errors import KsActorsError, StreamsError
 from ks_actors._task_id import TaskId
 from ks_actors.assignment._grouper import check_copartitioning, group_partitions
-from ks_actors.assignment._info import decode_member, encode_problem, encode_tasks
+from ks_actors.assignment._info import TopologyInfo, decode_member, encode_problem, encode_tasks
 from ks_actors.assignment._standbys import assign_standbys
 from ks_actors.assignment._sticky import assign_sticky
+from ks_actors.assignment._versions import admit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from ks_actors.assignment._grouper import PartitionGrouper
+    from ks_actors.assignment._grouper import PartitionGrouper, Tasks
+    from ks_actors.assignment._info import MemberState
     from ks_actors.assignment._sticky import AssignTasks, Warm
     from ks_actors.log._types import MemberAssignment, MemberInfo
 
@@ -37,7 +39,11 @@ class TaskAssignor:
     Tasks of the `stateful` subtopologies also get `replicas` standbys, on members that do not have them. Who has to give such a task up may keep its
     state as a standby, and who is to have it later keeps the state up to date until then.
 
-    When tasks cannot be assigned (topics are missing or not copartitioned, a member's data cannot be read), every member is told why, and gets none.
+    Members may run different versions of the topology, whoever leads: each tells its own, and gets only tasks that it has, with the partitions that
+    it reads. A newcomer whose version cannot run beside the others' is told so, and gets none. See `admit`.
+
+    When tasks cannot be assigned (topics are missing or not copartitioned, a member's data cannot be read), every member is told why, and gets none;
+    when that is so for some of the versions, their members.
     """
 
     def __init__(
@@ -50,12 +56,10 @@ class TaskAssignor:
         replicas: int = 0,
         stateful: Collection[int] = (),
     ) -> None:
-        self._subtopologies: Mapping[int, Collection[str]] = subtopologies
-        self._copartition_groups: Collection[Collection[str]] = copartition_groups
+        self._own: TopologyInfo = TopologyInfo.of(subtopologies, copartition_groups, stateful)
         self._grouper: PartitionGrouper = grouper
         self._assign: AssignTasks = assign
         self._replicas: int = replicas
-        self._stateful: frozenset[int] = frozenset(stateful)
 
     def __call__(self, members: Sequence[MemberInfo], partitions: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
         """Return the assignment of each member, from what they told and the partition counts of the topics."""
@@ -66,46 +70,95 @@ class TaskAssignor:
             return {member.member_id: encode_problem(error) for member in members}
 
     def _assigned(self, members: Sequence[MemberInfo], partitions: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
-        check_copartitioning(self._copartition_groups, partitions)
-        tasks = self._grouper(self._subtopologies, partitions)
-        owners = _owners(members, tasks)
-        owned = {member.member_id: [task for task, owner in owners.items() if owner == member.member_id] for member in members}
-        warm = _warm(members, owners, tasks)
-        wanted = self._assign(owned, tasks.keys(), warm)
-        _check(wanted, owned, tasks.keys())
-        processes = {decode_member(member.user_data).process_id for member in members} - {""}
-        free = {member: [task for task in wanted.get(member, ()) if owners.get(task, member) == member] for member in owned}
-        standbys = self._standbys({member: wanted.get(member, ()) for member in owned}, free, warm)
-        return {member: encode_tasks({task: tasks[task] for task in free[member]}, processes, standbys[member]) for member in owned}
+        states = {member.member_id: decode_member(member.user_data) for member in members}
+        versions = {member: state.topology or self._own for member, state in states.items()}
+        problems: dict[str, KsActorsError] = {**admit(versions, states)}
+        plans: dict[TopologyInfo, Tasks] = {}
+        for member, topology in versions.items():
+            if member not in problems and topology not in plans:
+                try:
+                    plans[topology] = self._tasks(topology, partitions)
+                except KsActorsError as error:
+                    problems.update(dict.fromkeys((each for each, other in versions.items() if other == topology), error))
+        if not plans:
+            raise next(iter(problems.values()))
+        for member, problem in problems.items():
+            _log.error("no tasks are assigned to %s: %s", member, problem)
+        given = self._given({member: plans[topology] for member, topology in versions.items() if member not in problems}, states, versions)
+        return {**{member: encode_problem(problem) for member, problem in problems.items()}, **given}
 
-    def _standbys(self, wanted: Mapping[str, Collection[TaskId]], free: Mapping[str, Collection[TaskId]], warm: Warm) -> dict[str, set[TaskId]]:
+    def _tasks(self, topology: TopologyInfo, partitions: Mapping[str, int]) -> Tasks:
+        check_copartitioning(topology.copartitioned, partitions)
+        return self._grouper(topology.topics, partitions)
+
+    def _given(
+        self, tasks: Mapping[str, Tasks], states: Mapping[str, MemberState], versions: Mapping[str, TopologyInfo]
+    ) -> dict[str, MemberAssignment]:
+        """Return the assignments of members, of which each may have its `tasks`."""
+        known = {task for each in tasks.values() for task in each}
+        owners = _owners(states, known)
+        owned = {member: [task for task, owner in owners.items() if owner == member] for member in tasks}
+        warm = _warm({member: states[member] for member in tasks}, owners, known)
+        wanted: dict[str, list[TaskId]] = {member: [] for member in tasks}
+        standbys: dict[str, set[TaskId]] = {member: set() for member in tasks}
+        for able, some in _by_members(tasks):
+            mine = {member: [task for task in owned[member] if task in some] for member in able}
+            state = {member: {task: offset for task, offset in warm[member].items() if task in some} for member in able}
+            found = self._assign(mine, some, state)
+            _check(found, mine, some)
+            for member, more in found.items():
+                wanted[member] += more
+            free = {member: [task for task in found.get(member, ()) if owners.get(task, member) == member] for member in able}
+            stateful = {task for task in some if any(task.subtopology in versions[member].stateful for member in able)}
+            for member, standing in self._standbys({member: found.get(member, ()) for member in able}, free, stateful, state).items():
+                standbys[member] |= {task for task in standing if task.subtopology in versions[member].stateful}
+        processes = {state.process_id for state in states.values()} - {""}
+        # One that is left to its owner, who cannot have it any more, or not yet, is in nobody's hands for now.
+        free = {member: [task for task in wanted[member] if owners.get(task, member) == member] for member in tasks}
+        return {member: encode_tasks({task: tasks[member][task] for task in free[member]}, processes, standbys[member]) for member in tasks}
+
+    def _standbys(
+        self, wanted: Mapping[str, Collection[TaskId]], free: Mapping[str, Collection[TaskId]], stateful: Collection[TaskId], warm: Warm
+    ) -> Mapping[str, Collection[TaskId]]:
         if not self._replicas:
-            return {member: set() for member in wanted}
-        stateful = {task for each in wanted.values() for task in each if task.subtopology in self._stateful}
+            return {}
         found = assign_standbys(wanted, stateful, self._replicas, warm)
         # A task that its next owner has to wait for is a standby there meanwhile.
-        return {member: {*found[member], *stateful.intersection(wanted[member]).difference(free[member])} for member in wanted}
+        return {member: {*found[member], *set(stateful).intersection(wanted[member]).difference(free[member])} for member in wanted}
 
 
-def _owners(members: Sequence[MemberInfo], tasks: Collection[TaskId]) -> dict[TaskId, str]:
+def _by_members(tasks: Mapping[str, Tasks]) -> Iterator[tuple[list[str], list[TaskId]]]:
+    """Yield the tasks that the same members may have, with these members; all at once when all run the same version."""
+    able: dict[TaskId, list[str]] = {}
+    for member in sorted(tasks):
+        for task in tasks[member]:
+            able.setdefault(task, []).append(member)
+    groups: dict[tuple[str, ...], list[TaskId]] = {}
+    for task in sorted(able):
+        groups.setdefault(tuple(able[task]), []).append(task)
+    if not groups:
+        yield sorted(tasks), []
+    for members, some in sorted(groups.items(), key=lambda group: (len(group[0]), group)):
+        yield list(members), some
+
+
+def _owners(states: Mapping[str, MemberState], tasks: Collection[TaskId]) -> dict[TaskId, str]:
     """Return who has which task. When two say so, the one with the older generation has missed that it is gone."""
     claims: dict[TaskId, tuple[int, str]] = {}
-    for member in sorted(members, key=lambda member: member.member_id):
-        state = decode_member(member.user_data)
+    for member, state in sorted(states.items()):
         for task in (TaskId(*each) for each in state.tasks):
             if task in tasks and (task not in claims or state.generation > claims[task][0]):
-                claims[task] = state.generation, member.member_id
+                claims[task] = state.generation, member
     return {task: owner for task, (_, owner) in claims.items()}
 
 
-def _warm(members: Sequence[MemberInfo], owners: Mapping[TaskId, str], tasks: Collection[TaskId]) -> dict[str, dict[TaskId, int]]:
+def _warm(states: Mapping[str, MemberState], owners: Mapping[TaskId, str], tasks: Collection[TaskId]) -> dict[str, dict[TaskId, int]]:
     """Return what state of which tasks members have; who owns a task has all of it."""
     found: dict[str, dict[TaskId, int]] = {}
-    for member in members:
-        state = decode_member(member.user_data)
+    for member, state in states.items():
         held = {TaskId(subtopology, number): offset for subtopology, number, offset in state.offsets}
-        held.update((task, _ALL) for task in (TaskId(*each) for each in state.tasks) if owners.get(task) == member.member_id)
-        found[member.member_id] = {task: offset for task, offset in held.items() if task in tasks}
+        held.update((task, _ALL) for task in (TaskId(*each) for each in state.tasks) if owners.get(task) == member)
+        found[member] = {task: offset for task, offset in held.items() if task in tasks}
     return found
 
 

@@ -11,9 +11,9 @@ from ks_actors._task_id import TaskId
 from ks_actors.log._types import MemberAssignment, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-VERSION = 2
+VERSION = 3
 PROBLEMS: dict[str, type[StreamsError | TopologyError]] = {
     "missing": MissingSourceTopics,
     "topology": TopologyError,
@@ -21,12 +21,44 @@ PROBLEMS: dict[str, type[StreamsError | TopologyError]] = {
 }
 
 
+class TopologyInfo(msgspec.Struct, frozen=True, array_like=True):
+    """The part of a member's topology that the leader has to know: members may run different versions of it.
+
+    `subtopologies` have number, source topics in order, and whether there is state with changelogs; `copartitioned` are groups of topics that are
+    joined. All topics are by the names that they have in the log.
+    """
+
+    subtopologies: tuple[tuple[int, tuple[str, ...], bool], ...]
+    copartitioned: tuple[tuple[str, ...], ...] = ()
+
+    @classmethod
+    def of(
+        cls, subtopologies: Mapping[int, Collection[str]], copartitioned: Iterable[Collection[str]] = (), stateful: Collection[int] = ()
+    ) -> TopologyInfo:
+        """Return that of a topology, equal for equal ones."""
+        return cls(
+            tuple((number, tuple(sorted(topics)), number in stateful) for number, topics in sorted(subtopologies.items())),
+            tuple(sorted(tuple(sorted(group)) for group in copartitioned)),
+        )
+
+    @property
+    def topics(self) -> dict[int, tuple[str, ...]]:
+        """The source topics by subtopology."""
+        return {number: topics for number, topics, _ in self.subtopologies}
+
+    @property
+    def stateful(self) -> frozenset[int]:
+        """The subtopologies that have state with changelogs."""
+        return frozenset(number for number, _, stateful in self.subtopologies if stateful)
+
+
 class MemberState(msgspec.Struct, frozen=True, array_like=True):
     """What a member tells the leader: the tasks that it has not let go of, as of `generation`.
 
     `process_id` is the instance's, whatever its place in the group. A change of `counter` (0 to 255) makes the bytes differ when nothing else does,
     so that the group takes notice. `offsets` are about tasks of which the member has state, as a standby or on its disk: subtopology, partition, and
-    the sum of the offsets up to which it has their changelogs. Later versions only add fields at the end, so that all versions can be read.
+    the sum of the offsets up to which it has their changelogs. `topology` is the one that it runs; members before version 3 do not tell, and run the
+    leader's. Later versions only add fields at the end, so that all versions can be read.
     """
 
     version: int
@@ -35,6 +67,7 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
     generation: int
     tasks: tuple[tuple[int, int], ...]
     offsets: tuple[tuple[int, int, int], ...] = ()
+    topology: TopologyInfo | None = None
 
 
 class TaskList(msgspec.Struct, frozen=True, array_like=True):
@@ -56,15 +89,21 @@ _decode_list = msgspec.msgpack.Decoder(TaskList).decode
 
 
 def encode_member(
-    owned: Iterable[TaskId], *, process_id: str, counter: int = 0, generation: int = -1, offsets: Mapping[TaskId, int] | None = None
+    owned: Iterable[TaskId],
+    *,
+    process_id: str,
+    counter: int = 0,
+    generation: int = -1,
+    offsets: Mapping[TaskId, int] | None = None,
+    topology: TopologyInfo | None = None,
 ) -> bytes:
     """Return the user data of a member that owns these tasks: to be told when it joins, and before each rebalance.
 
-    `offsets` tell how far the state is of tasks that it does not own.
+    `offsets` tell how far the state is of tasks that it does not own; `topology` is the one that it runs.
     """
     tasks = tuple(sorted((task.subtopology, task.partition) for task in owned))
     held = tuple((task.subtopology, task.partition, offset) for task, offset in sorted((offsets or {}).items()))
-    return _encode(MemberState(VERSION, process_id, counter % 256, generation, tasks, held))
+    return _encode(MemberState(VERSION, process_id, counter % 256, generation, tasks, held, topology))
 
 
 def decode_member(user_data: bytes) -> MemberState:

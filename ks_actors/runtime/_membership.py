@@ -15,24 +15,30 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.log import MemberAssignment, Membership
     from ks_actors.log._types import TopicPartition
+    from ks_actors.runtime._fitting import Fitting
     from ks_actors.runtime._messages import CommitOffsets
 
 
 class GroupView:
     """Read assignments, and say what the leader has to know of this instance."""
 
-    def __init__(self, process_id: str, rebalance_timeout_ms: int) -> None:
+    def __init__(self, process_id: str, rebalance_timeout_ms: int, fitting: Fitting | None = None) -> None:
         self.rebalance_seconds: float = rebalance_timeout_ms / 1000
         self._process_id: str = process_id
         self._counter: int = 0
         self._task_of: dict[TopicPartition, TaskId] = {}
         self._processes: frozenset[str] = frozenset()
+        self._fitting: Fitting | None = fitting
+        # Whether the last assignment does not fit the topology, and the leader is to be told of it.
+        self.asks_again: bool = False
         # The tasks that the group was last told to be here: it gives none of them to others.
         self.claimed: frozenset[TaskId] = frozenset()
 
     def tasks(self, assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:
-        """Return the tasks of an assignment with their partitions. Raises what kept the leader from assigning."""
+        """Return the tasks of an assignment with their partitions. Raises what kept the leader from assigning, and TopologyError."""
         tasks = decode_tasks(assignment)
+        if self._fitting is not None:
+            tasks, self.asks_again = self._fitting.fit(tasks)
         for task, partitions in tasks.items():
             for partition in partitions:
                 self._task_of[partition] = task
@@ -65,7 +71,14 @@ class GroupView:
         """Return what to tell the leader: the tasks that are here, and how far the state is of those that are not."""
         self._counter += 1
         self.claimed = frozenset(owned)
-        return encode_member(self.claimed, process_id=self._process_id, counter=self._counter, generation=generation, offsets=offsets)
+        return encode_member(
+            self.claimed,
+            process_id=self._process_id,
+            counter=self._counter,
+            generation=generation,
+            offsets=offsets,
+            topology=None if self._fitting is None else self._fitting.topology,
+        )
 
 
 class OffsetCommits:

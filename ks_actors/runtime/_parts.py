@@ -11,7 +11,7 @@ from actors import Spec
 from ks_actors._config import ProcessingGuarantee
 from ks_actors._in_thread import whole
 from ks_actors._partitioner import warm_up
-from ks_actors.assignment import TaskAssignor
+from ks_actors.assignment import TaskAssignor, TopologyInfo
 from ks_actors.log._lease import Lease
 from ks_actors.log._port import NewMember, WritesBytes
 from ks_actors.log._types import IsolationLevel
@@ -24,6 +24,7 @@ from ks_actors.runtime._committer import COMMITTER_MAILBOX, Committer
 from ks_actors.runtime._current import Current
 from ks_actors.runtime._directory import StateDirectory
 from ks_actors.runtime._disk import Disk
+from ks_actors.runtime._fitting import Fitting
 from ks_actors.runtime._global_stores import GlobalStores
 from ks_actors.runtime._global_tables import GLOBAL_MAILBOX, AwaitFilled, GlobalTables
 from ks_actors.runtime._last_commit import LastCommit
@@ -246,9 +247,10 @@ class Parts:
 
     async def _start_poller(self, context: Context[Any], process_id: str) -> None:
         setup, config, log = self._setup, self._config, self._log
-        group = GroupView(process_id, config.max_poll_interval_ms)
-        subtopologies = setup.subtopology_topics()
+        subtopologies, groups = setup.subtopology_topics(), setup.copartition_groups()
         stateful = [number for number, specs in self._specs.items() if any(spec.logging for spec in specs)]
+        fitting = Fitting(TopologyInfo.of(subtopologies, groups, stateful), lambda topic: setup.partitions(topic))  # noqa: PLW0108 - it is known anew at times
+        group = GroupView(process_id, config.max_poll_interval_ms, fitting)
         membership = self._membership = await log.join(
             config.application_id,
             NewMember(
@@ -261,7 +263,7 @@ class Parts:
                 stuck=self._metrics.stuck_seconds,
                 topics=setup.source_topics,
                 user_data=group.user_data((), offsets=self._disk.offsets),
-                assignor=TaskAssignor(subtopologies, setup.copartition_groups(), replicas=config.num_standby_replicas, stateful=stateful),
+                assignor=TaskAssignor(subtopologies, groups, replicas=config.num_standby_replicas, stateful=stateful),
                 session_timeout_ms=config.session_timeout_ms,
                 rebalance_timeout_ms=config.max_poll_interval_ms,
                 lease=self._lease,
@@ -303,8 +305,9 @@ class Parts:
         return IsolationLevel.READ_COMMITTED if self._transactional else IsolationLevel.READ_UNCOMMITTED
 
     def _the_poller(self) -> Ref[m.PollerMessage]:
-        assert self._poller is not None
-        return self._poller
+        # It is at work, and may have begun tasks, before the one who spawns it goes on.
+        assert self.standing.poller is not None
+        return self.standing.poller.ctx.self_ref
 
     def _make_stores(self, task: TaskId) -> tuple[TaskStores | None, Current]:
         current = Current()

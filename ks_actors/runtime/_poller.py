@@ -146,7 +146,9 @@ class Poller(Actor[PollerMessage]):
             case m.AskGroup():
                 message.reply.tell(self._membership.group)
             case m.MembershipChanged():
-                self._hear(message.event)
+                self._waiting = False
+                self._events.append(message.event)
+                self._go_on()
             case m.MembershipFailed():
                 self._membership_failed(message)
             case m.Settled():
@@ -222,8 +224,8 @@ class Poller(Actor[PollerMessage]):
             self.ctx.pipe(ends, partial(m.EndsKnown, epoch=self._epoch), partial(m.FetchFailed, epoch=_ENDS))
 
     def _resume(self, partitions: Iterable[TopicPartition]) -> None:
-        again = [partition for partition in partitions if partition in self._stopped]
-        self._stopped.difference_update(again)
+        again = self._stopped.intersection(partitions)
+        self._stopped -= again
         self._fetcher.resume([partition for partition in again if partition in self._positions and partition not in self._resets.partitions])
 
     def _fetch_failed(self, error: Exception) -> None:
@@ -254,11 +256,6 @@ class Poller(Actor[PollerMessage]):
         elif not self._waiting:
             self._waiting = True
             self.ctx.pipe(self._membership.event(), m.MembershipChanged, partial(m.MembershipFailed, waiting=True))
-
-    def _hear(self, event: MembershipEvent) -> None:
-        self._waiting = False
-        self._events.append(event)
-        self._go_on()
 
     def _do(self, work: Coroutine[Any, Any, T], then: Callable[[T], PollerMessage]) -> None:
         self._following = True
@@ -326,14 +323,15 @@ class Poller(Actor[PollerMessage]):
             self._give_up(error)
             self._go_on()
             return
-        gone = frozenset(self._tasks) - frozenset(assigned)
+        # A task whose partitions are others now is closed, committed, and begun anew.
+        gone = frozenset(task for task, partitions in self._tasks.items() if set(assigned.get(task, ())) != set(partitions))
         standbys = self._group.standbys(event.assignment)
         migrated = self._standbys - standbys - frozenset(assigned) - self._parting.tasks
         # Lost since the group was told: they are kept for nobody.
-        self._ask_again = bool(self._group.claimed - frozenset(self._tasks) - self._parting.tasks - frozenset(assigned))
+        self._ask_again = self._group.asks_again or bool(self._group.claimed - {*self._tasks, *self._parting.tasks, *assigned})
         self._standbys = standbys
-        new = {task: partitions for task, partitions in assigned.items() if task not in self._parting.tasks.union(self._tasks)}
         self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in gone}
+        new = {task: partitions for task, partitions in assigned.items() if task not in self._parting.tasks.union(self._tasks)}
         self._tasks.update(new)
         self._pending = (self._pending - gone) | set(new)
         self._tell_instance()
@@ -356,6 +354,9 @@ class Poller(Actor[PollerMessage]):
         return event.group.generation
 
     async def _begin(self, new: Mapping[TaskId, tuple[TopicPartition, ...]], number: int) -> None:
+        # Those that are still parting are asked for again when they have come to rest.
+        self._pending -= self._parting.tasks
+        self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in self._parting.tasks}
         wanted = [partition for partitions in new.values() for partition in partitions]
         positions = await patiently("an assignment", "committed offsets", begin_positions(wanted, self._membership, self._log, self._reset))
         if self._leaving:
@@ -379,9 +380,8 @@ class Poller(Actor[PollerMessage]):
 
     def _forget(self, tasks: frozenset[TaskId]) -> None:
         self._fetch_new()
-        for partition in [partition for partition in self._positions if self._group.task_of(partition) in tasks]:
-            del self._positions[partition]
-            self._stopped.discard(partition)
+        self._positions = {partition: at for partition, at in self._positions.items() if self._group.task_of(partition) not in tasks}
+        self._stopped &= self._positions.keys()
         self._assign({})
 
     def _tell_instance(self) -> None:
@@ -394,7 +394,7 @@ class Poller(Actor[PollerMessage]):
             self._work.cancel()
         reply.tell(None)
 
-    async def _leave(self, message: m.LeaveGroup) -> None:
+    def _leave(self, message: m.LeaveGroup) -> Coroutine[Any, Any, None]:
         self._positions.clear()
         self._fetcher.assign({})
-        await answered(message.reply, self._membership.leave() if message.for_good else self._membership.close())
+        return answered(message.reply, self._membership.leave() if message.for_good else self._membership.close())

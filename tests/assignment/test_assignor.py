@@ -14,6 +14,7 @@ from ks_actors._errors import KsActorsError, MissingSourceTopics, SerializationE
 from ks_actors.assignment import (
     MemberState,
     TaskAssignor,
+    TopologyInfo,
     decode_member,
     decode_processes,
     decode_standbys,
@@ -52,7 +53,7 @@ def test_what_a_member_tells_is_understood(owned: set[TaskId], process_id: str, 
     """Tasks in order, the counter as a byte."""
     data = encode_member(owned, process_id=process_id, counter=counter, generation=generation)
     told = tuple((task.subtopology, task.partition) for task in sorted(owned))
-    assert decode_member(data) == MemberState(2, process_id, counter % 256, generation, told)
+    assert decode_member(data) == MemberState(3, process_id, counter % 256, generation, told)
     assert encode_member(owned, process_id=process_id, counter=counter + 1, generation=generation) != data
 
 
@@ -81,8 +82,9 @@ def test_who_says_nothing_has_nothing() -> None:
 
 def test_what_a_later_version_adds_is_not_looked_at() -> None:
     """Members of several versions can be in one group."""
-    later = msgspec.msgpack.encode([3, "process", 0, 5, [[0, 1]], [[0, 2, 7]], "more"])
-    assert decode_member(later) == MemberState(3, "process", 0, 5, ((0, 1),), ((0, 2, 7),))
+    later = msgspec.msgpack.encode([4, "process", 0, 5, [[0, 1]], [[0, 2, 7]], [[[0, ["t"], True]], [], "more"], "more"])
+    topology = TopologyInfo(((0, ("t",), True),))
+    assert decode_member(later) == MemberState(4, "process", 0, 5, ((0, 1),), ((0, 2, 7),), topology)
 
 
 def test_what_an_earlier_version_does_not_tell_is_not_there() -> None:
@@ -225,6 +227,59 @@ def test_an_assignment_that_is_wrong_is_refused(wanted: Any, message: str) -> No
     assignments = TaskAssignor({0: ["t"]}, assign=lambda owned, all_tasks, warm: wanted)([member("a"), member("b")], {"t": 2})
     with pytest.raises(StreamsError, match=message):
         decode_tasks(assignments["a"])
+
+
+OLD, NEW = TopologyInfo.of({0: ["a"]}), TopologyInfo.of({0: ["a", "b"], 1: ["r"]}, (), [1])
+
+
+def told(name: str, topology: TopologyInfo | None, *owned: TaskId, generation: int = -1) -> MemberInfo:
+    return MemberInfo(name, frozenset(), encode_member(owned, process_id=name, generation=generation, topology=topology))
+
+
+def topics_of(assignment: MemberAssignment) -> dict[str, set[str]]:
+    return {str(task): {partition.topic for partition in partitions} for task, partitions in decode_tasks(assignment).items()}
+
+
+@pytest.mark.parametrize("leader", [OLD, NEW])
+def test_each_member_gets_tasks_as_its_own_version_has_them(leader: TopologyInfo) -> None:
+    """Whoever leads: partitions that an old version does not read go to members of the new one, as do tasks that it does not have."""
+    assignor = TaskAssignor(leader.topics, replicas=1, stateful=leader.stateful)
+    counts = {"a": 2, "b": 2, "r": 2}
+    found = assignor([told("o", OLD, *tasks("0_0", "0_1"), generation=1), told("n", NEW)], counts)
+    assert topics_of(found["o"]) == {"0_0": {"a"}, "0_1": {"a"}} or topics_of(found["o"]) == {"0_0": {"a"}}
+    assert topics_of(found["n"]).items() >= {"1_0": {"r"}, "1_1": {"r"}}.items()
+    assert decode_standbys(found["o"]) == frozenset()
+    after = assignor([told("o", OLD, *tasks("0_0"), generation=2), told("n", NEW, *tasks("1_0", "1_1"), generation=2)], counts)
+    assert topics_of(after["o"]) == {"0_0": {"a"}}
+    assert topics_of(after["n"])["0_1"] == {"a", "b"}
+
+
+def test_members_of_before_run_the_leaders_version() -> None:
+    """They do not tell theirs."""
+    found = TaskAssignor(NEW.topics)([told("o", None), told("n", NEW)], {"a": 1, "b": 1, "r": 1})
+    assert {task: topics for each in found.values() for task, topics in topics_of(each).items()} == {"0_0": {"a", "b"}, "1_0": {"r"}}
+
+
+@pytest.mark.parametrize(("old", "new"), [("o", "n"), ("n", "o")])
+def test_a_newcomer_whose_tasks_mean_something_else_is_refused(old: str, new: str) -> None:
+    """It is told so, by whoever leads and whatever its name; the others keep what they have."""
+    shifted = TopologyInfo.of({0: ["x"], 1: ["a"]})
+    found = TaskAssignor(shifted.topics)([told(old, OLD, *tasks("0_0"), generation=4), told(new, shifted)], {"a": 1, "x": 1})
+    assert topics_of(found[old]) == {"0_0": {"a"}}
+    with pytest.raises(TopologyError, match=r"topic a is read by subtopology 1 here, and by subtopology 0 there.*stop all members"):
+        decode_tasks(found[new])
+    renamed = TopologyInfo.of({0: ["y"]})
+    found = TaskAssignor(OLD.topics)([told(old, OLD, *tasks("0_0"), generation=4), told(new, renamed)], {"a": 1, "y": 1})
+    with pytest.raises(TopologyError, match="subtopology 0 reads y here, and a there"):
+        decode_tasks(found[new])
+
+
+def test_a_version_that_cannot_have_tasks_does_not_stop_the_others() -> None:
+    """Topics that are missing are told to the members that read them."""
+    found = TaskAssignor(NEW.topics)([told("o", OLD, *tasks("0_0"), generation=1), told("n", NEW)], {"a": 1, "r": 1})
+    assert topics_of(found["o"]) == {"0_0": {"a"}}
+    with pytest.raises(MissingSourceTopics, match="b"):
+        decode_tasks(found["n"])
 
 
 class Group:

@@ -1,0 +1,54 @@
+"""Versions of a topology that run side by side, as in a rolling restart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ks_actors._errors import TopologyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ks_actors.assignment._info import MemberState, TopologyInfo
+
+
+def admit(topologies: Mapping[str, TopologyInfo], states: Mapping[str, MemberState]) -> dict[str, TopologyError]:
+    """Return the members whose topology cannot run beside that of the others, each with the error that says why.
+
+    Two versions can run side by side when a task means the same in both: each topic that both read is read by the subtopology of the same number,
+    and subtopologies of one number have a topic in common. Members that have been in the group before come first: a newcomer is refused, not they.
+    """
+    refused: dict[str, TopologyError] = {}
+    admitted: list[TopologyInfo] = []
+    for member in sorted(topologies, key=lambda member: (not _has_been_here(states[member]), member)):
+        mine = topologies[member]
+        if mine in admitted:
+            continue
+        conflict = next((found for theirs in admitted if (found := _conflict(mine, theirs)) is not None), None)
+        if conflict is None:
+            admitted.append(mine)
+            continue
+        refused[member] = TopologyError(
+            f"this version of the topology cannot run beside the one that other members of the group run: {conflict}. Nothing was begun. "
+            "Keep the order of sources and operations, name operations, and add new ones behind the others; "
+            "or stop all members before the first one with this version starts"
+        )
+    return refused
+
+
+def _has_been_here(state: MemberState) -> bool:
+    return state.generation >= 0 or bool(state.tasks)
+
+
+def _conflict(mine: TopologyInfo, theirs: TopologyInfo) -> str | None:
+    """Say why a task would not mean the same in both; None: it does."""
+    there = {topic: number for number, topics in theirs.topics.items() for topic in topics}
+    for number, topics in mine.topics.items():
+        for topic in topics:
+            if there.get(topic, number) != number:
+                return f"topic {topic} is read by subtopology {number} here, and by subtopology {there[topic]} there"
+    for number, topics in mine.topics.items():
+        others = theirs.topics.get(number, ())
+        if topics and others and not set(topics).intersection(others):
+            return f"subtopology {number} reads {', '.join(topics)} here, and {', '.join(others)} there"
+    return None

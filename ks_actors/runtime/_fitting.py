@@ -1,0 +1,67 @@
+"""Assigned tasks beside the topology that this instance runs: another member may lead, with another version of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import TopologyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ks_actors._task_id import TaskId
+    from ks_actors.assignment import TopologyInfo
+    from ks_actors.log._types import TopicPartition
+
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class Fitting:
+    """Find tasks that are not as the topology says: with partitions that it does not read, or without some that it does.
+
+    That is the case when the leader was not told of the topology: a static member that comes back with a new version is given what the old one had,
+    and leaders before this version know only their own topology. To ask for an assignment once more mends the first case.
+    """
+
+    def __init__(self, topology: TopologyInfo, partitions: Callable[[str], int | None]) -> None:
+        self.topology: TopologyInfo = topology
+        self._partitions: Callable[[str], int | None] = partitions
+        self._asked: bool = False
+
+    def fit(self, assigned: Mapping[TaskId, tuple[TopicPartition, ...]]) -> tuple[dict[TaskId, tuple[TopicPartition, ...]], bool]:
+        """Return the tasks that can be begun, and whether the group is to be asked for an assignment once more.
+
+        Raises TopologyError when it was asked, and the leader still gives partitions that the topology does not read.
+        """
+        topics = self.topology.topics
+        foreign = sorted(
+            f"{partition.topic}-{partition.partition} (task {task})"
+            for task, partitions in assigned.items()
+            for partition in partitions
+            if partition.topic not in topics.get(task.subtopology, ())
+        )
+        lacking = sorted(
+            f"{topic}-{task.partition} (task {task})"
+            for task, partitions in assigned.items()
+            for topic in topics.get(task.subtopology, ())
+            if task.partition < (self._partitions(topic) or 0) and all(partition.topic != topic for partition in partitions)
+        )
+        asked, self._asked = self._asked, bool(foreign or lacking)
+        if foreign and asked:
+            raise TopologyError(
+                f"the group's leader gives this instance partitions that its topology does not read: {', '.join(foreign)}. "
+                "Its version cannot run beside this one: stop all members before the first one with this version starts"
+            )
+        if lacking and asked:
+            _log.warning(
+                "nobody reads %s for now: the group's leader runs another version of the topology, which does not; they are read when it has gone",
+                ", ".join(lacking),
+            )
+        usable = {
+            task: partitions
+            for task, partitions in assigned.items()
+            if all(partition.topic in topics.get(task.subtopology, ()) for partition in partitions)
+        }
+        return usable, self._asked and not asked

@@ -1,0 +1,44 @@
+"""Tasks that are not as the topology says are not begun, and are asked for once more."""
+
+from __future__ import annotations
+
+import pytest
+
+from ks_actors import TopologyError
+from ks_actors._task_id import TaskId
+from ks_actors.assignment import TopologyInfo
+from ks_actors.log import TopicPartition
+from ks_actors.runtime._fitting import Fitting
+
+TOPOLOGY = TopologyInfo.of({0: ["a", "b"]})
+COUNTS = {"a": 2, "b": 1}
+FIRST, SECOND = TaskId(0, 0), TaskId(0, 1)
+
+
+def of(*topics: str, number: int = 0) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(topic, number) for topic in topics)
+
+
+def test_tasks_that_fit_are_begun() -> None:
+    """A topic that has fewer partitions is in none of the tasks beyond them."""
+    assigned = {FIRST: of("a", "b"), SECOND: of("a", number=1)}
+    assert Fitting(TOPOLOGY, COUNTS.get).fit(assigned) == (assigned, False)
+
+
+def test_foreign_partitions_are_asked_for_again_and_then_refused() -> None:
+    """A static member that comes back with a new version is given what the old one had; a leader that insists runs another version."""
+    fitting = Fitting(TOPOLOGY, COUNTS.get)
+    good = {SECOND: of("a", number=1)}
+    assert fitting.fit({FIRST: of("a", "b", "old"), **good}) == (good, True)
+    assert fitting.fit({FIRST: of("a", "b"), **good}) == ({FIRST: of("a", "b"), **good}, False)
+    assert fitting.fit({FIRST: of("old"), TaskId(3, 0): of("a")}) == ({}, True)
+    with pytest.raises(TopologyError, match=r"old-0 \(task 0_0\).*stop all members"):
+        fitting.fit({FIRST: of("old")})
+
+
+def test_partitions_that_are_lacking_are_asked_for_once_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """The task begins without them: a leader of an earlier release knows its own topology only."""
+    fitting = Fitting(TOPOLOGY, COUNTS.get)
+    assert fitting.fit({FIRST: of("a")}) == ({FIRST: of("a")}, True)
+    assert fitting.fit({FIRST: of("a")}) == ({FIRST: of("a")}, False)
+    assert "nobody reads b-0 (task 0_0) for now" in caplog.text
