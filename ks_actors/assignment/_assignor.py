@@ -15,7 +15,7 @@ from ks_actors.assignment._sticky import assign_sticky
 from ks_actors.assignment._versions import admit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ks_actors.assignment._grouper import PartitionGrouper, Tasks
     from ks_actors.assignment._info import MemberState
@@ -42,6 +42,8 @@ class TaskAssignor:
     Members may run different versions of the topology, whoever leads: each tells its own, and gets only tasks that it has, with the partitions that
     it reads. A newcomer whose version cannot run beside the others' is told so, and gets none. See `admit`.
 
+    `check` is asked with the partition counts of all topics that are read, and raises when these do not fit what else the leader knows.
+
     When tasks cannot be assigned (topics are missing or not copartitioned, a member's data cannot be read), every member is told why, and gets none;
     when that is so for some of the versions, their members.
     """
@@ -55,11 +57,13 @@ class TaskAssignor:
         assign: AssignTasks = assign_sticky,
         replicas: int = 0,
         stateful: Collection[int] = (),
+        check: Callable[[Mapping[str, int]], None] | None = None,
     ) -> None:
         self._own: TopologyInfo = TopologyInfo.of(subtopologies, copartition_groups, stateful)
         self._grouper: PartitionGrouper = grouper
         self._assign: AssignTasks = assign
         self._replicas: int = replicas
+        self._check: Callable[[Mapping[str, int]], None] | None = check
 
     def __call__(self, members: Sequence[MemberInfo], partitions: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
         """Return the assignment of each member, from what they told and the partition counts of the topics."""
@@ -82,6 +86,8 @@ class TaskAssignor:
                     problems.update(dict.fromkeys((each for each, other in versions.items() if other == topology), error))
         if not plans:
             raise next(iter(problems.values()))
+        if self._check is not None:
+            self._check(partitions)
         for member, problem in problems.items():
             _log.error("no tasks are assigned to %s: %s", member, problem)
         given = self._given({member: plans[topology] for member, topology in versions.items() if member not in problems}, states, versions)

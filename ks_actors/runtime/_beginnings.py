@@ -10,11 +10,13 @@ from ks_actors.log._types import IsolationLevel
 from ks_actors.runtime._offsets import Position, decode_position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from ks_actors._errors import OffsetOutOfRange
+    from ks_actors._task_id import TaskId
     from ks_actors.log import Log, Membership
     from ks_actors.log._types import TopicPartition
+    from ks_actors.runtime._membership import GroupView
 
 _log = logging.getLogger("ks_actors")
 
@@ -33,15 +35,25 @@ async def reset_position(error: OffsetOutOfRange, log: Log, reset: Callable[[str
 
 
 async def begin_positions(
-    partitions: Sequence[TopicPartition], membership: Membership, log: Log, reset: Callable[[str], str]
+    partitions: Sequence[TopicPartition],
+    standbys: Collection[TaskId],
+    group: GroupView,
+    membership: Membership,
+    log: Log,
+    reset: Callable[[str], str],
 ) -> dict[TopicPartition, Position]:
-    """Return offset and partition time of where to begin: what is committed, else what the topic's `reset` policy says."""
+    """Return offset and partition time of where to begin: what is committed, else what the topic's `reset` policy says.
+
+    A partition that was added while the app runs begins at its first record, as nobody has had the chance to read it. The sizes of topics of
+    `standbys` are known afterwards.
+    """
+    await group.look(standbys, log)
     if not partitions:
         return {}
     committed = await membership.committed(partitions)
     fresh = [partition for partition in partitions if partition not in committed]
     begins = await log.begin_offsets(fresh)
-    late = [partition for partition in fresh if reset(partition.topic) == "latest"]
+    late = [partition for partition in fresh if reset(partition.topic) == "latest" and not group.was_added(partition)]
     ends = await log.end_offsets(late, IsolationLevel.READ_COMMITTED)
     for partition in fresh:
         if reset(partition.topic) == "none":

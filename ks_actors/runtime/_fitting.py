@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, final
 from ks_actors._errors import TopologyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from ks_actors._task_id import TaskId
     from ks_actors.assignment import TopologyInfo
+    from ks_actors.log import Log
     from ks_actors.log._types import TopicPartition
+    from ks_actors.runtime._sizes import TopicSizes
 
 _log = logging.getLogger("ks_actors")
 
@@ -25,10 +27,30 @@ class Fitting:
     and leaders before this version know only their own topology. To ask for an assignment once more mends the first case.
     """
 
-    def __init__(self, topology: TopologyInfo, partitions: Callable[[str], int | None]) -> None:
+    def __init__(self, topology: TopologyInfo, sizes: TopicSizes) -> None:
         self.topology: TopologyInfo = topology
-        self._partitions: Callable[[str], int | None] = partitions
+        self._sizes: TopicSizes = sizes
+        # As of the start.
+        self._first: dict[str, int | None] = {topic: sizes(topic) for topics in topology.topics.values() for topic in topics}
         self._asked: bool = False
+
+    def was_added(self, partition: TopicPartition) -> bool:
+        """Return whether a partition was added to its topic since the start."""
+        first = self._first.get(partition.topic)
+        return first is not None and partition.partition >= first
+
+    async def look(self, tasks: Iterable[TaskId], log: Log) -> None:
+        """Ask the log for the sizes of topics that have grown, as tasks tell whose number is beyond all that is known."""
+        topics = self.topology.topics
+        grown = {
+            topic
+            for task in tasks
+            for topic in topics.get(task.subtopology, ())
+            if all(task.partition >= (self._sizes(other) or 0) for other in topics[task.subtopology])
+        }
+        if grown:
+            described = await log.describe_topics(sorted(grown), configs=False)
+            self._sizes.know({name: topic.partitions for name, topic in described.items()})
 
     def fit(self, assigned: Mapping[TaskId, tuple[TopicPartition, ...]]) -> tuple[dict[TaskId, tuple[TopicPartition, ...]], bool]:
         """Return the tasks that can be begun, and whether the group is to be asked for an assignment once more.
@@ -36,6 +58,7 @@ class Fitting:
         Raises TopologyError when it was asked, and the leader still gives partitions that the topology does not read.
         """
         topics = self.topology.topics
+        self._sizes.see(partition for partitions in assigned.values() for partition in partitions)
         foreign = sorted(
             f"{partition.topic}-{partition.partition} (task {task})"
             for task, partitions in assigned.items()
@@ -46,7 +69,7 @@ class Fitting:
             f"{topic}-{task.partition} (task {task})"
             for task, partitions in assigned.items()
             for topic in topics.get(task.subtopology, ())
-            if task.partition < (self._partitions(topic) or 0) and all(partition.topic != topic for partition in partitions)
+            if task.partition < (self._sizes(topic) or 0) and all(partition.topic != topic for partition in partitions)
         )
         asked, self._asked = self._asked, bool(foreign or lacking)
         if foreign and asked:

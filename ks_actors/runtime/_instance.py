@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
-from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, NotRunning, StreamsError
+from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, NotRunning, StreamsError, TopologyError
 from ks_actors._in_thread import whole
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import InstanceMessage
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ks_actors.snapshots import SnapshotManifest
 
 INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
+_FINAL = (LogClosed, FencedInstanceId, TopologyError)
 _log = logging.getLogger("ks_actors")
 
 
@@ -243,7 +244,7 @@ class Instance(Actor[InstanceMessage]):
         else:
             reply.tell(None)
 
-    async def _end_in_error(self, error: Exception) -> None:
+    async def _end_in_error(self, error: Exception, *, clean: bool = False) -> None:
         if not self._running():
             return
         self.error = error
@@ -251,7 +252,7 @@ class Instance(Actor[InstanceMessage]):
         self._to(InstanceState.PENDING_ERROR)
         try:
             # Somebody else may do better: nobody is to wait for this one.
-            await self._parts.close(clean=False, leave=True)
+            await self._parts.close(clean=clean, leave=True)
         except Exception as worse:  # noqa: BLE001 - the first error is what counts
             _log.error("closing failed as well: %s", worse)
         self._fail_start(error)
@@ -373,10 +374,10 @@ class Instance(Actor[InstanceMessage]):
     async def _carry_out(self, decided: m.Decided) -> None:
         if not self._running():
             return
-        # A log that is closed stays so, and who is in one's place would be thrown out of it in turn, whatever the handler wants.
-        response = UncaughtResponse.SHUTDOWN_CLIENT if isinstance(decided.error, LogClosed | FencedInstanceId) else decided.response
+        # A closed log stays so, a member in one's place would be thrown out in turn; topics that do not fit stay so, and what is done is committed.
+        response = UncaughtResponse.SHUTDOWN_CLIENT if isinstance(decided.error, _FINAL) else decided.response
         if response is UncaughtResponse.SHUTDOWN_CLIENT or (not decided.rolled_back and response is UncaughtResponse.LOSE_WORKER):
-            await self._end_in_error(decided.error)
+            await self._end_in_error(decided.error, clean=isinstance(decided.error, TopologyError) and not decided.rolled_back)
         elif not decided.rolled_back:
             self._parts.rejoin(decided.error)
         elif decided.worker is not None and response is UncaughtResponse.REPLACE_WORKER:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from actors import Reply
     from ks_actors._task_id import TaskId
-    from ks_actors.log import MemberAssignment, Membership
+    from ks_actors.log import Log, MemberAssignment, Membership
     from ks_actors.log._types import TopicPartition
     from ks_actors.runtime._fitting import Fitting
     from ks_actors.runtime._messages import CommitOffsets
@@ -43,6 +43,15 @@ class GroupView:
             for partition in partitions:
                 self._task_of[partition] = task
         return tasks
+
+    async def look(self, standbys: Iterable[TaskId], log: Log) -> None:
+        """Find out how large the topics of these tasks are, where they have grown."""
+        if self._fitting is not None:
+            await self._fitting.look(standbys, log)
+
+    def was_added(self, partition: TopicPartition) -> bool:
+        """Return whether a partition was added to its topic while this instance runs."""
+        return self._fitting is not None and self._fitting.was_added(partition)
 
     def standbys(self, assignment: MemberAssignment) -> frozenset[TaskId]:
         """Return the tasks whose state is to be kept up to date."""

@@ -41,8 +41,8 @@ from ks_actors.runtime._snapshots import SNAPSHOTS_MAILBOX, Snapshots
 from ks_actors.runtime._state_manager import STATE_MANAGER_MAILBOX, StateManager
 from ks_actors.runtime._steps import try_step
 from ks_actors.runtime._task_manager import TASK_MANAGER_MAILBOX, TaskManager
-from ks_actors.runtime._topic_watch import TOPIC_WATCH_MAILBOX, TopicWatch
-from ks_actors.runtime._topics import topics_prepared
+from ks_actors.runtime._topic_watch import topic_watch
+from ks_actors.runtime._topics import check_sizes, topics_prepared
 from ks_actors.snapshots import Place
 from ks_actors.state import SharedResources
 
@@ -121,8 +121,7 @@ class Parts:
             await whole(context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms)))
             await self._start_collector(context, process_id)
             await self._start_state(context)
-        topics = TopicWatch(self._log, self._setup.topics_in_use, self._setup.partitions, self._config.metadata_max_age_ms)
-        await self._spawn(context, Spec(lambda: topics, mailbox=TOPIC_WATCH_MAILBOX), "topic-watch")
+        await self._spawn(context, topic_watch(self._log, self._setup), "topic-watch")
         if self._setup.topology.global_topics:
             await self._start_globals(context)
         await self._start_committer(context)
@@ -249,8 +248,9 @@ class Parts:
         setup, config, log = self._setup, self._config, self._log
         subtopologies, groups = setup.subtopology_topics(), setup.copartition_groups()
         stateful = [number for number, specs in self._specs.items() if any(spec.logging for spec in specs)]
-        fitting = Fitting(TopologyInfo.of(subtopologies, groups, stateful), lambda topic: setup.partitions(topic))  # noqa: PLW0108 - it is known anew at times
+        fitting = Fitting(TopologyInfo.of(subtopologies, groups, stateful), setup.partitions)
         group = GroupView(process_id, config.max_poll_interval_ms, fitting)
+        assignor = TaskAssignor(subtopologies, groups, replicas=config.num_standby_replicas, stateful=stateful, check=partial(check_sizes, setup))
         membership = self._membership = await log.join(
             config.application_id,
             NewMember(
@@ -263,7 +263,7 @@ class Parts:
                 stuck=self._metrics.stuck_seconds,
                 topics=setup.source_topics,
                 user_data=group.user_data((), offsets=self._disk.offsets),
-                assignor=TaskAssignor(subtopologies, groups, replicas=config.num_standby_replicas, stateful=stateful),
+                assignor=assignor,
                 session_timeout_ms=config.session_timeout_ms,
                 rebalance_timeout_ms=config.max_poll_interval_ms,
                 lease=self._lease,

@@ -15,7 +15,6 @@ from ks_actors.runtime import _messages as m
 from ks_actors.runtime._beginnings import begin_positions, told_of_sources
 from ks_actors.runtime._handover import Handover
 from ks_actors.runtime._membership import OffsetCommits, answered
-from ks_actors.runtime._messages import GroupMessage, PollerMessage
 from ks_actors.runtime._newcomers import Newcomers
 from ks_actors.runtime._parting import Parting
 from ks_actors.runtime._patience import patiently
@@ -42,7 +41,7 @@ _log = logging.getLogger("ks_actors")
 T = TypeVar("T")
 
 
-class Poller(Actor[PollerMessage]):
+class Poller(Actor[m.PollerMessage]):
     """Fetch the partitions of the tasks that run, one fetch always under way; be the member of the group, and see that it gets what it waits for.
 
     Revoked: commit, then let the group go on; tasks are kept until the new assignment tells which of them are somebody else's. Assigned: give up
@@ -105,7 +104,7 @@ class Poller(Actor[PollerMessage]):
             await self._fetcher.close()
             await self._membership.close()
 
-    def receive(self, message: PollerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+    def receive(self, message: m.PollerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
         """Fetch, and follow the group. Nothing here waits for the log: the group is to be heard at any time."""
         match message:
             case m.Arrived():
@@ -139,7 +138,7 @@ class Poller(Actor[PollerMessage]):
                 self._be_a_member(message)
         self._fetch()
 
-    def _be_a_member(self, message: GroupMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+    def _be_a_member(self, message: m.GroupMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
         match message:
             case m.CommitOffsets():
                 self.ctx.pipe(self._commits.commit(message), m.Answered, m.Answered)
@@ -257,7 +256,7 @@ class Poller(Actor[PollerMessage]):
             self._waiting = True
             self.ctx.pipe(self._membership.event(), m.MembershipChanged, partial(m.MembershipFailed, waiting=True))
 
-    def _do(self, work: Coroutine[Any, Any, T], then: Callable[[T], PollerMessage]) -> None:
+    def _do(self, work: Coroutine[Any, Any, T], then: Callable[[T], m.PollerMessage]) -> None:
         self._following = True
         self._work = asyncio.ensure_future(work)
         self.ctx.pipe(self._work, then, partial(m.MembershipFailed, waiting=False))
@@ -358,7 +357,8 @@ class Poller(Actor[PollerMessage]):
         self._pending -= self._parting.tasks
         self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in self._parting.tasks}
         wanted = [partition for partitions in new.values() for partition in partitions]
-        positions = await patiently("an assignment", "committed offsets", begin_positions(wanted, self._membership, self._log, self._reset))
+        looking = begin_positions(wanted, self._standbys, self._group, self._membership, self._log, self._reset)
+        positions = await patiently("an assignment", "committed offsets", looking)
         if self._leaving:
             return
         for task, partitions in new.items():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
-from actors import Actor, Mailbox, Message, Started
+from actors import Actor, Mailbox, Message, Spec, Started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from actors import Signal
     from ks_actors.log import Log, TopicDescription
+    from ks_actors.runtime._setup import Setup
     from ks_actors.runtime._sizes import TopicSizes
 
 TOPIC_WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
@@ -43,10 +44,11 @@ class TopicWatch(Actor[TopicWatchMessage]):
     One request that fails is told of at level DEBUG, and made again the next time: the sizes that are known stay in use.
     """
 
-    def __init__(self, log: Log, topics: Callable[[], Collection[str]], sizes: TopicSizes, max_age_ms: int) -> None:
+    def __init__(self, log: Log, topics: Callable[[], Collection[str]], sizes: TopicSizes, max_age_ms: int, global_topics: Collection[str]) -> None:
         self._log = log
         self._topics = topics
         self._sizes = sizes
+        self._global = global_topics
         self._seconds: float = max_age_ms / 1000
         self._asking: bool = False
 
@@ -65,9 +67,25 @@ class TopicWatch(Actor[TopicWatchMessage]):
                     self.ctx.pipe(self._log.describe_topics(topics, configs=False), TopicsFound, TopicsNotFound)
             case TopicsFound():
                 self._asking = False
-                self._sizes.know({name: topic.partitions for name, topic in message.topics.items()})
+                self._know({name: topic.partitions for name, topic in message.topics.items()})
             case TopicsNotFound():
                 self._asking = False
                 _log.debug("the sizes of topics could not be looked up, and are asked for again: %s", message.error)
             case _:
                 assert_never(message)
+
+    def _know(self, counts: Mapping[str, int]) -> None:
+        for name in self._global:
+            before = self._sizes(name)
+            if before is not None and counts.get(name, 0) > before:
+                _log.warning(
+                    "topic %s has %d partitions now, and the global table of this instance reads the first %d: restart it to have it read all",
+                    name, counts[name], before,
+                )  # fmt: skip
+        self._sizes.know(counts)
+
+
+def topic_watch(log: Log, setup: Setup) -> Spec[TopicWatchMessage]:
+    """Return the watch of an app's topics, to be spawned."""
+    age, tables = setup.config.metadata_max_age_ms, setup.topology.global_topics
+    return Spec(lambda: TopicWatch(log, setup.topics_in_use, setup.partitions, age, tables), mailbox=TOPIC_WATCH_MAILBOX)

@@ -11,7 +11,7 @@ from ks_actors.log._types import NewTopic
 from ks_actors.runtime._topic_configs import changelog_configs, misfits, repartition_configs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from ks_actors.log import Log, TopicDescription
     from ks_actors.runtime._setup import Setup
@@ -33,7 +33,7 @@ async def topics_prepared(log: Log, setup: Setup) -> AsyncIterator[dict[str, int
     """Do what `prepare_topics` does; whether topics that were there keep what they are to is known at the end of what is done meanwhile."""
     counts, wanted, existing = await plan_topics(log, setup)
     new = [topic for topic in wanted if topic.name not in existing]
-    await _create(log, new)
+    await _create(log, setup, new, counts)
     async with beside(_check_configs(log, [topic for topic in wanted if topic.name in existing]), "check internal topics"):
         yield counts
 
@@ -47,21 +47,19 @@ async def plan_topics(log: Log, setup: Setup) -> tuple[dict[str, int], list[NewT
     subtopologies = setup.topology.subtopologies()
     await _check_sources(log, setup, subtopologies, existing)
     counts = {name: topic.partitions for name, topic in existing.items()}
-    repartitions = _repartition_counts(setup, subtopologies, counts)
-    wanted = [NewTopic(setup.topic(name), count, repartition_configs(setup.topology.internal_topics[name])) for name, count in repartitions.items()]
-    counts.update({topic.name: topic.partitions for topic in wanted})
-    wanted += _changelogs(setup, subtopologies, counts)
-    counts.update({topic.name: topic.partitions for topic in wanted})
-    _check_internal(wanted, existing)
+    found = counts.copy()
+    wanted = _wanted(setup, subtopologies, counts)
+    _check_internal(setup, wanted, counts, found.get)
     return counts, wanted, existing
 
 
-async def _create(log: Log, topics: Sequence[NewTopic]) -> None:
+async def _create(log: Log, setup: Setup, topics: Sequence[NewTopic], counts: Mapping[str, int]) -> None:
     """Create topics; another instance that starts at the same time may be faster with some of them, which then have to be as wanted."""
     try:
         await log.create_topics(topics)
     except TopicExists:
-        _check_internal(topics, await log.describe_topics([topic.name for topic in topics], configs=False))
+        described = await log.describe_topics([topic.name for topic in topics], configs=False)
+        _check_internal(setup, topics, counts, {name: topic.partitions for name, topic in described.items()}.get)
 
 
 async def _check_sources(log: Log, setup: Setup, subtopologies: Iterable[Subtopology], existing: Mapping[str, TopicDescription]) -> None:
@@ -132,9 +130,7 @@ def _align_copartitioned(
 def _changelogs(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> list[NewTopic]:
     topics = []
     for subtopology in subtopologies:
-        sources = [setup.topic(topic) for topic in subtopology.source_topics]
-        sources += [topic for topic in counts for pattern in subtopology.source_patterns if pattern.fullmatch(topic)]
-        tasks = max((counts[topic] for topic in sources if topic in counts), default=1)
+        tasks = max((counts[topic] for topic in _sources(setup, subtopology, counts) if topic in counts), default=1)
         topics += [
             NewTopic(setup.changelog(spec.name), tasks, changelog_configs(setup.config, spec))
             for spec in subtopology.stores.values()
@@ -143,17 +139,65 @@ def _changelogs(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapp
     return topics
 
 
-def _check_internal(wanted: Iterable[NewTopic], existing: Mapping[str, TopicDescription]) -> None:
+def _sources(setup: Setup, subtopology: Subtopology, counts: Iterable[str]) -> list[str]:
+    """Return the topics that a subtopology reads, by their names in the log."""
+    matching = [topic for topic in counts for pattern in subtopology.source_patterns if pattern.fullmatch(topic)]
+    return [*map(setup.topic, subtopology.source_topics), *matching]
+
+
+def _check_internal(setup: Setup, wanted: Iterable[NewTopic], counts: Mapping[str, int], found: Callable[[str], int | None]) -> None:
+    """Raise TopologyError for internal topics that have another number of partitions than `counts`, the sizes of all topics, ask for."""
     wrong = [
-        f"{topic.name} has {existing[topic.name].partitions} partitions and needs {topic.partitions}"
+        f"{topic.name} has {there} partitions and needs {topic.partitions}{_as_many_as(setup, topic, counts)}"
         for topic in wanted
-        if topic.name in existing and existing[topic.name].partitions != topic.partitions
+        if (there := found(topic.name)) is not None and there != topic.partitions
     ]
     if wrong:
         raise TopologyError(
-            f"internal topics do not fit the topology: {'; '.join(wrong)}. Either the input topics were resized, or another topology used the same "
-            "application_id: reset the application (delete its internal topics and state), or choose another application_id"
+            f"internal topics do not fit the topology: {'; '.join(wrong)}. If a topic that is read has grown, keys of the new partitions have their "
+            "state in old ones: stop all instances, and reset the application (`ks-actors reset` deletes its internal topics, offsets and state) to "
+            "begin anew; or repartition upstream, into a topic with the old number of partitions, and read that one. If another topology has used "
+            "the same application_id, choose another one"
         )
+
+
+def _as_many_as(setup: Setup, internal: NewTopic, counts: Mapping[str, int]) -> str:
+    """Say which topics give an internal one its number of partitions; nothing for one that is told its number."""
+    own = {setup.topic(name): name for name in setup.topology.internal_topics}
+    name = own.get(internal.name)
+    subtopologies = setup.topology.subtopologies()
+    if name is None:
+        concerned = [each for each in subtopologies if internal.name in map(setup.changelog, each.stores)]
+        groups: list[frozenset[str]] = []
+    else:
+        concerned = [each for each in subtopologies if name in each.sink_topics]
+        groups = [group for each in subtopologies for group in each.copartition_groups if name in group]
+    topics = {topic for each in concerned for topic in _sources(setup, each, counts)} | {setup.topic(topic) for group in groups for topic in group}
+    causes = sorted(topic for topic in topics if topic != internal.name and counts.get(topic) == internal.partitions)
+    return f", as many as {', '.join(causes)} has" if len(causes) == 1 else f", as many as {', '.join(causes)} have" if causes else ""
+
+
+def check_sizes(setup: Setup, counts: Mapping[str, int]) -> None:
+    """Raise TopologyError when topics that are read, of these sizes, ask for other internal topics than there are. May be called in any thread.
+
+    The sizes of internal topics are those of the start: nobody but a user changes them.
+    """
+    subtopologies = setup.topology.subtopologies()
+    if any(topic not in counts for each in subtopologies for topic in map(setup.topic, each.source_topics)):
+        return  # to be told of by itself
+    all_counts = dict(counts)
+    wanted = _wanted(setup, subtopologies, all_counts)
+    _check_internal(setup, wanted, all_counts, lambda topic: counts.get(topic, setup.partitions(topic)))
+
+
+def _wanted(setup: Setup, subtopologies: Sequence[Subtopology], counts: dict[str, int]) -> list[NewTopic]:
+    """Return the internal topics that there have to be, and note in `counts`, which has those of all others, how many partitions they have."""
+    repartitions = _repartition_counts(setup, subtopologies, counts)
+    wanted = [NewTopic(setup.topic(name), count, repartition_configs(setup.topology.internal_topics[name])) for name, count in repartitions.items()]
+    counts.update({topic.name: topic.partitions for topic in wanted})
+    changelogs = _changelogs(setup, subtopologies, counts)
+    counts.update({topic.name: topic.partitions for topic in changelogs})
+    return [*wanted, *changelogs]
 
 
 async def _check_configs(log: Log, topics: Sequence[NewTopic]) -> None:

@@ -1,0 +1,81 @@
+"""Topics that get more partitions under an app that runs, on a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import TopologyError, UncaughtResponse
+from ks_actors.dsl import Consumed, Produced, StreamsBuilder
+from ks_actors.log import Outgoing, TopicPartition
+from ks_actors.log.kafka._offsets import fetch_committed
+from ks_actors.serdes import BYTES
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.counting import PATIENCE_S, counting, ended
+from tests.log.helpers import batch, read_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ks_actors.topology import Topology
+    from tests.kafka.broker import Broker
+
+GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_an_input_with_state_that_grows_ends_every_member_committed(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """By one error that names both topics, both numbers and the remedy, whatever the handler wants; all that was fed before is committed."""
+    async with counting(kafka_broker, guarantee, tmp_path) as here:
+        asked: list[Exception] = []
+
+        def handle(error: Exception) -> UncaughtResponse:
+            asked.append(error)
+            return UncaughtResponse.REPLACE_WORKER
+
+        apps = [here.app(who, uncaught=handle) for who in ("one", "two")]
+        for app in apps:
+            await app.start()
+        await here.feed()
+        await here.counted()
+        await here.log.create_partitions({here.source: 3})
+        errors = await asyncio.gather(*map(ended, apps))
+        assert [type(error) for error in errors] == [TopologyError, TopologyError]
+        assert {str(error) for error in errors} == {str(errors[0])}
+        assert f"{here.changelog} has 2 partitions and needs 3, as many as {here.source} has" in str(errors[0])
+        assert "ks-actors reset" in str(errors[0])
+        assert len(asked) == 2
+        found = await fetch_committed(here.log._client, here.name, [TopicPartition(here.source, number) for number in range(2)])
+        assert [offset.offset for offset in found.values()] == [10, 10]
+
+
+def passing_on(source: str, sink: str) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream(source, Consumed(BYTES, BYTES))
+    stream.to(sink, Produced(BYTES, BYTES, partitioner=lambda _topic, _key, _value, count: count - 1))
+    return builder.build()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_topics_without_state_grow_under_an_app(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """What is added to the input is read, and what is added to the output written to, by whom the partitioner chooses among all there are."""
+    async with (
+        counting(kafka_broker, guarantee, tmp_path) as here,
+        here.app("app", topology=passing_on(here.source, here.sink), metadata_max_age_ms=100, auto_offset_reset="latest"),
+    ):
+        await here.log.create_partitions({here.source: 3, here.sink: 4})
+        producer = await here.log.producer(client_id="feeder")
+        found: list[bytes | None] = []
+        sent = 0
+        async with asyncio.timeout(PATIENCE_S):
+            while not found:
+                await producer.send([Outgoing(TopicPartition(here.source, 2), batch(b"%d" % sent))])
+                sent += 1
+                found = [value for _, _, value in await read_all(here.log, TopicPartition(here.sink, 3))]
+            while sum([len(await read_all(here.log, TopicPartition(here.sink, number))) for number in range(4)]) < sent:
+                await asyncio.sleep(0)
+        await producer.close()
