@@ -45,13 +45,17 @@ class LastCommit:
         self._suspending: float = suspending
         self._committing: float = committing
         self._exact: bool = exact
+        # Whether tasks were not given back: a worker has died, which nobody has had the time to notice, or its function does not return.
+        self.workers_missing: bool = False
 
     async def given_up(self, poller: Ref[m.PollerMessage], errors: list[Exception]) -> bool:
         """Commit; return whether that took longer than it may, which is told by a warning. Note in `errors` why it has failed otherwise."""
         failed, rolled_back = list[Exception](), self._metrics.rolled_back
         uncommitted = self._uncommitted()
         # A slice that comes after the last commit would write what nobody commits. The commit complains about functions that do not return.
-        await try_step(self.in_time(self._manager.ask(m.SuspendTasks, None, _ANY_ASSIGNMENT).within(self._suspending)), [])
+        held = list[Exception]()
+        await try_step(self.in_time(self._manager.ask(m.SuspendTasks, None, _ANY_ASSIGNMENT).within(self._suspending)), held)
+        self.workers_missing = bool(held)
         poller.tell(m.Closing())
         await try_step(self.in_time(self._committer.ask(m.Commit, "the app closes", closing=True).within(self._committing)), failed)
         if self._closing.too_late_to_commit and (failed or self._metrics.rolled_back != rolled_back):

@@ -368,7 +368,7 @@ class Parts:
         if clean and not given_up:
             # A commit that has failed may have left something behind that does not come to its end.
             await try_step(last.in_time(self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience)), errors)
-        if not clean or errors or given_up:
+        if not clean or errors or given_up or last.workers_missing:
             self._drop_workers()
         await try_step(self.manager.ask(m.CloseTasks, None).within(patience), errors)
         await try_step(self._state.ask(m.CloseStores, None, clean=clean).within(patience), errors)
@@ -385,7 +385,7 @@ class Parts:
         context = self._context
         assert context is not None
         context.kill(self.committer)
-        for ref in (*context.children,):
+        for ref in dict.fromkeys((*context.children, *self.standing.holders)):
             if ref not in self._started:
                 context.kill(ref)
                 self.manager.tell(m.WorkerLost(ref))

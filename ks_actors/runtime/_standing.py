@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from actors import Ref
     from ks_actors._task_id import TaskId
     from ks_actors.log._types import TopicPartition
     from ks_actors.runtime._async import Call
     from ks_actors.runtime._committer import Committer
     from ks_actors.runtime._crew import Crew
+    from ks_actors.runtime._messages import WorkerMessage
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._poller import Poller
     from ks_actors.runtime._restorer import Restorer
@@ -52,6 +54,11 @@ class Standing:
     def paused(self) -> bool:
         """Whether nothing is to be processed."""
         return self.manager is not None and self.manager._paused
+
+    @property
+    def holders(self) -> list[Ref[WorkerMessage]]:
+        """The workers that have tasks in hand, also those that have died and that the task manager has not been told of."""
+        return [] if self.manager is None else list(self.manager._leased.values())
 
     def places(self, ends: Mapping[TopicPartition, int]) -> Iterator[Place]:
         """Iterate over the partitions of all tasks that are assigned; `ends` is how far the log was found to go where no fetch has told."""

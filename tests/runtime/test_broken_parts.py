@@ -177,7 +177,7 @@ def test_a_worker_may_die_while_it_is_removed(seed: int, guarantee: str) -> None
 
 def test_the_app_may_be_closed_while_a_worker_dies() -> None:
     """Closing an app whose worker has just died closes it, with or without that error."""
-    for seed in range(8):
+    for seed in range(24):
         bomb = Bomb()
 
         async def test(harness: AppHarness, bomb: Bomb = bomb) -> None:
