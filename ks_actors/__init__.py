@@ -39,6 +39,8 @@ from ks_actors._errors import (
     PublishRefused,
     QueryFailed,
     RecordTooLarge,
+    ResetIncomplete,
+    ResetRefused,
     SerializationError,
     SnapshotFailed,
     SnapshotRefused,
@@ -74,6 +76,7 @@ from ks_actors._handlers import (
     log_and_fail,
 )
 from ks_actors._partitioner import partition as partition_of
+from ks_actors._reset_to import ResetTo, ShiftBy
 from ks_actors._state_store import StateStore, StateStoreContext
 from ks_actors._task_id import TaskId
 from ks_actors._timestamps import (
@@ -128,6 +131,8 @@ from ks_actors.processors import (
 )
 from ks_actors.runtime import (
     InstanceState,
+    ResetOffset,
+    ResetPlan,
     RestoreListener,
     StandbyUpdateListener,
     SuspendReason,
@@ -136,6 +141,7 @@ from ks_actors.runtime import (
     WaitReason,
     WorkerMetadata,
     blocking,
+    reset,
 )
 from ks_actors.serdes import Serde
 from ks_actors.state import (
@@ -228,6 +234,11 @@ __all__ = [
     "RecordMetadata",
     "RecordTooLarge",
     "Repartitioned",
+    "ResetIncomplete",
+    "ResetOffset",
+    "ResetPlan",
+    "ResetRefused",
+    "ResetTo",
     "Response",
     "RestoreListener",
     "Retry",
@@ -237,6 +248,7 @@ __all__ = [
     "SessionWindowedCogroupedStream",
     "SessionWindowedStream",
     "SessionWindows",
+    "ShiftBy",
     "SlidingWindows",
     "SnapshotFailed",
     "SnapshotRefused",
@@ -297,6 +309,7 @@ __all__ = [
     "log_and_continue",
     "log_and_fail",
     "partition_of",
+    "reset",
     "serdes",
     "stores",
     "tune_gc",

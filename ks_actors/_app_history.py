@@ -11,6 +11,7 @@ from ks_actors._config import StreamsConfig
 from ks_actors._config_kafka import opened
 from ks_actors._errors import NotRunning, SparkUnavailable, TopicExists
 from ks_actors.log import NewTopic
+from ks_actors.runtime._reset import reset
 from ks_actors.runtime._seeding import Seeder
 from ks_actors.runtime._setup import Setup, nodes_of
 from ks_actors.topology._missing_serdes import check_serdes, check_topology
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors import Ref
+    from ks_actors._reset_to import ResetTo
     from ks_actors._task_id import TaskId
     from ks_actors.batch import Backfill, BackfillProgress, Choice, Engine, SparkSettings
     from ks_actors.batch._messages import BridgeMessage
     from ks_actors.log import Log, TopicPartition
+    from ks_actors.runtime._reset_plan import ResetPlan
     from ks_actors.runtime._seeding import IfSeeded
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.topology import Topology
@@ -135,3 +138,24 @@ class AppOverHistory:
             setup = Setup(self._topology, self.config, wall_time=lambda: time.time_ns() // 1_000_000, partitions=lambda _: None, nodes=self._nodes)
             specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in self._topology.subtopologies()}
             return await Seeder(setup, log, specs).seed(uri, if_seeded)
+
+    async def reset(
+        self,
+        *,
+        input_topics: Collection[str] | None = None,
+        to: ResetTo = "earliest",
+        internal_topics: Collection[str] | None = None,
+        execute: bool = False,
+        force: bool = False,
+        timeout_ms: int = 120_000,
+    ) -> ResetPlan:
+        """Set the application back, so that its next start counts from the beginning, and return what that changes: see `ks_actors.reset`.
+
+        Raises NotRunning for an app that was started.
+        """
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: reset it before that, with a new one")
+        options: Any = {"execute": execute, "force": force, "timeout_ms": timeout_ms}
+        return await reset(
+            self.config, topology=self._topology, log=self._given_log, input_topics=input_topics, to=to, internal_topics=internal_topics, **options
+        )

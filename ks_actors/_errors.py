@@ -45,6 +45,8 @@ KsActorsError
 │   ├── JobTimeout          the job was not done by its deadline, and was cancelled
 │   ├── BackfillRefused     what cannot be the same over history: `reasons` names each, and what to do
 │   └── PublishRefused      what a backfill has written is not what was published of it before
+├── ResetRefused            an application cannot be reset now: nothing has changed
+├── ResetIncomplete         a reset has ended in the middle: run it again before the application is started
 ├── IllegalTransition       a life cycle was asked to go where it cannot: a bug (names both states)
 └── NotRunning              the call needs a running app (or one that is not running)
 """
@@ -303,6 +305,14 @@ class BackfillRefused(BatchError):
 
 class PublishRefused(BatchError):
     """What a backfill has written is not what the log has of the same job already; nothing was written."""
+
+
+class ResetRefused(KsActorsError):
+    """An application cannot be reset as things are; nothing has changed."""
+
+
+class ResetIncomplete(KsActorsError):
+    """A reset has ended behind some of its steps: it has to be run again before the application is started."""
 
 
 class IllegalTransition(KsActorsError):

@@ -8,6 +8,7 @@ import click
 
 from ks_actors.cli._backfill import backfill
 from ks_actors.cli._export import export
+from ks_actors.cli._reset import reset
 from ks_actors.cli._run import run
 
 
@@ -19,4 +20,5 @@ def ks_actors() -> None:
 
 ks_actors.add_command(backfill)
 ks_actors.add_command(export)
+ks_actors.add_command(reset)
 ks_actors.add_command(run)

@@ -1,5 +1,6 @@
 """The port to a log, and the logs that there are."""
 
+from ks_actors.log._groups import GroupMember, ManagesGroups
 from ks_actors.log._lease import Lease
 from ks_actors.log._open import open_log
 from ks_actors.log._port import Assignor, Fetcher, Log, Membership, MembershipEvent, NewMember, Producer, TransactionalProducer, Writer, WritesBytes
@@ -25,11 +26,13 @@ __all__ = [
     "Assignor",
     "Fetched",
     "Fetcher",
+    "GroupMember",
     "GroupMetadata",
     "IsolationLevel",
     "Lease",
     "Log",
     "Lost",
+    "ManagesGroups",
     "MemberAssignment",
     "MemberInfo",
     "Membership",

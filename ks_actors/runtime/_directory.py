@@ -13,7 +13,7 @@ from ks_actors._file_locks import close_locked, open_locked
 if TYPE_CHECKING:
     from pathlib import Path
 
-_PROCESS_FILE = "kafka-streams-process-metadata"
+PROCESS_FILE = "kafka-streams-process-metadata"
 
 
 class StateDirectory:
@@ -41,7 +41,7 @@ class StateDirectory:
 
     def _process_id(self) -> str:
         try:
-            return str(json.loads((self.path / _PROCESS_FILE).read_text())["processId"])
+            return str(json.loads((self.path / PROCESS_FILE).read_text())["processId"])
         except (OSError, ValueError, KeyError, TypeError):
             # Not there yet, or cut off by a crash: a new identity costs nothing but the memory of which tasks are warm.
             found = str(uuid.uuid4())
@@ -58,11 +58,11 @@ class StateDirectory:
 def write_process_id(path: Path, process_id: str) -> None:
     """Say what the process id of a new directory is to be; one that has an id keeps it. Blocks."""
     path.mkdir(parents=True, exist_ok=True)
-    if not (path / _PROCESS_FILE).exists():
+    if not (path / PROCESS_FILE).exists():
         _write(path, process_id)
 
 
 def _write(path: Path, process_id: str) -> None:
-    fresh = path / f"{_PROCESS_FILE}.tmp"
+    fresh = path / f"{PROCESS_FILE}.tmp"
     fresh.write_text(json.dumps({"processId": process_id}))
-    fresh.replace(path / _PROCESS_FILE)
+    fresh.replace(path / PROCESS_FILE)

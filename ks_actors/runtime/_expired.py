@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ks_actors.runtime._offsets import Position
 
 _REMEDY = (
-    "To begin anew, close all instances, and delete the state directory and the changelog topics of the application; to keep the state, commit the "
-    "group's offsets before the start. Brokers keep offsets for offsets.retention.minutes after a group's last member has left"
+    "To begin anew, close all instances and run `ks-actors reset`; to keep the state, commit the group's offsets before the start. Brokers keep "
+    "offsets for offsets.retention.minutes after a group's last member has left"
 )
 _log = logging.getLogger("ks_actors")
 

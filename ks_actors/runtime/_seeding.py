@@ -88,7 +88,7 @@ class Seeder:
         if committed and if_seeded != "overwrite":
             raise SnapshotRefused(
                 f"the group {config.application_id} has committed offsets of {len(committed)} partitions, so the app has run or was seeded: "
-                "reset it, or say if_seeded='skip' or 'overwrite'"
+                "say if_seeded='skip' to leave it, or 'overwrite' to put the snapshot in place of its state (also after `ks-actors reset`)"
             )
         producer = await self._log.transactional_producer(
             f"{config.application_id}-seed",
@@ -219,8 +219,8 @@ class _Transfer:
         _, end, empty = await self._keys_in(changelog)
         if not empty:
             raise SnapshotRefused(
-                f"{changelog} has records already: versions of a key are not taken back by what comes behind them; reset the app, so that this "
-                f"changelog is a new one, and hand {self._plan.snapshot.place} over then"
+                f"{changelog} has records already: versions of a key are not taken back by what comes behind them; run `ks-actors reset`, so that "
+                f"this changelog is a new one, and hand {self._plan.snapshot.place} over then, with if_seeded='overwrite'"
             )
         rows = 0
         async for batch in _each(by_time(read)):

@@ -155,9 +155,9 @@ def _check_internal(setup: Setup, wanted: Iterable[NewTopic], counts: Mapping[st
     if wrong:
         raise TopologyError(
             f"internal topics do not fit the topology: {'; '.join(wrong)}. If a topic that is read has grown, keys of the new partitions have their "
-            "state in old ones: stop all instances, and reset the application (`ks-actors reset` deletes its internal topics, offsets and state) to "
-            "begin anew; or repartition upstream, into a topic with the old number of partitions, and read that one. If another topology has used "
-            "the same application_id, choose another one"
+            "state in old ones: stop all instances, and reset the application (`ks-actors reset` deletes its internal topics and state, and sets its "
+            "offsets) to begin anew; or repartition upstream, into a topic with the old number of partitions, and read that one. If another topology "
+            "has used the same application_id, choose another one"
         )
 
 

@@ -3,7 +3,7 @@
 from ks_actors.snapshots._manifest import DataFile, Shape, SnapshotManifest, SourcePosition, StoreSnapshot, TaskSnapshot
 from ks_actors.snapshots._place import Place
 from ks_actors.snapshots._reader import SnapshotReader, find_snapshots
-from ks_actors.snapshots._retention import delete_old_snapshots
+from ks_actors.snapshots._retention import delete_old_snapshots, delete_snapshot
 from ks_actors.snapshots._writer import SnapshotWriter, StoreWriter
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "StoreWriter",
     "TaskSnapshot",
     "delete_old_snapshots",
+    "delete_snapshot",
     "find_snapshots",
 ]

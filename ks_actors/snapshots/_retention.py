@@ -29,9 +29,7 @@ def delete_old_snapshots(uri: str | Place, application_id: str, *, keep: int, no
     for snapshot in found:
         tasks = snapshot.manifest.tasks
         if all(kept[task] >= keep for task in tasks) and snapshot.place.name not in spare:
-            # Without its manifest it is none any more, however far deleting gets.
-            snapshot.place.at(MANIFEST).delete()
-            snapshot.place.delete()
+            delete_snapshot(snapshot.place)
             gone.append(snapshot.place.name)
         kept.update(list(tasks))
     whole = {snapshot.place.name for snapshot in found}
@@ -47,3 +45,11 @@ def delete_old_snapshots(uri: str | Place, application_id: str, *, keep: int, no
             root.at(name).delete()
             gone.append(name)
     return gone
+
+
+def delete_snapshot(uri: str | Place) -> None:
+    """Delete a snapshot. Blocks."""
+    place = Place.of(uri) if isinstance(uri, str) else uri
+    # Without its manifest it is none any more, however far deleting gets.
+    place.at(MANIFEST).delete()
+    place.delete()

@@ -43,7 +43,7 @@ def test_a_task_goes_on_behind_what_its_stores_have(caplog: pytest.LogCaptureFix
             "before offset 5",
             "leads to offset 0",
             "going on at offset 5",
-            "state directory",
+            "run `ks-actors reset`",
             "commit the group's offsets",
         ):
             assert part in told

@@ -19,11 +19,16 @@ Operation: TypeAlias = Literal[
     "describe_topics",
     "end_offsets",
     "fetch",
+    "group_ids",
+    "group_members",
+    "group_offsets",
     "join",
     "leave",
     "offsets_for_times",
     "producer",
+    "remove_members",
     "send",
+    "set_group_offsets",
     "transactional_producer",
 ]
 """The port's methods by name, which can be made to fail, or be held up; `commit` is the end of a transaction, `commit_offsets` of a membership."""

@@ -45,6 +45,11 @@ class Group:
         """Return all that was committed."""
         return self._broker.offsets.get(self.group_id, {})
 
+    @property
+    def members(self) -> Mapping[str, EmbeddedMembership]:
+        """The members by id, those included whose place is only kept."""
+        return self._members
+
     def commit(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets of a member. Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, LogError."""
         self.check(who, offsets)
@@ -212,6 +217,12 @@ class Groups:
         if group is None:
             group = self._groups[group_id] = Group(group_id, self._broker, self._numbers)
         return group
+
+    def ids(self) -> list[str]:
+        """Return the ids of the groups that have members or offsets, in order."""
+        return sorted(
+            {name for name, group in self._groups.items() if group.members} | {name for name, offsets in self._broker.offsets.items() if offsets}
+        )
 
     def check_commit(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Raise IllegalGeneration or UnknownTopicOrPartition if a member may not commit these offsets now."""

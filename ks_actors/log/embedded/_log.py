@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
 
 from ks_actors._errors import ConfigError, LogClosed, LogError, OffsetOutOfRange, TopicExists
-from ks_actors.log._types import IsolationLevel, TopicDescription
+from ks_actors.log._groups import GroupMember
+from ks_actors.log._types import GroupMetadata, IsolationLevel, TopicDescription
 from ks_actors.log.embedded._broker import Broker
 from ks_actors.log.embedded._faults import Faults
 from ks_actors.log.embedded._fetcher import EmbeddedFetcher
@@ -19,12 +20,12 @@ from ks_actors.log.embedded._storage import MemoryStorage
 from ks_actors.log.embedded._topic import check_topic, read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
-    from ks_actors.log._types import NewTopic, TopicPartition, TransactionScope
+    from ks_actors.log._types import NewTopic, OffsetAndMetadata, TopicPartition, TransactionScope
     from ks_actors.log.embedded._faults import Operation
     from ks_actors.log.embedded._partition import Partition
     from ks_actors.log.embedded._storage import Storage
@@ -252,6 +253,34 @@ class EmbeddedLog:
         """Return the first offset at or after each time (ms); the end offset where there is none. Raises UnknownTopicOrPartition."""
         await self._begin("offsets_for_times")
         return {name: self._broker.partition(name).offset_for_time(time) for name, time in times.items()}
+
+    async def group_ids(self) -> Sequence[str]:
+        """Return the ids of all groups that have members or committed offsets."""
+        await self._begin("group_ids")
+        return self._groups.ids()
+
+    async def group_members(self, group_id: str, /) -> Sequence[GroupMember]:
+        """Return the members of a group, which are all in this process, and the places that are kept for some."""
+        await self._begin("group_members")
+        return [GroupMember(name, member.client_id) for name, member in self._groups.get(group_id).members.items()]
+
+    async def remove_members(self, group_id: str, members: Iterable[GroupMember], /) -> None:
+        """Make members leave; they get Lost, and may join again. A member that has left already does no harm."""
+        await self._begin("remove_members")
+        group = self._groups.get(group_id)
+        for member in members:
+            if (found := group.members.get(member.member_id)) is not None:
+                group.expire(found)
+
+    async def group_offsets(self, group_id: str, /) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return all that a group has committed."""
+        await self._begin("group_offsets")
+        return dict(self._groups.get(group_id).committed())
+
+    async def set_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+        """Commit offsets for a group without members, all or none. Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull."""
+        await self._begin("set_group_offsets")
+        self._groups.get(group_id).commit(GroupMetadata(group_id, -1, ""), offsets)
 
     async def _begin(self, operation: Operation) -> None:
         self._check()

@@ -155,6 +155,11 @@ class KafkaClient:
         """How many requests were sent so far of which nobody knows whether they were done; a broker may come to them yet."""
         return self._connections.lost
 
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The ids of the brokers, as of the last metadata."""
+        return tuple(self._brokers)
+
     # --- sending ----------------------------------------------------------------------------------------------------------
 
     async def send(self, node: int, request: Any, *, channel: str = MAIN, timeout_ms: int | None = None) -> Any:

@@ -77,6 +77,11 @@ def leave_group(group_id: str, member_id: str, instance_id: str | None) -> Pinne
     return Pinned(_LEAVE_GROUP, group_id, [(member_id, instance_id)])
 
 
+def leave_groups(group_id: str, member_ids: Iterable[str]) -> Pinned:
+    """Say that members leave, each known by its member id alone."""
+    return Pinned(_LEAVE_GROUP, group_id, [(member_id, None) for member_id in member_ids])
+
+
 def offset_commit(group: GroupMetadata, instance_id: str | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Pinned:
     """Commit offsets as a member in its generation."""
     topics: dict[str, list[tuple[Any, ...]]] = {}

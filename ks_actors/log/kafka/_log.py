@@ -12,6 +12,7 @@ from ks_actors.log.kafka._admin import Admin
 from ks_actors.log.kafka._client import KafkaClient
 from ks_actors.log.kafka._fetcher import KafkaFetcher
 from ks_actors.log.kafka._format import HEADER
+from ks_actors.log.kafka._group_admin import GroupAdmin
 from ks_actors.log.kafka._loop_thread import LoopThread
 from ks_actors.log.kafka._membership import KafkaMembership, join_group
 from ks_actors.log.kafka._options import KafkaOptions
@@ -21,9 +22,10 @@ from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from ks_actors.log._groups import GroupMember
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
-    from ks_actors.log._types import NewTopic, Outage, TopicDescription, TopicPartition, TransactionScope
+    from ks_actors.log._types import NewTopic, OffsetAndMetadata, Outage, TopicDescription, TopicPartition, TransactionScope
 
 _Part: TypeAlias = KafkaFetcher | KafkaProducer | KafkaTransactionalProducer | KafkaMembership
 P = TypeVar("P", KafkaProducer, KafkaTransactionalProducer)
@@ -43,6 +45,7 @@ class KafkaLog:
         self._client_id: str = client_id
         self._client: KafkaClient = KafkaClient(bootstrap_servers, self._options, client_id=client_id)
         self._admin: Admin = Admin(self._client)
+        self._groups: GroupAdmin = GroupAdmin(self._client)
         self._threads: LoopThread = LoopThread(f"{client_id} heartbeats")
         self._parts: dict[_Part, None] = {}
         self._state = "not started"
@@ -214,3 +217,28 @@ class KafkaLog:
         """Return the first offset at or after each time (ms); the end offset where there is none. Raises UnknownTopicOrPartition."""
         self._check()
         return await self._admin.offsets_for_times(times)
+
+    async def group_ids(self) -> Sequence[str]:
+        """Return the ids of all groups, as far as this user may see them."""
+        self._check()
+        return await self._groups.ids()
+
+    async def group_members(self, group_id: str, /) -> Sequence[GroupMember]:
+        """Return the members of a group; none when there is no such group. Raises NotAuthorized."""
+        self._check()
+        return await self._groups.members(group_id)
+
+    async def remove_members(self, group_id: str, members: Iterable[GroupMember], /) -> None:
+        """Make members leave; a member that has left already does no harm. A process that still runs may join again."""
+        self._check()
+        await self._groups.remove(group_id, members)
+
+    async def group_offsets(self, group_id: str, /) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return all that a group has committed. Waits for open transactions that are about to change it; LogTimeout when they stay open."""
+        self._check()
+        return await self._groups.offsets(group_id)
+
+    async def set_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+        """Commit offsets for a group without members, all in one request. Raises IllegalGeneration, UnknownTopicOrPartition."""
+        self._check()
+        await self._groups.set_offsets(group_id, offsets)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _NONE: Final = -1
 
 
-async def fetch_committed(client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what a group has committed, without the partitions that it never did.
+async def fetch_committed(client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return what a group has committed, without the partitions that it never did; of all partitions for None.
 
     Waits until no open transaction is about to change it: else the next owner of a partition would begin before what the last one has done, although
     that is committed. Raises LogTimeout, NotAuthorized.
     """
-    wanted = list(partitions)
-    if not wanted:
+    wanted = None if partitions is None else list(partitions)
+    if wanted is not None and not wanted:
         return {}
     response = await client.send_to_coordinator(GROUP, group_id, offset_fetch(group_id, wanted), _fetch_codes)
     found: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -69,6 +69,13 @@ async def commit_offsets(
     if group.generation < 0:
         # A coordinator would take it: anybody may commit for a group that has no members yet.
         raise IllegalGeneration(f"the member is in no generation of group {group.group_id!r} yet: wait until it is assigned")
+    await send_offsets(client, group, instance_id, offsets)
+
+
+async def send_offsets(
+    client: KafkaClient, group: GroupMetadata, instance_id: str | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> None:
+    """Commit offsets; without a generation and a member id, for a group that has no members. Raises what `commit_offsets` raises."""
     if not offsets:
         return
     response = await client.send_to_coordinator(GROUP, group.group_id, offset_commit(group, instance_id, offsets), _commit_codes)

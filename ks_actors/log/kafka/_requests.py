@@ -14,6 +14,7 @@ from aiokafka.protocol.admin import (  # type: ignore[import-untyped]
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
+    ListGroupsRequest,
 )
 from aiokafka.protocol.api import RequestStruct, Response  # type: ignore[import-untyped]
 from aiokafka.protocol.commit import OffsetCommitRequest  # type: ignore[import-untyped]
@@ -55,6 +56,7 @@ __all__ = [
     "DescribeGroupsRequest",
     "EndTxnRequest",
     "FindCoordinatorRequest",
+    "ListGroupsRequest",
     "MetadataRequest",
     "OffsetCommitRequest",
     "OffsetRequest",
@@ -201,8 +203,10 @@ def txn_offset_commit(
     )  # fmt: skip
 
 
-def offset_fetch(group_id: str, partitions: Iterable[TopicPartition]) -> Pinned:
-    """Ask for committed offsets that no open transaction is about to change (error 88 where one is)."""
+def offset_fetch(group_id: str, partitions: Iterable[TopicPartition] | None) -> Pinned:
+    """Ask for committed offsets, None: of all partitions, that no open transaction is about to change (error 88 where one is)."""
+    if partitions is None:
+        return Pinned(_OFFSET_FETCH, group_id, None, True, {})
     topics: dict[str, list[int]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition.partition)

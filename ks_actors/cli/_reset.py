@@ -1,0 +1,209 @@
+"""`ks-actors reset`: an application begins anew."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ks_actors._config import StreamsConfig
+from ks_actors._errors import KsActorsError, ResetIncomplete
+from ks_actors._reset_to import ShiftBy
+from ks_actors.cli._target import app_of, settings
+from ks_actors.log import TopicPartition
+from ks_actors.runtime import reset as reset_application
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ks_actors._app import App
+    from ks_actors._reset_to import ResetTo
+    from ks_actors.runtime import ResetPlan
+
+_DURATION: Final = re.compile(r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d{1,9})?)S)?)?", re.IGNORECASE)
+_COLUMNS: Final = 3
+
+
+def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> timedelta | None:
+    if value is None:
+        return None
+    found = _DURATION.fullmatch(value)
+    if found is None or not any(found.groups()[1:]) or value.upper().endswith("T"):
+        raise click.BadParameter("is no duration such as PT2H, P1DT30M or PT0.5S", context, parameter)
+    days, hours, minutes, seconds = (float(each or 0) for each in found.groups()[1:])
+    try:
+        length = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError:
+        raise click.BadParameter("is longer than times can be", context, parameter) from None
+    return -length if found[1] == "-" else length
+
+
+def _datetime(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter("is no time such as 2026-11-25T00:00:00.000 (UTC) or 2026-11-25T00:00:00.000+01:00", context, parameter) from None
+
+
+def _plan_file(context: click.Context, parameter: click.Parameter, file: Path | None) -> dict[TopicPartition, int] | None:
+    """Take lines of topic, partition and offset, with commas between them, as `kafka-consumer-groups --export` writes them."""
+    if file is None:
+        return None
+    offsets: dict[TopicPartition, int] = {}
+    with file.open(newline="", encoding="utf-8") as lines:
+        for number, row in enumerate(csv.reader(lines, skipinitialspace=True), 1):
+            if not row:
+                continue
+            try:
+                if len(row) != _COLUMNS:
+                    raise ValueError
+                partition, offset = TopicPartition(row[0].strip().strip('"'), int(row[1])), int(row[2])
+            except ValueError:
+                raise click.BadParameter(f"{file}, line {number}: expected topic,partition,offset", context, parameter) from None
+            if partition in offsets:
+                raise click.BadParameter(f"{file}, line {number}: {partition} is there twice", context, parameter)
+            offsets[partition] = offset
+    return offsets
+
+
+def _names(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> list[str] | None:
+    found = [name.strip() for value in values for name in value.split(",") if name.strip()]
+    if values and not found:
+        raise click.BadParameter("names no topic", context, parameter)
+    return found or None
+
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option("--app", "target", metavar="MODULE:NAME", help="The app, or its topology: tells settings, input topics and internal topics.")
+@click.option("--application-id", metavar="ID", help="The id of the application.")
+@click.option("--bootstrap-server", "--bootstrap-servers", "servers", metavar="HOST:PORT", help="The Kafka of the application.")
+@click.option("--input-topics", metavar="TOPICS", multiple=True, callback=_names, help="Topics whose offsets are set: a,b. Default: see above.")
+@click.option("--internal-topics", metavar="TOPICS", multiple=True, callback=_names, help="Delete these internal topics only: a,b.")
+@click.option("--to-earliest", is_flag=True, help="Begin with the first record that there is (the default).")
+@click.option("--to-latest", is_flag=True, help="Begin with the next record that comes.")
+@click.option("--to-offset", type=int, metavar="N", help="Begin at this offset of each partition.")
+@click.option("--to-datetime", metavar="TIME", callback=_datetime, help="Begin at the first record as late: 2026-11-25T00:00:00.000, UTC.")
+@click.option("--by-duration", metavar="PnDTnHnMnS", callback=_duration, help="Begin at the first record of so long ago: PT2H.")
+@click.option("--shift-by", type=int, metavar="N", help="Begin so many offsets further than what is committed; back: -100.")
+@click.option("--from-file", type=_FILE, callback=_plan_file, help="Begin at the offsets of a file with lines of topic,partition,offset.")
+@click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the state is: ID below it is deleted.")
+@click.option("--conf", "-c", metavar="NAME=VALUE", multiple=True, help="A setting, such as security.protocol=SSL. Again for more.")
+@click.option("--config", "--command-config", "file", type=_FILE, help="Settings from a .toml or .properties file.")
+@click.option("--execute", is_flag=True, help="Do it. Without this nothing is changed.")
+@click.option("--dry-run", is_flag=True, help="Change nothing (the default).")
+@click.option("--force", is_flag=True, help="Remove members from the group: those that have died, and whose session is not over.")
+@click.option("--timeout-ms", type=click.IntRange(1), default=120_000, show_default=True, help="How long all of it may take.")
+@click.pass_context
+def reset(context: click.Context, /, **_: object) -> None:
+    """Set an application back, so that its next start counts from the beginning.
+
+    Shows what would be done; --execute does it: the local state is deleted, then the internal topics (changelogs and repartition topics, by the
+    application's id), and last the group's offsets of the input topics are set. Input and output topics and dead letters stay.
+
+    Settings are those of --config, then of the environment, then of the options. Input topics are those that are given, else those that --app reads,
+    else those that the group has offsets of. Stop all instances first; the state on other machines is deleted by the same command there.
+
+    Exit codes: 0 done, or shown; 1 it is refused, or has failed, and nothing has changed; 2 the command line is wrong; 3 it has ended in the middle:
+    run it again before the application is started.
+    """
+    options = context.params
+    if options["execute"] and options["dry_run"]:
+        raise click.UsageError("--execute and --dry-run contradict each other: give one of them")
+    to = _target(context)
+    app, config = _config(options)
+    work = reset_application(
+        config,
+        topology=None if app is None else app._topology,
+        log=None if app is None else app._given_log,
+        input_topics=options["input_topics"],
+        to=to,
+        internal_topics=options["internal_topics"],
+        execute=options["execute"],
+        force=options["force"],
+        timeout_ms=options["timeout_ms"],
+    )
+    try:
+        plan = asyncio.run(work)
+    except KsActorsError as error:
+        kind = _Incomplete if isinstance(error, ResetIncomplete) else click.ClickException
+        raise kind(f"{config.application_id}: {type(error).__name__}: {error}") from error
+    for line in _table(plan):
+        click.echo(line)
+
+
+class _Incomplete(click.ClickException):
+    """Something has been changed, and not all of it."""
+
+    exit_code = 3
+
+
+def _target(context: click.Context) -> ResetTo:
+    """Return where to begin. Raises click.UsageError for more than one answer."""
+    options = context.params
+    flags: dict[str, ResetTo] = {}
+    if options["to_earliest"]:
+        flags["--to-earliest"] = "earliest"
+    if options["to_latest"]:
+        flags["--to-latest"] = "latest"
+    if options["shift_by"] is not None:
+        flags["--shift-by"] = ShiftBy(options["shift_by"])
+    flags |= {
+        f"--{name.replace('_', '-')}": options[name] for name in ("to_offset", "to_datetime", "by_duration", "from_file") if options[name] is not None
+    }
+    if len(flags) > 1:
+        raise click.UsageError(f"{', '.join(flags)} contradict each other: give one of them")
+    return next(iter(flags.values())) if flags else "earliest"
+
+
+def _config(options: dict[str, Any]) -> tuple[App | None, StreamsConfig]:
+    """Return the app, if one is named, and the config. Raises click.UsageError."""
+    pairs = [*options["conf"]]
+    for option, name in (("application_id", "application_id"), ("servers", "bootstrap_servers")):
+        if options[option] is not None:
+            pairs.append(f"{name}={options[option]}")
+    app = None
+    try:
+        if options["target"] is None:
+            config = StreamsConfig.load(options["file"], **settings(pairs))
+        else:
+            app = app_of(options["target"], pairs, options["file"])
+            config = app.config
+        return app, config if options["state_dir"] is None else config.replace(state_dir=options["state_dir"])
+    except KsActorsError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _table(plan: ResetPlan) -> list[str]:
+    rows = [("remove member", member, "", "", "") for member in plan.members]
+    if plan.state_directory is not None:
+        rows.append(("delete state", str(plan.state_directory), "", "", ""))
+    rows += [("delete snapshot", snapshot, "", "", "") for snapshot in plan.snapshots]
+    rows += [("delete topic", topic, "", "", "") for topic in plan.internal_topics]
+    for each in plan.offsets:
+        before = "none" if each.before is None else str(each.before)
+        rows.append(("set offset", str(each.partition), before, str(each.after), each.note))
+    changes = bool(rows)
+    lines = [f"Application {plan.application_id}: " + _headline(plan, changes=changes)]
+    if changes:
+        rows.insert(0, ("STEP", "OF", "FROM", "TO", ""))
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines += ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]).rstrip() for row in rows]
+    return lines + [f"left: {each}" for each in plan.left]
+
+
+def _headline(plan: ResetPlan, *, changes: bool) -> str:
+    if not changes:
+        return "there is nothing to reset"
+    if plan.executed:
+        return "this was done"
+    return "this would be done (nothing has changed; --execute does it)"

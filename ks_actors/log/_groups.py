@@ -1,0 +1,48 @@
+"""Groups as an operator sees them: their members and offsets, asked about and changed from outside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ks_actors.log._types import OffsetAndMetadata, TopicPartition
+
+
+class GroupMember(msgspec.Struct, frozen=True):
+    """A member of a group; `host` is empty for a member in this process."""
+
+    member_id: str
+    client_id: str
+    host: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.client_id} at {self.host.removeprefix('/')}" if self.host else self.client_id
+
+
+@runtime_checkable
+class ManagesGroups(Protocol):
+    """A log whose groups can be changed by an operator. Each call ends by the log's own deadline, in a LogError that says what it waited for."""
+
+    async def group_ids(self) -> Sequence[str]:
+        """Return the ids of all groups that have members or committed offsets, as far as this user may see them."""
+        ...
+
+    async def group_members(self, group_id: str, /) -> Sequence[GroupMember]:
+        """Return the members of a group; none when there is no such group."""
+        ...
+
+    async def remove_members(self, group_id: str, members: Iterable[GroupMember], /) -> None:
+        """Make members leave; a member that has left already does no harm. A process that still runs may join again."""
+        ...
+
+    async def group_offsets(self, group_id: str, /) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return all that a group has committed. Waits for open transactions that are about to change it."""
+        ...
+
+    async def set_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+        """Commit offsets for a group without members, all in one request. Raises IllegalGeneration when the group has members."""
+        ...
