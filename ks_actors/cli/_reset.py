@@ -134,6 +134,10 @@ def reset(context: click.Context, /, **_: object) -> None:
     )
     try:
         plan = asyncio.run(work)
+    except KeyboardInterrupt:
+        if not options["execute"]:
+            raise
+        raise _Incomplete(f"{config.application_id}: interrupted; run the reset again before the application is started") from None
     except KsActorsError as error:
         kind = _Incomplete if isinstance(error, ResetIncomplete) else click.ClickException
         raise kind(f"{config.application_id}: {type(error).__name__}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from ks_actors import App, Batch, LogError, ResetIncomplete, ResetRefused, Strea
 from ks_actors.cli._main import ks_actors
 from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from tests.cli.test_run import start
 from tests.log.helpers import by_turns, read_all
 from tests.runtime.helpers import counting
 
@@ -296,6 +298,30 @@ async def test_an_interrupted_reset_says_so_and_can_be_done_again(tmp_path: Path
         plan = await reset(config, log=log, execute=True, to=2)
         assert plan.executed
         assert await log.group_offsets("counter") == {IN: OffsetAndMetadata(2)}
+
+
+def test_an_interrupted_command_says_that_it_has_to_be_run_again(tmp_path: Path) -> None:
+    """Ctrl-C while the state is being deleted has exit code 3; the committed offsets are as they were."""
+    asyncio.run(begun(tmp_path))
+    code = """
+        import os, shutil, signal
+        delete = shutil.rmtree
+        def interrupted(path):
+            os.kill(os.getpid(), signal.SIGINT)
+            delete(path)
+        shutil.rmtree = interrupted
+    """
+    arguments = ("--application-id", "counter", "-c", f"log=embedded://{tmp_path / 'log'}", "--state-dir", str(tmp_path / "state"), "--execute")
+    with start("reset", *arguments, code=textwrap.dedent(code)) as running:
+        _, said = running.communicate(timeout=60)
+    assert (running.returncode, said) == (3, "Error: counter: interrupted; run the reset again before the application is started\n")
+
+    async def committed() -> dict[TopicPartition, OffsetAndMetadata]:
+        async with EmbeddedLog(tmp_path / "log") as log:
+            return dict(await log.group_offsets("counter"))
+
+    assert asyncio.run(committed())[IN].offset == 3
+    assert invoke("--execute", directory=tmp_path)[0] == 0
 
 
 async def test_a_group_that_takes_no_commits_is_found_before_anything_is_deleted(tmp_path: Path) -> None:
