@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Self, final
 
 from ks_actors._errors import KsActorsError, StreamsError
 from ks_actors._task_id import TaskId
@@ -65,6 +65,11 @@ class TaskAssignor:
         self._replicas: int = replicas
         self._check: Callable[[Mapping[str, int]], None] | None = check
 
+    @classmethod
+    def of(cls, topology: TopologyInfo, *, replicas: int = 0, check: Callable[[Mapping[str, int]], None] | None = None) -> Self:
+        """Return the assignor of a topology."""
+        return cls(topology.topics, topology.copartitioned, replicas=replicas, stateful=topology.stateful, check=check)
+
     def __call__(self, members: Sequence[MemberInfo], partitions: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
         """Return the assignment of each member, from what they told and the partition counts of the topics."""
         try:
@@ -95,7 +100,9 @@ class TaskAssignor:
 
     def _tasks(self, topology: TopologyInfo, partitions: Mapping[str, int]) -> Tasks:
         check_copartitioning(topology.copartitioned, partitions)
-        return self._grouper(topology.topics, partitions)
+        # A topic that a pattern had found may be gone: its member will notice.
+        gone = {topic for topic in topology.matched if not partitions.get(topic)}
+        return self._grouper({number: [topic for topic in topics if topic not in gone] for number, topics in topology.topics.items()}, partitions)
 
     def _given(
         self, tasks: Mapping[str, Tasks], states: Mapping[str, MemberState], versions: Mapping[str, TopologyInfo]

@@ -25,20 +25,26 @@ class TopologyInfo(msgspec.Struct, frozen=True, array_like=True):
     """The part of a member's topology that the leader has to know: members may run different versions of it.
 
     `subtopologies` have number, source topics in order, and whether there is state with changelogs; `copartitioned` are groups of topics that are
-    joined. All topics are by the names that they have in the log.
+    joined; `matched` are topics that a pattern has found, which may be gone. All topics are by the names that they have in the log.
     """
 
     subtopologies: tuple[tuple[int, tuple[str, ...], bool], ...]
     copartitioned: tuple[tuple[str, ...], ...] = ()
+    matched: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, subtopologies: Mapping[int, Collection[str]], copartitioned: Iterable[Collection[str]] = (), stateful: Collection[int] = ()
+        cls,
+        subtopologies: Mapping[int, Collection[str]],
+        copartitioned: Iterable[Collection[str]] = (),
+        stateful: Collection[int] = (),
+        matched: Iterable[str] = (),
     ) -> TopologyInfo:
         """Return that of a topology, equal for equal ones."""
         return cls(
             tuple((number, tuple(sorted(topics)), number in stateful) for number, topics in sorted(subtopologies.items())),
             tuple(sorted(tuple(sorted(group)) for group in copartitioned)),
+            tuple(sorted(matched)),
         )
 
     @property

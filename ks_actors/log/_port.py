@@ -124,12 +124,15 @@ class Membership(Protocol):
         """Wait for what happens next to the membership. Raises LogClosed after `leave`."""
         ...
 
-    def revoked(self, user_data: bytes | None = None, /) -> None:
-        """Say that the partitions of the last Revoked are let go of: the rebalance may go on, with this user data if any is given."""
+    def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
+        """Say that the partitions of the last Revoked are let go of: the rebalance may go on.
+
+        User data and topics that are given take the place of those that the group was told before.
+        """
         ...
 
-    def rejoin(self, user_data: bytes, /) -> None:
-        """Ask for a new assignment, with new user data."""
+    def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
+        """Ask for a new assignment, with new user data, and new topics if any are given."""
         ...
 
     async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ks_actors._errors import MissingSourceTopics, StreamsError, UnknownTopicOrPartition
+from ks_actors._errors import MissingSourceTopics, StreamsError, TaskMigrated, UnknownTopicOrPartition
 from ks_actors.log._types import IsolationLevel
 from ks_actors.runtime._offsets import Position, decode_position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from ks_actors._errors import OffsetOutOfRange
     from ks_actors._task_id import TaskId
@@ -66,10 +66,31 @@ async def begin_positions(
     return found | {partition: Position(ends.get(partition, begins[partition]), fresh=True) for partition in fresh}
 
 
-def told_of_sources(error: Exception) -> Exception:
-    """Return what the failure to read a topic, or to commit offsets of it, is to be called: that it is gone is what to do something about."""
+async def gone_topics(
+    error: UnknownTopicOrPartition, log: Log, partitions: Collection[TopicPartition], may_go: Callable[[Iterable[TopicPartition]], frozenset[str]]
+) -> frozenset[str]:
+    """Return the topics that are gone, when a fetch of these partitions has failed by that; none, if they are there again, or were given up.
+
+    Raises MissingSourceTopics when one of them is gone that is read by its name, and not among those that `may_go`.
+    """
+    topics = {partition.topic for partition in partitions}
+    gone = topics - (await log.describe_topics(topics, configs=False)).keys()
+    if not gone <= may_go(partitions):
+        raise told_of_sources(error)
+    return frozenset(gone)
+
+
+def told_of_sources(error: Exception, matched: frozenset[str] = frozenset()) -> Exception:
+    """Return what the failure to read a topic, or to commit offsets of it, is to be called: that it is gone is what to do something about.
+
+    Topics that only `matched` a pattern may go: then the group assigns anew, without them. It finds out if it was another topic.
+    """
     if not isinstance(error, UnknownTopicOrPartition):
         return error
+    if matched:
+        gone = TaskMigrated(f"a topic that matched a pattern is gone, tasks are assigned anew: {error}")
+        gone.__cause__ = error
+        return gone
     missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")
     missing.__cause__ = error
     return missing

@@ -29,7 +29,7 @@ from ks_actors.runtime._patience import Outage, patiently
 from ks_actors.runtime._rests import Rests, TaskRests
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from actors import Ask, Ref, Signal
     from ks_actors._task_id import TaskId
@@ -70,7 +70,7 @@ class Committer(Actor[CommitterMessage]):
         collector: Ref[m.CollectorMessage],
         poller: Callable[[], Ref[m.PollerMessage]],
         purger: Purger,
-        delete_records: Callable[[Mapping[TopicPartition, int]], Awaitable[None]],
+        matched: Callable[[Iterable[TopicPartition]], frozenset[str]],
         metrics: Metrics,
         whole: bool = False,
     ) -> None:
@@ -97,7 +97,7 @@ class Committer(Actor[CommitterMessage]):
         self._collector = collector
         self._poller = poller
         self._purger = purger
-        self._delete_records = delete_records
+        self._matched = matched
         self._metrics = metrics
         self._gathering = Gathering(metrics.tasks, lambda: metrics.touched().values())
         self._awaited = Awaited(lambda: self.ctx.self_ref.tell(m.Commit(None, "a task that a commit is waited for was fed meanwhile")))
@@ -238,13 +238,13 @@ class Committer(Actor[CommitterMessage]):
             except (Fenced, IllegalGeneration, TransactionAborted):
                 raise
             except Exception as error:
-                raise Uncertain(told_of_sources(error)) from error
+                raise Uncertain(told_of_sources(error, self._matched(frozen.positions))) from error
         else:
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             try:
                 await self._wait("the offsets to be committed", self._poller().ask(m.CommitOffsets, frozen.positions))
             except UnknownTopicOrPartition as error:
-                raise told_of_sources(error) from error
+                raise told_of_sources(error, self._matched(frozen.positions)) from error
         # From here on it has happened.
         self._collector.tell(m.NextEpoch(self._epoch))
         self._manager.tell(m.CommittedTasks(frozen.positions))
@@ -267,7 +267,7 @@ class Committer(Actor[CommitterMessage]):
         wanted = self._purger.due(positions, self.ctx.time())
         if wanted:
             self._purger.under_way = True
-            self.ctx.pipe(self._delete_records(wanted), m.Purged, m.Purged)
+            self.ctx.pipe(self._purger.delete(wanted), m.Purged, m.Purged)
 
     async def _pause(self) -> None:
         for worker in self._workers:

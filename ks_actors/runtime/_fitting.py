@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Self, final
 
 from ks_actors._errors import TopologyError
+from ks_actors.assignment import TopologyInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Collection, Container, Iterable, Mapping
 
     from ks_actors._task_id import TaskId
-    from ks_actors.assignment import TopologyInfo
     from ks_actors.log import Log
     from ks_actors.log._types import TopicPartition
+    from ks_actors.runtime._setup import Setup
     from ks_actors.runtime._sizes import TopicSizes
 
 _log = logging.getLogger("ks_actors")
@@ -27,12 +28,23 @@ class Fitting:
     and leaders before this version know only their own topology. To ask for an assignment once more mends the first case.
     """
 
-    def __init__(self, topology: TopologyInfo, sizes: TopicSizes) -> None:
-        self.topology: TopologyInfo = topology
+    def __init__(self, topology: Callable[[], TopologyInfo], sizes: TopicSizes) -> None:
+        self._topology: Callable[[], TopologyInfo] = topology
         self._sizes: TopicSizes = sizes
         # As of the start.
-        self._first: dict[str, int | None] = {topic: sizes(topic) for topics in topology.topics.values() for topic in topics}
+        self._first: dict[str, int | None] = {topic: sizes(topic) for topics in topology().topics.values() for topic in topics}
         self._asked: bool = False
+
+    @classmethod
+    def of(cls, setup: Setup, stateful: Collection[int]) -> Self:
+        """Return that of an instance, of which these subtopologies have state with changelogs."""
+        groups = setup.copartition_groups()
+        return cls(lambda: TopologyInfo.of(setup.subtopology_topics(), groups, stateful, setup.matched), setup.partitions)
+
+    @property
+    def topology(self) -> TopologyInfo:
+        """The topology as of now: patterns may have found other topics than at the start."""
+        return self._topology()
 
     def was_added(self, partition: TopicPartition) -> bool:
         """Return whether a partition was added to its topic since the start."""
@@ -57,7 +69,8 @@ class Fitting:
 
         Raises TopologyError when it was asked, and the leader still gives partitions that the topology does not read.
         """
-        topics = self.topology.topics
+        topology = self.topology
+        topics = topology.topics
         self._sizes.see(partition for partitions in assigned.values() for partition in partitions)
         foreign = sorted(
             f"{partition.topic}-{partition.partition} (task {task})"
@@ -69,7 +82,8 @@ class Fitting:
             f"{topic}-{task.partition} (task {task})"
             for task, partitions in assigned.items()
             for topic in topics.get(task.subtopology, ())
-            if task.partition < (self._sizes(topic) or 0) and all(partition.topic != topic for partition in partitions)
+            if topic not in topology.matched and task.partition < (self._sizes(topic) or 0)
+            if all(partition.topic != topic for partition in partitions)
         )
         asked, self._asked = self._asked, bool(foreign or lacking)
         if foreign and asked:
@@ -88,3 +102,15 @@ class Fitting:
             if all(partition.topic in topics.get(task.subtopology, ()) for partition in partitions)
         }
         return usable, self._asked and not asked
+
+
+def moved(
+    held: Mapping[TaskId, tuple[TopicPartition, ...]], assigned: Mapping[TaskId, tuple[TopicPartition, ...]], parting: Container[TaskId]
+) -> tuple[frozenset[TaskId], dict[TaskId, tuple[TopicPartition, ...]]]:
+    """Return the tasks of `held` that are to be closed, and those of `assigned` that are to be begun: but for those that are `parting`.
+
+    A task whose partitions are others now is among both: it is closed, committed, and begun anew.
+    """
+    gone = frozenset(task for task, partitions in held.items() if set(assigned.get(task, ())) != set(partitions))
+    new = {task: partitions for task, partitions in assigned.items() if task not in parting and (task in gone or task not in held)}
+    return gone, new

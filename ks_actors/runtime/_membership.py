@@ -76,6 +76,15 @@ class GroupView:
         task = self.task_of(partition)
         return task is not None and len(tasks.get(task, ())) > 1
 
+    @property
+    def topics(self) -> frozenset[str] | None:
+        """The topics that the group is to be told of; None: those that it was told when the member joined."""
+        return None if self._fitting is None else frozenset(topic for topics in self._fitting.topology.topics.values() for topic in topics)
+
+    def matched(self, partitions: Iterable[TopicPartition]) -> frozenset[str]:
+        """Return those of the topics that are read since they match a pattern: they may go at any time."""
+        return frozenset() if self._fitting is None else frozenset(self._fitting.topology.matched).intersection(one.topic for one in partitions)
+
     def user_data(self, owned: Iterable[TaskId], generation: int = -1, offsets: Mapping[TaskId, int] | None = None) -> bytes:
         """Return what to tell the leader: the tasks that are here, and how far the state is of those that are not."""
         self._counter += 1

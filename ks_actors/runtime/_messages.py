@@ -41,6 +41,7 @@ from ks_actors.runtime._messages_group import (
     TaskReady,
     TasksChanged,
     TooLate,
+    TopicsGone,
 )
 from ks_actors.runtime._messages_snapshots import (
     Point,
@@ -252,6 +253,7 @@ __all__ = [
     "TaskReady",
     "TasksChanged",
     "TooLate",
+    "TopicsGone",
     "Undrained",
     "Wake",
     "WorkerLost",

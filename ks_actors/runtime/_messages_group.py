@@ -110,6 +110,12 @@ class Arrived(Message, frozen=True, tag="ARRIVED"):
     epoch: int
 
 
+class TopicsGone(Message, frozen=True, tag="TOPICS_GONE"):
+    """A fetch has failed, since these topics, which matched a pattern, are not there any more (internal)."""
+
+    topics: frozenset[str]
+
+
 class FetchFailed(Message, frozen=True, tag="FETCH_FAILED"):
     """A fetch has failed."""
 
@@ -250,5 +256,5 @@ GroupMessage: TypeAlias = (
     | EnterAnew
 )
 PollerMessage: TypeAlias = (
-    Arrived | FetchFailed | PositionKnown | EndsKnown | BufferHigh | BufferLow | TaskReady | FetchNew | SeekAll | Rested | GroupMessage
+    Arrived | FetchFailed | TopicsGone | PositionKnown | EndsKnown | BufferHigh | BufferLow | TaskReady | FetchNew | SeekAll | Rested | GroupMessage
 )

@@ -63,7 +63,7 @@ class Parting:
 
     def ask(self) -> None:
         """Ask the group for an assignment, for it to give what has gone to others."""
-        self._membership.rejoin(self.user_data())
+        self._membership.rejoin(self.user_data(), self._group.topics)
 
     def user_data(self) -> bytes:
         """Return what to tell the group: all tasks that are here."""

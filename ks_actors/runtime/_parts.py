@@ -11,7 +11,7 @@ from actors import Spec
 from ks_actors._config import ProcessingGuarantee
 from ks_actors._in_thread import whole
 from ks_actors._partitioner import warm_up
-from ks_actors.assignment import TaskAssignor, TopologyInfo
+from ks_actors.assignment import TaskAssignor
 from ks_actors.log._lease import Lease
 from ks_actors.log._port import NewMember, WritesBytes
 from ks_actors.log._types import IsolationLevel
@@ -31,6 +31,7 @@ from ks_actors.runtime._last_commit import LastCommit
 from ks_actors.runtime._limits import Limits
 from ks_actors.runtime._making import make_stores
 from ks_actors.runtime._membership import GroupView
+from ks_actors.runtime._pattern_watch import pattern_watch
 from ks_actors.runtime._poller import POLLER_MAILBOX, Poller
 from ks_actors.runtime._production import Production
 from ks_actors.runtime._purge import Purger
@@ -237,8 +238,8 @@ class Parts:
             state=self._state,
             collector=self.collector,
             poller=self._the_poller,
-            purger=Purger(repartitions, config.repartition_purge_interval_ms),
-            delete_records=self._log.delete_records,
+            purger=Purger(repartitions, config.repartition_purge_interval_ms, self._log.delete_records),
+            matched=setup.matched_of,
             metrics=self._metrics,
             whole=setup.whole_commits,
         )
@@ -246,11 +247,10 @@ class Parts:
 
     async def _start_poller(self, context: Context[Any], process_id: str) -> None:
         setup, config, log = self._setup, self._config, self._log
-        subtopologies, groups = setup.subtopology_topics(), setup.copartition_groups()
         stateful = [number for number, specs in self._specs.items() if any(spec.logging for spec in specs)]
-        fitting = Fitting(TopologyInfo.of(subtopologies, groups, stateful), setup.partitions)
+        fitting = Fitting.of(setup, stateful)
         group = GroupView(process_id, config.max_poll_interval_ms, fitting)
-        assignor = TaskAssignor(subtopologies, groups, replicas=config.num_standby_replicas, stateful=stateful, check=partial(check_sizes, setup))
+        assignor = TaskAssignor.of(fitting.topology, replicas=config.num_standby_replicas, check=partial(check_sizes, setup))
         membership = self._membership = await log.join(
             config.application_id,
             NewMember(
@@ -284,6 +284,8 @@ class Parts:
             committer=self.committer,
         )
         await whole(self._spawn_poller(context, poller))
+        if watch := pattern_watch(log, setup, poller=self._the_poller(), instance=context.self_ref):
+            await self._spawn(context, watch, "pattern-watch")
 
     async def _spawn_poller(self, context: Context[Any], poller: Poller) -> None:
         self._poller = await self._spawn(context, Spec(lambda: poller, mailbox=POLLER_MAILBOX), "poller")
@@ -375,10 +377,8 @@ class Parts:
         await try_step(poller.ask(m.LeaveGroup, for_good=leave).within(patience), errors)
 
     def _last_commit(self) -> LastCommit:
-        seconds = self._config.task_timeout_ms / 1000
-        return LastCommit(
-            self.closing, self._metrics, self.manager, self.committer, suspending=seconds, committing=self.patience, exact=self._transactional
-        )
+        times = {"suspending": self._config.task_timeout_ms / 1000, "committing": self.patience}
+        return LastCommit(self.closing, self._metrics, self.manager, self.committer, exact=self._transactional, **times)
 
     def _drop_workers(self) -> None:
         """End what still works, and what commits: nothing of it is wanted any more."""

@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
-from ks_actors._errors import FencedInstanceId, KsActorsError, LogClosed, OffsetOutOfRange, StreamsError
+from ks_actors._errors import FencedInstanceId, KsActorsError, LogClosed, OffsetOutOfRange, StreamsError, UnknownTopicOrPartition
 from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked, TopicPartition
 from ks_actors.runtime import _messages as m
-from ks_actors.runtime._beginnings import begin_positions, told_of_sources
+from ks_actors.runtime._beginnings import begin_positions, gone_topics, told_of_sources
+from ks_actors.runtime._fitting import moved
 from ks_actors.runtime._handover import Handover
 from ks_actors.runtime._membership import OffsetCommits, answered
 from ks_actors.runtime._newcomers import Newcomers
@@ -132,6 +133,10 @@ class Poller(Actor[m.PollerMessage]):
                 if self._resets.end(message.error, message.offset, assigned=self._positions.keys(), stopped=self._stopped):
                     self._manager.tell(m.PositionReset(message.error.partition, message.offset, message.error.begin, self._epoch))
                     self._find_ends((message.error.partition,))
+            case m.TopicsGone():
+                self._positions = {one: at for one, at in self._positions.items() if one.topic not in message.topics}
+                self._assign({})
+                self._parting.ask()
             case m.FetchNew() | m.Rested():
                 self._fetch_new()  # a timer has held up that, or all fetching
             case _:
@@ -228,7 +233,9 @@ class Poller(Actor[m.PollerMessage]):
         self._fetcher.resume([partition for partition in again if partition in self._positions and partition not in self._resets.partitions])
 
     def _fetch_failed(self, error: Exception) -> None:
-        if not isinstance(error, OffsetOutOfRange):
+        if isinstance(error, UnknownTopicOrPartition):
+            self.ctx.pipe(gone_topics(error, self._log, {*self._positions}, self._group.matched), m.TopicsGone, partial(m.FetchFailed, epoch=_ENDS))
+        elif not isinstance(error, OffsetOutOfRange):
             self._give_up(told_of_sources(error))
         elif error.partition in self._positions and (search := self._resets.begin(error)) is not None:
             self.ctx.pipe(search, partial(m.PositionKnown, error), partial(m.FetchFailed, epoch=_ENDS))
@@ -276,10 +283,7 @@ class Poller(Actor[m.PollerMessage]):
         self._go_on()
 
     def _membership_failed(self, failed: m.MembershipFailed) -> None:
-        if failed.waiting:
-            self._waiting = False
-        else:
-            self._following = False
+        self._waiting, self._following = self._waiting and not failed.waiting, self._following and failed.waiting
         if not self._closing:
             self._instance.tell(m.Fatal(self._fenced or failed.error, rolled_back=False))
             if not isinstance(failed.error, LogClosed):
@@ -312,7 +316,7 @@ class Poller(Actor[m.PollerMessage]):
             self._instance.tell(m.TasksChanged(0, len(self._tasks)))
         await self._handover.before_rebalance()
         self._commits.let_go()
-        self._membership.revoked(self._parting.user_data())
+        self._membership.revoked(self._parting.user_data(), self._group.topics)
         return self._membership.group.generation
 
     def _take_over(self, event: Assigned) -> None:
@@ -322,16 +326,13 @@ class Poller(Actor[m.PollerMessage]):
             self._give_up(error)
             self._go_on()
             return
-        # A task whose partitions are others now is closed, committed, and begun anew.
-        gone = frozenset(task for task, partitions in self._tasks.items() if set(assigned.get(task, ())) != set(partitions))
+        gone, new = moved(self._tasks, assigned, self._parting.tasks)
         standbys = self._group.standbys(event.assignment)
         migrated = self._standbys - standbys - frozenset(assigned) - self._parting.tasks
         # Lost since the group was told: they are kept for nobody.
         self._ask_again = self._group.asks_again or bool(self._group.claimed - {*self._tasks, *self._parting.tasks, *assigned})
         self._standbys = standbys
-        self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in gone}
-        new = {task: partitions for task, partitions in assigned.items() if task not in self._parting.tasks.union(self._tasks)}
-        self._tasks.update(new)
+        self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in gone} | new
         self._pending = (self._pending - gone) | set(new)
         self._tell_instance()
         self._do(self._change(gone, migrated, new, event, self._handover.assignments), m.Settled)
@@ -353,7 +354,6 @@ class Poller(Actor[m.PollerMessage]):
         return event.group.generation
 
     async def _begin(self, new: Mapping[TaskId, tuple[TopicPartition, ...]], number: int) -> None:
-        # Those that are still parting are asked for again when they have come to rest.
         self._pending -= self._parting.tasks
         self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in self._parting.tasks}
         wanted = [partition for partitions in new.values() for partition in partitions]

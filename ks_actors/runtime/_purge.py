@@ -6,17 +6,24 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from ks_actors.log._types import OffsetAndMetadata, TopicPartition
 
 _log = logging.getLogger("ks_actors")
 
 
-class Purger:
-    """Say which records of repartition topics may be deleted, not more often than every `interval_ms`."""
+async def nothing_to_delete(_: Mapping[TopicPartition, int]) -> None:
+    """Delete nothing."""
 
-    def __init__(self, topics: Iterable[str], interval_ms: int) -> None:
+
+class Purger:
+    """Say which records of repartition topics may be deleted, not more often than every `interval_ms`; `delete` deletes them."""
+
+    def __init__(
+        self, topics: Iterable[str], interval_ms: int, delete: Callable[[Mapping[TopicPartition, int]], Awaitable[None]] = nothing_to_delete
+    ) -> None:
+        self.delete: Callable[[Mapping[TopicPartition, int]], Awaitable[None]] = delete
         self._topics: frozenset[str] = frozenset(topics)
         self._interval: float = interval_ms / 1000
         self._last: float | None = None

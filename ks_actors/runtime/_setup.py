@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
+    from ks_actors.log._types import TopicPartition
     from ks_actors.serdes import Serde
     from ks_actors.topology import StoreSpec, TimestampExtractor, Topology
 
@@ -71,18 +72,11 @@ class Setup:
             self.cached_stores = {name: self._store_spec(spec) for name, spec in topology.stores.items() if spec.caching}
         self.residents: Residents = Residents(_behind(topology, self.cached_stores))
         self._internal = frozenset(topology.internal_topics)
-        self._sources: dict[str, SourceNode] = {}
-        for node in topology.nodes.values():
-            if isinstance(node, SourceNode):
-                self._add_source(node, existing_topics)
-
-    def _add_source(self, node: SourceNode, existing_topics: Iterable[str]) -> None:
-        for topic in node.topics:
-            self._sources[self.topic(topic)] = node
-        if node.pattern is not None:
-            for topic in existing_topics:
-                if node.pattern.fullmatch(topic):
-                    self._sources.setdefault(topic, node)
+        self._sources: dict[str, SourceNode] = {
+            self.topic(topic): node for node in topology.nodes.values() if isinstance(node, SourceNode) for topic in node.topics
+        }
+        self._matched: dict[str, SourceNode] = self.matching(existing_topics)
+        self._sources |= self._matched
 
     def topic(self, name: str) -> str:
         """Return the name in the log of a topic of the topology: internal ones begin with the application's id."""
@@ -167,11 +161,33 @@ class Setup:
         return found if or_default is None else or_default(default)
 
     def know_topics(self, counts: Mapping[str, int]) -> None:
-        """Take note of the topics there are, and how many partitions they have."""
+        """Take note of all topics there are, and how many partitions they have: patterns read those that match from now on."""
         self.partitions.know(counts)
+        self._matched = self.matching(counts)
+        self._sources = self._matched | {topic: node for topic, node in self._sources.items() if node.pattern is None}
+
+    def matching(self, topics: Iterable[str]) -> dict[str, SourceNode]:
+        """Return those of the topics that a pattern matches, with the node that reads them; never the app's internal ones, nor Kafka's."""
+        found: dict[str, SourceNode] = {}
         for node in self.topology.nodes.values():
             if isinstance(node, SourceNode) and node.pattern is not None:
-                self._add_source(node, counts)
+                found.update(
+                    {
+                        topic: node
+                        for topic in topics
+                        if topic not in found and node.pattern.fullmatch(topic) and not is_internal(topic, self.application_id)
+                    }
+                )
+        return found
+
+    @property
+    def matched(self) -> frozenset[str]:
+        """The topics that patterns read."""
+        return frozenset(self._matched)
+
+    def matched_of(self, partitions: Iterable[TopicPartition]) -> frozenset[str]:
+        """Return those of the topics that are read since they match a pattern: they may go at any time."""
+        return frozenset(one.topic for one in partitions if one.topic in self._matched)
 
     def transaction_scope(self) -> TransactionScope:
         """Return what the app's transactions may have in them. What goes to topics that functions tell is not foreseen."""
@@ -193,12 +209,22 @@ class Setup:
         topics: dict[int, tuple[str, ...]] = {}
         for subtopology in self.topology.subtopologies():
             nodes = set(subtopology.nodes)
-            topics[subtopology.id] = tuple(topic for topic, node in self._sources.items() if node.name in nodes)
+            # A repartition topic behind a pattern that has found no topic yet is not made before it has.
+            topics[subtopology.id] = tuple(
+                topic
+                for topic, node in self._sources.items()
+                if node.name in nodes and (self.partitions(topic) is not None or self._internal.isdisjoint(node.topics))
+            )
         return topics
 
     def copartition_groups(self) -> list[frozenset[str]]:
         """Return the groups of topics that need the same number of partitions, by their names in the log."""
         return [frozenset(map(self.topic, group)) for subtopology in self.topology.subtopologies() for group in subtopology.copartition_groups]
+
+
+def is_internal(topic: str, application_id: str) -> bool:
+    """Return whether a topic is one that the app makes for itself, or Kafka's own: patterns never match these."""
+    return topic.startswith("__") or (topic.startswith(f"{application_id}-") and topic.endswith(("-changelog", "-repartition")))
 
 
 def _behind(topology: Topology, cached: Iterable[str]) -> frozenset[str]:

@@ -82,11 +82,13 @@ def _repartition_counts(setup: Setup, subtopologies: Iterable[Subtopology], coun
     while remaining:
         progress = False
         for name in sorted(remaining):
-            count = _repartition_count(name, subtopologies, found, counts, internal)
+            count = _repartition_count(name, setup, subtopologies, found, counts)
             if count is not None:
                 found[name] = count
                 progress = True
         remaining -= set(found)
+        if not progress and _waiting_for_topics(setup, subtopologies, counts):
+            break
         if not progress:
             raise TopologyError(
                 f"the sizes of repartition topics {', '.join(sorted(remaining))} depend on each other: give one of them its partitions"
@@ -96,8 +98,9 @@ def _repartition_counts(setup: Setup, subtopologies: Iterable[Subtopology], coun
 
 
 def _repartition_count(
-    name: str, subtopologies: Iterable[Subtopology], found: Mapping[str, int], counts: Mapping[str, int], internal: Iterable[str]
+    name: str, setup: Setup, subtopologies: Iterable[Subtopology], found: Mapping[str, int], counts: Mapping[str, int]
 ) -> int | None:
+    internal = setup.topology.internal_topics
     upstream = [subtopology for subtopology in subtopologies if name in subtopology.sink_topics]
     sizes: list[int] = []
     for subtopology in upstream:
@@ -106,7 +109,20 @@ def _repartition_count(
             if size is None:
                 return None
             sizes.append(size)
+        found_by_patterns = _matched(setup, subtopology, counts)
+        if subtopology.source_patterns and not subtopology.source_topics and not found_by_patterns:
+            return None
+        sizes += [counts[topic] for topic in found_by_patterns]
     return max(sizes, default=1)
+
+
+def _matched(setup: Setup, subtopology: Subtopology, topics: Iterable[str]) -> list[str]:
+    return [topic for topic, node in setup.matching(topics).items() if node.name in subtopology.nodes]
+
+
+def _waiting_for_topics(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> bool:
+    """Return whether a pattern has found no topic yet, which sizes may depend on."""
+    return any(each.source_patterns and not each.source_topics and not _matched(setup, each, counts) for each in subtopologies)
 
 
 def _align_copartitioned(
@@ -130,7 +146,9 @@ def _align_copartitioned(
 def _changelogs(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> list[NewTopic]:
     topics = []
     for subtopology in subtopologies:
-        tasks = max((counts[topic] for topic in _sources(setup, subtopology, counts) if topic in counts), default=1)
+        tasks = max((counts[topic] for topic in _sources(setup, subtopology, counts) if topic in counts), default=0)
+        if not tasks:
+            continue  # of a pattern that has found no topic yet
         topics += [
             NewTopic(setup.changelog(spec.name), tasks, changelog_configs(setup.config, spec))
             for spec in subtopology.stores.values()
@@ -141,8 +159,7 @@ def _changelogs(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapp
 
 def _sources(setup: Setup, subtopology: Subtopology, counts: Iterable[str]) -> list[str]:
     """Return the topics that a subtopology reads, by their names in the log."""
-    matching = [topic for topic in counts for pattern in subtopology.source_patterns if pattern.fullmatch(topic)]
-    return [*map(setup.topic, subtopology.source_topics), *matching]
+    return [*map(setup.topic, subtopology.source_topics), *_matched(setup, subtopology, counts)]
 
 
 def _check_internal(setup: Setup, wanted: Iterable[NewTopic], counts: Mapping[str, int], found: Callable[[str], int | None]) -> None:

@@ -206,13 +206,13 @@ class _Membership:
     async def event(self) -> MembershipEvent:
         return await self._connection.through(self._inner.event)
 
-    def revoked(self, user_data: bytes | None = None, /) -> None:
+    def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
         if not self._connection.is_cut:
-            self._inner.revoked(user_data)
+            self._inner.revoked(user_data, topics)
 
-    def rejoin(self, user_data: bytes, /) -> None:
+    def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
         if not self._connection.is_cut:
-            self._inner.rejoin(user_data)
+            self._inner.rejoin(user_data, topics)
 
     async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
         return await self._connection.through(self._inner.committed, partitions)

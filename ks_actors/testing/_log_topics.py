@@ -10,6 +10,7 @@ from ks_actors._errors import OffsetOutOfRange, UnknownTopicOrPartition
 from ks_actors._partitioner import partition as partition_of
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded._faults import Faults
+from ks_actors.runtime._setup import is_internal
 from ks_actors.testing._coding import decoder, encoder
 from ks_actors.testing._topics import TestRecord
 from ks_actors.topology import SinkNode, SourceNode
@@ -61,7 +62,8 @@ class LogTopics:
         patterns = [node.pattern for node in nodes if node.pattern is not None]
         committed = self._log._groups.get(application_id).committed()
         for name, partition in tuple(self._log._broker.partitions.items()):
-            if name.topic in topics or any(pattern.fullmatch(name.topic) for pattern in patterns):
+            matched = any(pattern.fullmatch(name.topic) for pattern in patterns) and not is_internal(name.topic, application_id)
+            if name.topic in topics or matched:
                 if partition.stable < partition.end:
                     return f"{name} has a transaction that is open"
                 position = committed[name].offset if name in committed else partition.begin

@@ -82,7 +82,7 @@ def test_who_says_nothing_has_nothing() -> None:
 
 def test_what_a_later_version_adds_is_not_looked_at() -> None:
     """Members of several versions can be in one group."""
-    later = msgspec.msgpack.encode([4, "process", 0, 5, [[0, 1]], [[0, 2, 7]], [[[0, ["t"], True]], [], "more"], "more"])
+    later = msgspec.msgpack.encode([4, "process", 0, 5, [[0, 1]], [[0, 2, 7]], [[[0, ["t"], True]], [], [], "more"], "more"])
     topology = TopologyInfo(((0, ("t",), True),))
     assert decode_member(later) == MemberState(4, "process", 0, 5, ((0, 1),), ((0, 2, 7),), topology)
 

@@ -23,12 +23,12 @@ def of(*topics: str, number: int = 0) -> tuple[TopicPartition, ...]:
 def test_tasks_that_fit_are_begun() -> None:
     """A topic that has fewer partitions is in none of the tasks beyond them."""
     assigned = {FIRST: of("a", "b"), SECOND: of("a", number=1)}
-    assert Fitting(TOPOLOGY, TopicSizes(COUNTS.get)).fit(assigned) == (assigned, False)
+    assert Fitting(lambda: TOPOLOGY, TopicSizes(COUNTS.get)).fit(assigned) == (assigned, False)
 
 
 def test_foreign_partitions_are_asked_for_again_and_then_refused() -> None:
     """A static member that comes back with a new version is given what the old one had; a leader that insists runs another version."""
-    fitting = Fitting(TOPOLOGY, TopicSizes(COUNTS.get))
+    fitting = Fitting(lambda: TOPOLOGY, TopicSizes(COUNTS.get))
     good = {SECOND: of("a", number=1)}
     assert fitting.fit({FIRST: of("a", "b", "old"), **good}) == (good, True)
     assert fitting.fit({FIRST: of("a", "b"), **good}) == ({FIRST: of("a", "b"), **good}, False)
@@ -39,7 +39,7 @@ def test_foreign_partitions_are_asked_for_again_and_then_refused() -> None:
 
 def test_partitions_that_are_lacking_are_asked_for_once_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """The task begins without them: a leader of an earlier release knows its own topology only."""
-    fitting = Fitting(TOPOLOGY, TopicSizes(COUNTS.get))
+    fitting = Fitting(lambda: TOPOLOGY, TopicSizes(COUNTS.get))
     assert fitting.fit({FIRST: of("a")}) == ({FIRST: of("a")}, True)
     assert fitting.fit({FIRST: of("a")}) == ({FIRST: of("a")}, False)
     assert "nobody reads b-0 (task 0_0) for now" in caplog.text

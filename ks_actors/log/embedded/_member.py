@@ -12,7 +12,7 @@ from ks_actors.log._lease import Lease
 from ks_actors.log._types import Assigned, GroupMetadata, Lost, Revoked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ks_actors.log._port import Assignor, MembershipEvent, NewMember
     from ks_actors.log._types import MemberAssignment, OffsetAndMetadata, TopicPartition
@@ -94,19 +94,23 @@ class EmbeddedMembership:
         """Be thrown out, as if the session had timed out."""
         self._group.expire(self)
 
-    def revoked(self, user_data: bytes | None = None, /) -> None:
+    def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
         """Say that the partitions of the last Revoked are let go of. Does nothing when nobody waits for that."""
         if self.awaited:
             if user_data is not None:
                 self.user_data = user_data
+            if topics is not None:
+                self.topics = frozenset(topics)
             self.awaited = False
             self._held = None
             self._group.proceed()
 
-    def rejoin(self, user_data: bytes, /) -> None:
-        """Ask for a new assignment, with new user data. Raises LogClosed."""
+    def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
+        """Ask for a new assignment, with new user data, and new topics if any are given. Raises LogClosed."""
         self._check()
         self.user_data = user_data
+        if topics is not None:
+            self.topics = frozenset(topics)
         self._group.enter(self)
 
     async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:

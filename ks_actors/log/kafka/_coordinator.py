@@ -19,7 +19,7 @@ from ks_actors.log.kafka._loop_thread import begin_in_thread
 from ks_actors.log.kafka._standing import ThrownOut, check_standing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
     from ks_actors.log._port import Assignor, NewMember
     from ks_actors.log._types import MemberInfo
@@ -82,16 +82,20 @@ class Coordinator:
 
     # --- what the owner says ----------------------------------------------------------------------------------------------
 
-    def let_go(self, turn: int, user_data: bytes | None) -> None:
+    def let_go(self, turn: int, user_data: bytes | None, topics: Collection[str] | None) -> None:
         """Go on with the rebalance: nothing is held any more."""
         if turn == self._turn and not self._let_go:
             if user_data is not None:
                 self._user_data = user_data
+            if topics is not None:
+                self._topics = frozenset(topics)
             self._let_go = True
             self._changed.set()
 
-    def rejoin(self, user_data: bytes | None) -> None:
+    def rejoin(self, user_data: bytes | None, topics: Collection[str] | None = None) -> None:
         """Ask for a new assignment; go back in if the member is out."""
+        if topics is not None:
+            self._topics = frozenset(topics)
         if user_data is not None:
             self._user_data = user_data
             # What has not changed would not be heard.

@@ -17,7 +17,7 @@ from ks_actors.log.kafka._offsets import commit_offsets, fetch_committed
 from ks_actors.log.kafka._requests import check_aiokafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ks_actors._errors import LogError
     from ks_actors.log._port import MembershipEvent, NewMember
@@ -136,17 +136,20 @@ class KafkaMembership:
         if self._closed:
             raise LogClosed(f"{self.client_id} has left group {self._seen.group_id!r}, or the log is closed")
 
-    def revoked(self, user_data: bytes | None = None, /) -> None:
+    def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
         """Say that the partitions of the last Revoked are let go of. Does nothing when nobody waits for that."""
         if self._awaited is not None:
             turn, self._awaited = self._awaited, None
             self._held = None
-            self._say("let_go", turn, user_data)
+            self._say("let_go", turn, user_data, topics)
 
-    def rejoin(self, user_data: bytes, /) -> None:
-        """Ask for a new assignment, with new user data: Revoked is the next event, if anything is held. Raises LogClosed."""
+    def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
+        """Ask for a new assignment, with new user data, and new topics if any are given: Revoked is the next event, if anything is held.
+
+        Raises LogClosed.
+        """
         self._check()
-        self._say("rejoin", user_data)
+        self._say("rejoin", user_data, topics)
 
     async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return what the group has committed, without the partitions that it never did. Waits for open transactions. Raises LogTimeout."""

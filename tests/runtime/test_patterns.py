@@ -1,0 +1,146 @@
+"""Patterns follow the topics: those that come are read within a bound, those that go leave, and there may be none at the start."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, TopologyError
+from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.serdes import LONG, STRING
+from ks_actors.testing import AppHarness, run_app
+from tests.runtime.helpers import GUARANTEES
+
+if TYPE_CHECKING:
+    from ks_actors.topology import Topology
+
+STRINGS = Consumed(STRING, STRING)
+AGE_MS = 20_000
+OUT = {"out": 1}
+
+
+def following(*, counted: bool = False, by_value: bool = False) -> Topology:
+    """Read all topics whose names begin with `in-`."""
+    builder = StreamsBuilder()
+    stream = builder.stream(re.compile("in-.*"), STRINGS)
+    if counted:
+        stream.group_by_key().count(Materialized("counts", STRING, LONG)).to_stream().to("out", Produced(STRING, LONG))
+    elif by_value:
+        table = stream.group_by(lambda _, value: value, Grouped(STRING, STRING, name="by-value")).count(Materialized("values", STRING, LONG))
+        table.to_stream().to("out", Produced(STRING, LONG))
+    else:
+        stream.to("out", Produced(STRING, STRING))
+    return builder.build()
+
+
+async def send(harness: AppHarness, topic: str, *values: str, partition: int = 0) -> None:
+    for value in values:
+        await harness.produce(topic, value.encode(), value.encode(), partition=partition)
+
+
+async def values(harness: AppHarness) -> list[object]:
+    return sorted((record.value for record in await harness.read("out")), key=str)
+
+
+async def until_read(harness: AppHarness, count: int, within_ms: int) -> None:
+    """Wait until so many records have come out."""
+    async with asyncio.timeout(within_ms / 1000):
+        while len(await harness.read("out")) < count:
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("members", [1, 2])
+def test_topics_that_come_are_read_within_the_age_of_metadata(guarantee: str, members: int) -> None:
+    """Records that were there before are read, too; tasks that get a partition more are begun anew, and nothing comes twice."""
+
+    async def test(harness: AppHarness) -> None:
+        async with harness.another(start=members > 1):
+            await send(harness, "in-a", "1", "2")
+            await harness.caught_up()
+            await harness.log.create_topics([NewTopic("in-b", 3), NewTopic("other", 1)])
+            await send(harness, "in-b", "3", partition=2)
+            await send(harness, "in-b", "4")
+            await until_read(harness, 4, 3 * AGE_MS)
+            await send(harness, "in-a", "5")
+            await send(harness, "in-b", "6", partition=1)
+            await until_read(harness, 6, AGE_MS)
+            await harness.caught_up()
+            assert await values(harness) == ["1", "2", "3", "4", "5", "6"]
+
+    run_app(test, following(), topics={"in-a": 1, **OUT}, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("counted", ["", "counted", "by_value"])
+def test_an_app_may_start_before_any_topic_matches(guarantee: str, counted: str) -> None:
+    """It reads the topics when they come, and makes its own topics then, with as many partitions as these need."""
+
+    async def test(harness: AppHarness) -> None:
+        assert harness.app.state.name == "RUNNING"
+        await harness.log.create_topics([NewTopic("in-a", 3)])
+        await send(harness, "in-a", "x", partition=2)
+        await until_read(harness, 1, 3 * AGE_MS)
+        assert await values(harness) == ([1] if counted else ["x"])
+        topics = await harness.log.describe_topics()
+        internal = {name: topic.partitions for name, topic in topics.items() if name.startswith("app-")}
+        assert set(internal.values()) <= {3}
+        assert bool(internal) == bool(counted)
+
+    topology = following(**({counted: True} if counted else {}))
+    run_app(test, topology, topics=OUT, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_topics_that_are_deleted_leave(guarantee: str) -> None:
+    """The app goes on with the others, and a topic that comes again by that name is read from its begin."""
+
+    async def test(harness: AppHarness) -> None:
+        await send(harness, "in-a", "1")
+        await send(harness, "in-b", "2")
+        await harness.caught_up()
+        await harness.log.delete_topics(["in-b"])
+        await send(harness, "in-a", "3")
+        await until_read(harness, 3, 3 * AGE_MS)
+        async with asyncio.timeout(3 * AGE_MS / 1000):
+            while any(partition.topic == "in-b" for task in harness.app._metrics.tasks.values() for partition in task.group.queues):
+                await asyncio.sleep(0.1)
+        await send(harness, "in-a", "4")
+        await until_read(harness, 4, AGE_MS)
+        assert harness.app.state.name == "RUNNING"
+
+    run_app(test, following(), topics={"in-a": 1, "in-b": 1, **OUT}, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_topic_that_the_state_does_not_fit_ends_the_app(guarantee: str) -> None:
+    """A changelog has as many partitions as there were tasks: the error names it, and both numbers."""
+
+    async def test(harness: AppHarness) -> None:
+        await send(harness, "in-a", "1")
+        await harness.caught_up()
+        await harness.log.create_topics([NewTopic("in-b", 2)])
+        error = await harness.ended(3 * AGE_MS)
+        assert isinstance(error, TopologyError)
+        assert "app-counts-changelog has 1 partitions and needs 2" in str(error)
+        assert [record.value for record in await harness.read("out")] == [1]
+
+    run_app(test, following(counted=True), topics={"in-a": 1, **OUT}, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)
+
+
+def test_patterns_never_match_what_the_app_makes_for_itself() -> None:
+    """Nor Kafka's own topics: to read one's own changelog is never wanted."""
+    builder = StreamsBuilder()
+    builder.stream(re.compile(".*n.*"), STRINGS).group_by_key().count(Materialized("counts", STRING, LONG))
+    topology = builder.build()
+
+    async def test(harness: AppHarness) -> None:
+        await send(harness, "in", "1")
+        await harness.caught_up()
+        read = {partition for task in harness.app._metrics.tasks.values() for partition in task.group.queues}
+        assert read == {TopicPartition("in", 0)}
+
+    run_app(test, topology, topics={"in": 1, "__internal": 1}, metadata_max_age_ms=AGE_MS)
