@@ -1,0 +1,64 @@
+"""Rolling upgrades on a real Kafka, in short; `python -m tests.kafka.upgrades` does all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import Consumed, Produced, StreamsBuilder
+from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.serdes import BYTES
+from tests.kafka.counting import PATIENCE_S, counting
+from tests.kafka.upgrades import CHANGES, GUARANTEES, upgrade
+from tests.log.helpers import batch, read_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.broker import Broker
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize(("change", "order"), list(zip(CHANGES, ("012", "210", "120"), strict=True)))
+async def test_a_rolling_upgrade_reads_everything_once(kafka_broker: Broker, tmp_path: Path, change: str, order: str, guarantee: str) -> None:
+    """Three members are restarted one by one: all records of all topics that the new version reads come out, none twice."""
+    await upgrade(kafka_broker, tmp_path, change, order, guarantee)
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_a_pattern_follows_the_topics(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """None at the start, then one, then another one; one that is deleted leaves, and the app goes on."""
+    async with counting(kafka_broker, guarantee, tmp_path) as here:
+        builder = StreamsBuilder()
+        builder.stream(re.compile(f"{here.name}-part-.*"), Consumed(BYTES, BYTES)).to(here.sink, Produced(BYTES, BYTES))
+
+        async def out(count: int) -> list[bytes | None]:
+            found: list[bytes | None] = []
+            async with asyncio.timeout(PATIENCE_S):
+                while len(found) < count:
+                    found = [value for number in range(2) for _, _, value in await read_all(here.log, TopicPartition(here.sink, number))]
+            return sorted(found, key=str)
+
+        producer = await here.log.producer(client_id="feeder")
+
+        async def send(letter: str, value: bytes) -> None:
+            await producer.send([Outgoing(TopicPartition(f"{here.name}-part-{letter}", 0), batch(value))])
+
+        async with here.app("app", topology=builder.build(), metadata_max_age_ms=200) as app:
+            for letter in "ab":
+                await here.log.create_topics([NewTopic(f"{here.name}-part-{letter}", 1)])
+                await send(letter, letter.encode())
+            assert await out(2) == [b"a", b"b"]
+            await here.log.delete_topics([f"{here.name}-part-b"])
+            await send("a", b"c")
+            assert await out(3) == [b"a", b"b", b"c"]
+            await here.log.create_topics([NewTopic(f"{here.name}-part-d", 1)])
+            await send("d", b"d")
+            assert await out(4) == [b"a", b"b", b"c", b"d"]
+            assert app.state.name in ("RUNNING", "REBALANCING")
+        await producer.close()
