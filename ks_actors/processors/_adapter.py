@@ -10,7 +10,7 @@ from ks_actors._checks import check_function, check_supplier
 from ks_actors._errors import TopologyError
 from ks_actors.processors._api import Context, FixedKeyProcessor, Processor
 from ks_actors.processors._async_options import AsyncOptions, is_async
-from ks_actors.processors._operator import AsyncBound, Bound
+from ks_actors.processors._operator import AsyncBound, Bound, too_early
 from ks_actors.processors._record import FixedKeyRecord, Record
 from ks_actors.processors._stateless import never_alone
 
@@ -74,22 +74,27 @@ class ProcessorOperator:
         """Make and initialize the processor of one task."""
         if self.asynchronous is not None:
             return Bound(never_alone)
-        own = _TaskContext(context)
-        processor = self._start(own)
-        handle = cast("Callable[[AnyRecord], None]", processor.process)
+        handle: Callable[[AnyRecord], None] = too_early(context.node)
         record_type: type[AnyRecord] = FixedKeyRecord if self.fixed_key else Record
+
+        def begin(processor: AnyProcessor) -> None:
+            nonlocal handle
+            handle = cast("Callable[[AnyRecord], None]", processor.process)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             handle(record_type(key, value, timestamp, headers))
 
-        return Bound(process, None, processor.close)
+        return Bound(process, None, self._start(context, _TaskContext(context), begin))
 
     def bind_async(self, context: NodeContext) -> AsyncBound:
         """Make and initialize the asynchronous processor of one task: a call gives the records that it forwarded, emitting hands them on."""
         own = _AsyncContext(context)
-        processor = self._start(own)
-        handle = cast("Callable[[AnyRecord], Coroutine[Any, Any, None]]", processor.process)
+        handle: Callable[[AnyRecord], Coroutine[Any, Any, None]] = too_early(context.node)
         record_type: type[AnyRecord] = FixedKeyRecord if self.fixed_key else Record
+
+        def begin(processor: AnyProcessor) -> None:
+            nonlocal handle
+            handle = cast("Callable[[AnyRecord], Coroutine[Any, Any, None]]", processor.process)
 
         async def run(call: _Call, record: AnyRecord) -> list[tuple[AnyRecord, str | None]]:
             token = _current.set(call)
@@ -113,12 +118,27 @@ class ProcessorOperator:
             for record, child in result:
                 _TaskContext.forward(own, record, child)
 
-        return AsyncBound(call, emit, processor.close)
+        return AsyncBound(call, emit, self._start(context, own, begin))
 
-    def _start(self, context: _TaskContext) -> AnyProcessor:
-        processor = self.supplier()
-        processor.init(context)
-        return processor
+    def _start(self, context: NodeContext, own: _TaskContext, begin: Callable[[AnyProcessor], None]) -> Callable[[], None]:
+        """Make and initialize the processor when its turn comes, and let it `begin`; return what closes it."""
+        processor: AnyProcessor | None = None
+
+        def make() -> None:
+            nonlocal processor
+            processor = self.supplier()
+
+        def init() -> None:
+            assert processor is not None
+            processor.init(own)
+            begin(processor)
+
+        def close() -> None:
+            assert processor is not None
+            processor.close()
+
+        context.when_made(make, init)
+        return close
 
 
 class _TaskContext(Context[Any]):

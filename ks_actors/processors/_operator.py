@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, Protocol, TypeAlias
 
 from ks_actors._batch import Batch, Headers
+from ks_actors._errors import StreamsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -74,6 +75,13 @@ class NodeContext(Protocol):
         """Call back periodically as Kafka Streams does; the returned function cancels."""
         ...
 
+    def when_made(self, make: Callable[[], None], init: Callable[[], None]) -> None:
+        """Call `make`, and then `init`, when the functions of all nodes are made: both in the order in which the topology has its nodes.
+
+        First every node's `make` is called, then every node's `init`, as Kafka Streams does. To be called while the node is bound.
+        """
+        ...
+
     def dropped(self, count: int = 1) -> None:
         """Count records that were left out (metric dropped-records)."""
         ...
@@ -117,6 +125,15 @@ class RecordMetadata(NamedTuple):
 
 def _nothing() -> None:
     """Close nothing."""
+
+
+def too_early(node: str) -> Callable[..., Never]:
+    """Return what stands for a user's function until its object is initialized."""
+
+    def refuse(*_: object) -> Never:
+        raise StreamsError("a record comes before the processor is initialized: forward in process or in a punctuator, not in init", node=node)
+
+    return refuse
 
 
 class Bound(NamedTuple):

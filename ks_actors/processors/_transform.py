@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final
 from ks_actors._errors import TopologyError
 from ks_actors.processors._api import Context
 from ks_actors.processors._history import Superseded, with_history
-from ks_actors.processors._operator import Bound
+from ks_actors.processors._operator import Bound, too_early
 from ks_actors.processors._views import derived
 
 if TYPE_CHECKING:
@@ -61,9 +61,7 @@ class TableTransformValues:
 
     def bind(self, context: NodeContext) -> Bound:
         """Make and initialize the transformer of one task."""
-        transformer = self.supplier()
-        transformer.init(TransformContext(context))
-        transform = transformer.transform
+        started = _Started(context, self.supplier, TransformContext(context))
         context = with_history(context, self.store) or context
         store = None if self.store is None else context.store(self.store)
         cache = None if self.store is None else context.cache(self.store, send_old=self.send_old)
@@ -71,6 +69,7 @@ class TableTransformValues:
         send_old = self.send_old or cache is not None
 
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+            transform = started.transform
             new = transform(key, change[0])
             old = None
             if store is not None:
@@ -82,7 +81,7 @@ class TableTransformValues:
                 old = transform(key, change[1])
             forward(key, Superseded((new, old)) if type(change) is Superseded and store is None else (new, old), timestamp, headers)
 
-        return Bound(process, None, transformer.close)
+        return Bound(process, None, started.close)
 
 
 @final
@@ -102,23 +101,48 @@ class TransformView:
     def bind(self, context: NodeContext) -> Reader:
         """Make and initialize the transformer of one reading node."""
         below, close_below, below_as_of = self.parent.bind(context)
-        transformer = self.supplier()
         own = TransformContext(context)
-        transformer.init(own)
+        started = _Started(context, self.supplier, own)
 
         def computed(key: Any, entry: tuple[Any, int] | None) -> tuple[Any, int] | None:
             own.reading = True
             try:
-                value = transformer.transform(key, None if entry is None else entry[0])
+                value = started.transform(key, None if entry is None else entry[0])
             finally:
                 own.reading = False
             return None if value is None else (value, -1 if entry is None else entry[1])
 
         def close() -> None:
             close_below()
-            transformer.close()
+            started.close()
 
         return derived(computed, below, below_as_of, close)
+
+
+@final
+class _Started:
+    """A transformer of one node of one task, which is made and initialized when its turn comes."""
+
+    __slots__ = ("_own", "_supplier", "_transformer", "transform")
+
+    def __init__(self, context: NodeContext, supplier: Callable[[], ValueTransformer[Any, Any, Any]], own: TransformContext) -> None:
+        self._supplier: Callable[[], ValueTransformer[Any, Any, Any]] = supplier
+        self._own: TransformContext = own
+        self._transformer: ValueTransformer[Any, Any, Any] | None = None
+        self.transform: Callable[[Any, Any], Any] = too_early(context.node)
+        context.when_made(self._make, self._init)
+
+    def _make(self) -> None:
+        self._transformer = self._supplier()
+
+    def _init(self) -> None:
+        assert self._transformer is not None
+        self._transformer.init(self._own)
+        self.transform = self._transformer.transform
+
+    def close(self) -> None:
+        assert self._transformer is not None
+        self._transformer.close()
 
 
 @final

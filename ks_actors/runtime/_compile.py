@@ -40,7 +40,7 @@ class Entrance(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A part of a topology as functions: the entrances by source node, what to close, the asynchronous nodes, and whether some of it blocks.
+    """A part of a topology as functions: the entrances by source node, what to close in order, the asynchronous nodes, and whether some of it blocks.
 
     `caches` hold updates back; they are to be flushed in this order. `pair` is what takes batches of both streams of a join, by its left and right
     source.
@@ -56,7 +56,9 @@ class Plan(NamedTuple):
     def close(self) -> list[Exception]:
         """Close all processors, whatever closing some of them raises; return those errors."""
         errors: list[Exception] = []
-        for close in (*(node.close for node in self.asynchronous), *self.closers):
+        for node in self.asynchronous:
+            node.cancel()
+        for close in self.closers:
             try:
                 close()
             except Exception as error:  # noqa: BLE001 - a user's close; the others are closed all the same
@@ -65,7 +67,10 @@ class Plan(NamedTuple):
 
 
 class Compiler:
-    """Compile the nodes of one task, from the sinks up, every node once."""
+    """Compile the nodes of one task, from the sinks up, every node once.
+
+    What is the user's is made, initialized and closed in the order of `names`, that in which the topology has its nodes, as in Kafka Streams.
+    """
 
     def __init__(
         self,
@@ -81,7 +86,7 @@ class Compiler:
         self._sink = sink
         self._make_async = make_async
         self._made: dict[str, tuple[Process, ProcessBatch]] = {}
-        self._closers: list[Callable[[], None]] = []
+        self._closers: dict[str, Callable[[], None]] = {}
         self._asynchronous: list[InFlight] = []
         self._reach: dict[str, frozenset[str]] = {}
         self._works: dict[str, NodeWork] = {}
@@ -93,12 +98,20 @@ class Compiler:
             if isinstance(node, SourceNode):
                 work = self._work(node)
                 entrances[name] = Entrance(work.forward, None if self._exact(name) else work.forward_batch)
+        works = [self._works[name] for name in self._nodes if name in self._works]
+        for work in works:
+            for make, _ in work.beginnings:
+                make()
+        for work in works:
+            for _, init in work.beginnings:
+                init()
         # Nodes that no source leads to do not exist; the topology refuses them.
         pair = find_pair(self._nodes, self._works) if all(entrance.batch is not None for entrance in entrances.values()) else None
         blocking = any(map(needs_thread, self._nodes.values()))
         caches = self._services.caches
         held = () if caches is None else caches.in_order()
-        return Plan(entrances, tuple(reversed(self._closers)), tuple(self._asynchronous), blocking, held, pair)
+        closers = tuple(self._closers[name] for name in self._nodes if name in self._closers)
+        return Plan(entrances, closers, tuple(self._asynchronous), blocking, held, pair)
 
     def _make(self, name: str) -> tuple[Process, ProcessBatch]:
         made = self._made.get(name)
@@ -119,9 +132,10 @@ class Compiler:
         if node.operator.asynchronous is not None:
             asynchronous = self._make_async(node, work)
             self._asynchronous.append(asynchronous)
+            self._closers[name] = asynchronous.close
             return asynchronous.process, one_by_one(asynchronous.process, self._services.current)
         bound = node.operator.bind(work)
-        self._closers.append(bound.close)
+        self._closers[name] = bound.close
         process = guarded(bound.process, work)
         if bound.batch is None or not self._disjoint(node.children):
             return process, one_by_one(process, self._services.current)

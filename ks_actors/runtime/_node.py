@@ -71,6 +71,11 @@ class NodeWork:
         self.wall_time: Callable[[], int] = services.wall_time
         self.request_commit: Callable[[], None] = services.request_commit
         self.progress: dict[str, int] = services.progress
+        self.beginnings: list[tuple[Callable[[], None], Callable[[], None]]] = []
+
+    def when_made(self, make: Callable[[], None], init: Callable[[], None]) -> None:
+        """Call `make` and `init` when the functions of all nodes are made, in the order in which the topology has its nodes."""
+        self.beginnings.append((make, init))
 
     def lead_to(
         self, children: Mapping[str, Process], batches: Mapping[str, ProcessBatch], *, disjoint: bool, exact: bool = False, joined: bool = False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-from itertools import count
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -16,16 +14,20 @@ BACK_MS: Final = 1_000
 class Schedule:
     """One periodic call; cancelling it from within its own call works."""
 
-    __slots__ = ("callback", "cancelled", "interval")
+    __slots__ = ("_queue", "callback", "cancelled", "due", "interval")
 
-    def __init__(self, interval: int, callback: Callable[[int], None]) -> None:
+    def __init__(self, queue: PunctuationQueue, due: int, interval: int, callback: Callable[[int], None]) -> None:
+        self.due: int = due
         self.interval: int = interval
         self.callback: Callable[[int], None] = callback
         self.cancelled: bool = False
+        self._queue: PunctuationQueue = queue
 
     def cancel(self) -> None:
         """Call no more."""
-        self.cancelled = True
+        if not self.cancelled:
+            self.cancelled = True
+            self._queue.forget()
 
 
 class PunctuationQueue:
@@ -34,34 +36,42 @@ class PunctuationQueue:
     After a call at `now` the next one is an interval later, or, when several intervals have gone by, at the next multiple behind `now`: missed
     calls are not made up for (Kafka Streams' PunctuationSchedule). A clock that is set back by more than a second takes the due times back with it,
     by whole intervals: nobody waits until it is as late again as it was.
+
+    Calls that are due at one time come in Kafka Streams' order, which is that of Java's PriorityQueue: a binary heap, in which a schedule that was
+    cancelled keeps its place until it is due. Python's heapq sifts in another way, so it would give another order.
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Schedule]] = []
-        self._order = count()
+        self._heap: list[Schedule] = []
+        self._wanted: int = 0
         self._seen: int = 0
 
     def schedule(self, interval_ms: int, callback: Callable[[int], None], first_ms: int, *, anchored_at: int | None) -> Schedule:
         """Call back at `first_ms` and every interval from there; with `anchored_at` (now) the first call is not before it."""
-        schedule = Schedule(interval_ms, callback)
         if anchored_at is not None and first_ms < anchored_at:
             first_ms = _next(first_ms, interval_ms, anchored_at)
-        heapq.heappush(self._heap, (first_ms, next(self._order), schedule))
+        schedule = Schedule(self, first_ms, interval_ms, callback)
+        self._wanted += 1
+        self._push(schedule)
         return schedule
+
+    def forget(self) -> None:
+        """Note that a schedule is cancelled."""
+        self._wanted -= 1
 
     @property
     def next_due(self) -> int | None:
-        """When the next call is due; None when nothing is scheduled."""
-        while self._heap and self._heap[0][2].cancelled:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        """When to look at the schedules next, at the latest when a call is due; None when nothing is scheduled."""
+        return self._heap[0].due if self._wanted > 0 else None
 
     def due_by(self, now_ms: int) -> int | None:
-        """Return when the next call is due on a clock that is at `now_ms`, and that may have been set back; None when nothing is scheduled."""
+        """Return when to look next on a clock that is at `now_ms`, and that may have been set back; None when nothing is scheduled."""
         back = self._seen - now_ms
         if back > BACK_MS:
-            self._heap = [(due - back // schedule.interval * schedule.interval, order, schedule) for due, order, schedule in self._heap]
-            heapq.heapify(self._heap)
+            schedules, self._heap = self._heap, []
+            for schedule in schedules:
+                schedule.due -= back // schedule.interval * schedule.interval
+                self._push(schedule)
         if back > BACK_MS or back < 0:
             self._seen = now_ms
         return self.next_due
@@ -69,17 +79,49 @@ class PunctuationQueue:
     def punctuate(self, now_ms: int) -> bool:
         """Call everything that is due at `now_ms`; return whether anything was."""
         called = False
-        while (due := self.next_due) is not None and due <= now_ms:
-            _, _, schedule = heapq.heappop(self._heap)
+        while self._heap and self._heap[0].due <= now_ms:
+            schedule = self._pop()
+            if schedule.cancelled:
+                continue
             schedule.callback(now_ms)
             called = True
             if not schedule.cancelled:
-                heapq.heappush(self._heap, (_next(due, schedule.interval, now_ms), next(self._order), schedule))
+                schedule.due = _next(schedule.due, schedule.interval, now_ms)
+                self._push(schedule)
         return called
 
     def clear(self) -> None:
         """Drop all schedules."""
+        for schedule in self._heap:
+            schedule.cancelled = True
         self._heap.clear()
+        self._wanted = 0
+
+    def _push(self, schedule: Schedule) -> None:
+        heap, at = self._heap, len(self._heap)
+        heap.append(schedule)
+        while at > 0:
+            above = (at - 1) // 2
+            if schedule.due >= heap[above].due:
+                break
+            heap[at] = heap[above]
+            at = above
+        heap[at] = schedule
+
+    def _pop(self) -> Schedule:
+        heap = self._heap
+        first, last = heap[0], heap.pop()
+        if heap:
+            at, end = 0, len(heap)
+            while (below := 2 * at + 1) < end:
+                if below + 1 < end and heap[below].due > heap[below + 1].due:
+                    below += 1
+                if last.due <= heap[below].due:
+                    break
+                heap[at] = heap[below]
+                at = below
+            heap[at] = last
+        return first
 
 
 def _next(due: int, interval: int, now: int) -> int:

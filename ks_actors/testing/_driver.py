@@ -150,7 +150,8 @@ class _Driver:
         topology = self._topology
         if task.subtopology < 0:
             return [name for store in topology.global_topics.values() for name in (store.source, store.processor)]
-        return [name for subtopology in topology.subtopologies() for name in subtopology.nodes]
+        tasks = {name for subtopology in topology.subtopologies() for name in subtopology.nodes}
+        return [name for name in topology.nodes if name in tasks]
 
     def _wake(self) -> None:
         if self._woken is not None:

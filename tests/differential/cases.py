@@ -155,8 +155,8 @@ def compare(case: Case, between: Between | None = None) -> Mismatch | None:
     return None
 
 
-def descriptions() -> Iterator[tuple[str, dict[str, bool], str]]:
-    """Yield what Kafka Streams says of each graph: its id, its stores (is it persistent?), Topology.describe()."""
+def descriptions() -> Iterator[tuple[str, dict[str, bool], list[str], str]]:
+    """Yield what Kafka Streams says of each graph: its id, its stores (is it persistent?), its nodes in order, Topology.describe()."""
     for part in DESCRIPTIONS.read_text().split("===== ")[1:]:
-        graph, stores, text = part.split("\n", 2)
-        yield graph, json.loads(stores.removeprefix("stores: ")), text.removesuffix("\n")
+        graph, stores, order, text = part.split("\n", 3)
+        yield graph, json.loads(stores.removeprefix("stores: ")), json.loads(order.removeprefix("order: ")), text.removesuffix("\n")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 HEAD = """Topology.describe() of each topology of the oracle, once per combination of the parameters that change its graph.
-Below each name: its stores, true = persistent where the store is not a parameter.
+Below each name: its stores, true = persistent where the store is not a parameter; and its nodes, in the order in which tasks initialize them.
 The order of names behind "-->" is not the order of calls; children are called in the order in which the operators were.
 
 """
@@ -52,7 +52,8 @@ def write_descriptions(described: Path, out: Path) -> None:
         graph = json.loads(line)
         if "error" in graph:
             raise ValueError(f"{graph['id']}: {graph['error']}")
-        parts.append(f"===== {graph['id']}\nstores: {json.dumps(graph['stores'], sort_keys=True)}\n{graph['describe']}\n")
+        told = f"stores: {json.dumps(graph['stores'], sort_keys=True)}\norder: {json.dumps(graph['order'])}\n"
+        parts.append(f"===== {graph['id']}\n{told}{graph['describe']}\n")
     out.write_text("".join(parts))
 
 

@@ -9,7 +9,7 @@ from .generate import SPECS, graphs
 from .topologies import OUT_OF_REACH, REBUILT, reason_out_of_reach
 
 GRAPHS = {case["id"]: case for case in graphs()}
-DESCRIBED = {graph: (stores, text) for graph, stores, text in descriptions()}
+DESCRIBED = {graph: told for graph, *told in descriptions()}
 REACHABLE = [graph for graph, case in GRAPHS.items() if reason_out_of_reach(case["topology"], case["params"]) is None]
 
 
@@ -17,10 +17,21 @@ REACHABLE = [graph for graph, case in GRAPHS.items() if reason_out_of_reach(case
 def test_a_graph_has_kafka_streams_names_and_shape(graph: str) -> None:
     """Nodes, stores, topics and subtopologies, text for text: who moves an app finds its topics and stores again."""
     case = GRAPHS[graph]
-    stores, text = DESCRIBED[graph]
+    stores, _, text = DESCRIBED[graph]
     topology = REBUILT[case["topology"]].build(case["params"])
     assert str(topology.describe()) == text
     assert {*topology.stores, *topology.global_stores} == set(stores)
+
+
+@pytest.mark.parametrize("graph", REACHABLE)
+def test_a_graph_has_its_nodes_in_kafka_streams_order(graph: str) -> None:
+    """It is the order in which tasks initialize, punctuate and close them, in every subtopology."""
+    case = GRAPHS[graph]
+    _, order, _ = DESCRIBED[graph]
+    topology = REBUILT[case["topology"]].build(case["params"])
+    for subtopology in topology.subtopologies():
+        assert list(subtopology.nodes) == [name for name in order if name in subtopology.nodes]
+    assert {name for subtopology in topology.subtopologies() for name in subtopology.nodes} == set(order)
 
 
 def test_every_topology_of_the_oracle_is_rebuilt_or_has_its_reason() -> None:

@@ -158,6 +158,10 @@ class Node:
         self.scheduled.append((interval_ms, punctuation, start_ms))
         return lambda: None
 
+    def when_made(self, make: Callable[[], None], init: Callable[[], None]) -> None:
+        make()
+        init()
+
     def dropped(self, count: int = 1) -> None:
         self.dropped_count += count
 

@@ -13,6 +13,7 @@ import java.io.BufferedWriter;
 import java.io.File;
 import java.io.InputStreamReader;
 import java.io.OutputStreamWriter;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.time.Duration;
@@ -28,6 +29,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.*;
+import org.apache.kafka.streams.processor.internals.InternalTopologyBuilder;
 import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
 import org.apache.kafka.streams.test.TestRecord;
 
@@ -101,6 +103,7 @@ public final class Oracle {
           ObjectNode stores = result.putObject("stores");
           for (var e : d.getAllStateStores().entrySet()) stores.put(e.getKey(), e.getValue().persistent());
           result.put("describe", t.describe().toString());
+          result.set("order", order(t));
         }
       }
     } catch (Throwable e) {
@@ -111,6 +114,15 @@ public final class Oracle {
       delete(directory);
     }
     return JSON.writeValueAsString(result);
+  }
+
+  /** The nodes of all subtopologies, in the order in which a task initializes, punctuates and closes them. */
+  private static ArrayNode order(Topology t) throws Exception {
+    Field field = Topology.class.getDeclaredField("internalTopologyBuilder");
+    field.setAccessible(true);
+    ArrayNode names = JSON.createArrayNode();
+    ((InternalTopologyBuilder) field.get(t)).buildTopology().processors().forEach(node -> names.add(node.name()));
+    return names;
   }
 
   private static void delete(File f) {
