@@ -40,7 +40,8 @@ def register(name: str, build: Build, *outputs: str) -> None:
     def with_builder(p: Params) -> Topology:
         builder = StreamsBuilder()
         build(builder, p)
-        return builder.build(StreamsConfig(application_id="app", topology_optimization=p.get("optimization", "none")))
+        settings = {"default_key_serde": TEXT, "default_value_serde": TEXT, "topology_optimization": p.get("optimization", "none")}
+        return builder.build(StreamsConfig.of({"application_id": "app", **settings}))
 
     REBUILT[name] = Rebuilt(outputs, with_builder)
 
