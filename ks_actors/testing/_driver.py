@@ -186,6 +186,10 @@ class _Driver:
                 if each.can_drain:
                     each.drain(inf)
                 elif not each.process_one():
+                    # Records that could not be read have been decided about: their dead letters.
+                    if letters := each.take_output():
+                        self._route(letters)
+                        continue
                     if each.drained:
                         break
                     await self._result(each)

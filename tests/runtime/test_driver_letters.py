@@ -1,0 +1,84 @@
+"""What the test driver shows of records that fail is what an app has written."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ks_actors.dsl import Consumed, Produced, StreamsBuilder
+from ks_actors.serdes import BYTES, LONG, STRING
+from ks_actors.testing import AsyncTopologyTestDriver, TopologyTestDriver, run_app
+from tests.runtime.helpers import GUARANTEES
+
+if TYPE_CHECKING:
+    from ks_actors.testing import AppHarness
+    from ks_actors.topology import Topology
+
+CONTINUE: dict[str, Any] = {
+    "errors_dead_letter_queue_topic_name": "letters",
+    "deserialization_exception_handler": "continue",
+    "processing_exception_handler": "continue",
+    "production_exception_handler": "continue",
+}
+GOOD, NO_KEY, NO_VALUE, RAISES, TOO_LARGE = "good", "no key", "no value", "raises", "too large"
+RECORDS: dict[str, tuple[bytes, bytes]] = {
+    GOOD: (b"a", (7).to_bytes(8)),
+    NO_KEY: (b"\xff", (7).to_bytes(8)),
+    NO_VALUE: (b"a", b"x"),
+    RAISES: (b"a", (0).to_bytes(8)),
+    TOO_LARGE: (b"a", (1).to_bytes(8)),
+}
+
+
+def dividing() -> Topology:
+    """Divide by what comes; what one gives is more than a long can be."""
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed(STRING, LONG)).map_values(lambda value: 7 // value if value != 1 else 1 << 70).to("out", Produced(STRING, LONG))
+    return builder.build()
+
+
+@pytest.mark.parametrize("kind", [NO_KEY, NO_VALUE, RAISES, TOO_LARGE])
+def test_a_dead_letter_is_there_when_the_call_returns(kind: str) -> None:
+    """Whatever the record fails at: nobody has to pipe another one first; the asynchronous driver does as the other one."""
+    key, value = RECORDS[kind]
+    with TopologyTestDriver(dividing(), CONTINUE) as driver:
+        driver.create_input_topic("in", BYTES, BYTES).pipe_raw(key, value, 5)
+        letters = driver.create_output_topic("letters", BYTES, BYTES)
+        assert [(letter.key, letter.value) for letter in letters.read_records_to_list()] == [(key, value)]
+        assert driver.metrics()["dropped-records-total"] == 1
+
+    async def other() -> None:
+        async with AsyncTopologyTestDriver(dividing(), CONTINUE) as driver:
+            await driver.pipe_input("in", key, value)
+            assert driver.count("letters") == 1
+
+    asyncio.run(other())
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@given(kinds=st.lists(st.sampled_from(sorted(RECORDS)), max_size=12))
+@settings(max_examples=15, deadline=None)
+def test_the_driver_shows_what_an_app_writes(guarantee: str, kinds: list[str]) -> None:
+    """After each record: as many results and dead letters, of the same bytes, as an app has written when it has caught up with that record."""
+    steps: list[tuple[int, list[bytes | None]]] = []
+    with TopologyTestDriver(dividing(), CONTINUE) as driver:
+        source, letters = driver.create_input_topic("in", BYTES, BYTES), driver.create_output_topic("letters", BYTES, BYTES)
+        seen: list[bytes | None] = []
+        for number, kind in enumerate(kinds):
+            source.pipe_raw(*RECORDS[kind], number)
+            seen += [letter.value for letter in letters.read_records_to_list()]
+            steps.append((driver.count("out"), [*seen]))
+
+    async def test(harness: AppHarness) -> None:
+        found: list[tuple[int, list[bytes | None]]] = []
+        for number, kind in enumerate(kinds):
+            await harness.produce("in", *RECORDS[kind], number)
+            await harness.caught_up()
+            found.append((len(await harness.read("out")), [letter.value for letter in await harness.read("letters")]))
+        assert found == steps
+
+    run_app(test, dividing(), topics={"in": 1, "out": 1, "letters": 1}, processing_guarantee=guarantee, **CONTINUE)
