@@ -37,7 +37,8 @@ KsActorsError
 │   ├── TimestampInvalid
 │   ├── TaskTimeout         a task did not come to rest, or a user's call did not return, in time
 │   ├── TaskMigrated        the tasks are somebody else's now
-│   └── MissingSourceTopics topics to read from do not exist
+│   ├── MissingSourceTopics topics to read from do not exist
+│   └── MissingSinkTopics   topics to write to do not exist, as the start finds
 ├── BatchError              what a job on the batch bridge cannot do
 │   ├── SparkUnavailable    pyspark, or Java, is not there, or no session could be had
 │   ├── JobFailed           a job has failed: what it failed by is the cause, with its record where there is one
@@ -269,6 +270,10 @@ class TaskMigrated(StreamsError):
 
 class MissingSourceTopics(StreamsError):
     """Topics that the topology reads do not exist."""
+
+
+class MissingSinkTopics(StreamsError):
+    """Topics that the app is going to write to do not exist: those of sinks, or the dead letter queue."""
 
 
 class BatchError(KsActorsError):

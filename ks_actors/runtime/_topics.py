@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ks_actors._beside import beside
-from ks_actors._errors import MissingSourceTopics, TopicExists, TopologyError
+from ks_actors._errors import MissingSinkTopics, MissingSourceTopics, TopicExists, TopologyError
 from ks_actors.log._types import NewTopic
 from ks_actors.runtime._topic_configs import changelog_configs, misfits, repartition_configs
+from ks_actors.topology import SinkNode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
     """Check the topics that are read, make repartition and changelog topics, and return how many partitions every topic has.
 
-    Raises MissingSourceTopics, which names all that are missing, NotAuthorized, and TopologyError for internal topics that are there but not as they
-    have to be.
+    Raises MissingSourceTopics or MissingSinkTopics, which name all that are missing, NotAuthorized, and TopologyError for internal topics that are
+    there but not as they have to be.
     """
     async with topics_prepared(log, setup) as counts:
         return counts
@@ -32,6 +33,7 @@ async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
 async def topics_prepared(log: Log, setup: Setup) -> AsyncIterator[dict[str, int]]:
     """Do what `prepare_topics` does; whether topics that were there keep what they are to is known at the end of what is done meanwhile."""
     counts, wanted, existing = await plan_topics(log, setup)
+    await _check_sinks(log, setup, existing)
     new = [topic for topic in wanted if topic.name not in existing]
     await _create(log, setup, new, counts)
     async with beside(_check_configs(log, [topic for topic in wanted if topic.name in existing]), "check internal topics"):
@@ -71,6 +73,26 @@ async def _check_sources(log: Log, setup: Setup, subtopologies: Iterable[Subtopo
         await log.describe_topics(missing, configs=False)
         raise MissingSourceTopics(
             f"the topology reads topics that do not exist: {', '.join(missing)}; create them, with as many partitions as are wanted"
+        )
+
+
+async def _check_sinks(log: Log, setup: Setup, existing: Mapping[str, TopicDescription]) -> None:
+    """Raise MissingSinkTopics for topics of sinks, and dead letters, that nobody makes; those that functions tell are not known."""
+    writers: dict[str, list[str]] = {}
+    for node in setup.topology.nodes.values():
+        if isinstance(node, SinkNode) and isinstance(node.topic, str) and node.topic not in setup.topology.internal_topics:
+            writers.setdefault(node.topic, []).append(f"node {node.name}")
+    letters = setup.config.errors_dead_letter_queue_topic_name
+    if letters is not None:
+        writers.setdefault(letters, []).append("errors_dead_letter_queue_topic_name")
+    missing = sorted(writers.keys() - existing.keys())
+    if missing:
+        # As for sources.
+        await log.describe_topics(missing, configs=False)
+        told = ", ".join(f"{topic} ({', '.join(writers[topic])})" for topic in missing)
+        raise MissingSinkTopics(
+            f"the app writes to topics that do not exist: {told}; create them, with as many partitions as are wanted: it makes only its internal "
+            "topics, and brokers are not asked to make others (auto.create.topics.enable)"
         )
 
 

@@ -104,7 +104,7 @@ def test_until_may_be_ms_or_offsets_or_nothing(url: str) -> None:
 async def test_an_app_that_was_started_is_not_backfilled() -> None:
     """It is one or the other."""
     async with EmbeddedLog() as log:
-        await log.create_topics([NewTopic("in", 1)])
+        await log.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
         builder = StreamsBuilder()
         builder.stream("in").to("out")
         async with App(

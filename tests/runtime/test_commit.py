@@ -428,16 +428,17 @@ def test_a_transaction_that_takes_too_long_is_done_again() -> None:
 
 
 def test_an_output_topic_that_is_gone_is_named() -> None:
-    """Records for a topic that does not exist are ProductionFailed, naming the topic."""
+    """Records for a topic that was deleted are ProductionFailed, naming the topic."""
 
     async def test(harness: AppHarness) -> None:
+        harness.delete_topics("out")
         await harness.produce("in", "a", "1")
         error = await harness.ended()
         assert isinstance(error, ProductionFailed)
         assert (error.topic, error.partition) == ("out", 0)
         assert isinstance(error.__cause__, UnknownTopicOrPartition)
 
-    run_app(test, echo(), topics={"in": 1})
+    run_app(test, echo(), topics={"in": 1, "out": 1})
 
 
 class Punctuating(Processor[str, str, str, str]):
