@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors._errors import LogError, UnknownTopicOrPartition
-from ks_actors.log import OffsetAndMetadata, TopicPartition
+from ks_actors._errors import LogError, OffsetOutOfRange, UnknownTopicOrPartition
+from ks_actors.log import NewTopic, OffsetAndMetadata, TopicPartition
 from tests.log.helpers import COMMITTED, assigned, fetch_one, group_name, join, new_topic, read_all, revoked, soon, write
 
 if TYPE_CHECKING:
@@ -73,3 +73,36 @@ async def test_a_group_deals_out_partitions_that_come_later(log: AnyLog) -> None
     assert (await assigned(member)).assignment.partitions == (first, TopicPartition(first.topic, 1))
     assert await member.committed([first, TopicPartition(first.topic, 1)]) == {first: OffsetAndMetadata(0, "x")}
     await member.close()
+
+
+async def test_a_group_lets_go_of_a_topic_that_is_deleted(log: AnyLog) -> None:
+    """Its members have the partitions of the others; when it is there again they have it again, and nothing is committed of it."""
+    (gone,), (stays,) = await new_topic(log), await new_topic(log)
+    member = await join(log, group_name(), gone.topic, stays.topic)
+    assert set((await assigned(member)).assignment.partitions) == {gone, stays}
+    await member.commit({gone: OffsetAndMetadata(0), stays: OffsetAndMetadata(0, "kept")})
+    await log.delete_topics([gone.topic])
+    await revoked(member)
+    member.revoked()
+    assert (await assigned(member)).assignment.partitions == (stays,)
+    await log.create_topics([NewTopic(gone.topic, 2)])
+    await revoked(member)
+    member.revoked()
+    assert set((await assigned(member)).assignment.partitions) == {gone, TopicPartition(gone.topic, 1), stays}
+    assert await member.committed([gone, stays]) == {stays: OffsetAndMetadata(0, "kept")}
+    await member.close()
+
+
+async def test_a_fetcher_that_reads_a_topic_when_it_is_deleted_is_told(log: AnyLog) -> None:
+    """Not the records of another topic of the same name: it has to be assigned anew for these."""
+    (partition,) = await new_topic(log)
+    producer = await log.producer(client_id="p")
+    await write(producer, partition, b"old")
+    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+    fetcher.assign({partition: 0})
+    assert (await fetch_one(fetcher)).batch.values == [b"old"]
+    await log.delete_topics([partition.topic])
+    with pytest.raises((UnknownTopicOrPartition, OffsetOutOfRange)):
+        await fetch_one(fetcher)
+    with pytest.raises(UnknownTopicOrPartition):
+        await log.end_offsets([partition], COMMITTED)

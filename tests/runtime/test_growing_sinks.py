@@ -174,3 +174,26 @@ def test_a_partitioner_that_fails_for_a_topic_that_came_late_ends_the_app(answer
         assert harness.log._groups.get("app").committed() == {}
 
     run_app(test, passing_on(Produced(STRING, STRING, partitioner=choose), to=lambda *_: "late"), topics={"in": 1})
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_records_for_a_topic_that_is_deleted_are_for_the_production_handler(guarantee: str) -> None:
+    """With CONTINUE the app goes on without them, with a dead letter each, and writes to the topic again when it is there again."""
+
+    async def test(harness: AppHarness) -> None:
+        await feed(harness, ["before"])
+        harness.delete_topics("out")
+        await feed(harness, ["lost", "lost too"])
+        assert sorted([record.key for record in await harness.read("letters")]) == [b"lost", b"lost too"]
+        harness.create_topics({"out": 2})
+        await feed(harness, KEYS)
+        assert await places(harness) == {key: {default(key.encode(), 2)} for key in KEYS}
+
+    run_app(
+        test,
+        passing_on(),
+        topics={"in": 1, "out": 2, "letters": 1},
+        processing_guarantee=guarantee,
+        production_exception_handler="continue",
+        errors_dead_letter_queue_topic_name="letters",
+    )

@@ -134,6 +134,23 @@ def test_a_changelog_may_be_compacted_as_well() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("topology", "name", "told"),
+    [
+        (counting(), "app-counts-changelog", "cleanup.policy=delete and needs compact"),
+        (counting(repartition=True), "app-by-value-repartition", "retention.ms=604800000 and needs -1"),
+    ],
+)
+async def test_an_internal_topic_that_was_made_by_hand_has_the_settings_of_any_topic(topology: Topology, name: str, told: str) -> None:
+    """Made without settings it forgets as Kafka's topics do by default, and the app does not start on it; nor does it on Kafka."""
+    log = open_log("memory://")
+    await log.start()
+    await log.create_topics([NewTopic("in", 1), NewTopic("out", 1), NewTopic(name, 1)])
+    with pytest.raises(TopologyError, match=f"{name} has {told}"):
+        await prepare_topics(log, setup_of(topology))
+    await log.close()
+
+
 @pytest.mark.parametrize("policy", ["delete", "compact,delete", "compact"])
 async def test_an_app_does_not_start_on_a_changelog_that_forgets(policy: str) -> None:
     """A table whose changelog is not only compacted would lose the keys that have not changed for long: it says so, and how to set it right."""

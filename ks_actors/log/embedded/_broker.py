@@ -12,7 +12,7 @@ from ks_actors.log._types import TopicPartition
 from ks_actors.log.embedded._partition import Partition
 from ks_actors.log.embedded._segment import ABORT, COMMIT, DATA, NO_PRODUCER, TRANSACTIONAL, Segment
 from ks_actors.log.embedded._storage import TransactionalId
-from ks_actors.log.embedded._topic import Topic, check_topic
+from ks_actors.log.embedded._topic import INTERNAL, Topic, check_topics
 from ks_actors.log.embedded._transactions import Transaction
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ _RECORD_BYTES = 64
 class Broker:
     """State of a log in memory, and the order in which it changes: first storage, then memory, then whoever waits is told."""
 
-    def __init__(self, storage: Storage, topics_changed: Callable[[set[str]], None], grown: Callable[[Partition], None]) -> None:
+    def __init__(
+        self, storage: Storage, topics_changed: Callable[[set[str]], None], grown: Callable[[Partition], None], clock: Callable[[], int]
+    ) -> None:  # fmt: skip
         self.storage: Storage = storage
         self.incarnation: int = 0
         self.topics: dict[str, Topic] = {}
@@ -42,6 +44,7 @@ class Broker:
         self._next_pid = 0
         self._topics_changed = topics_changed
         self._grown = grown
+        self._clock = clock
 
     def take_in(self, loaded: Loaded, *, read_only: bool = False) -> None:
         """Begin with what storage held. Transactions that were open stay so until their producer comes again, or their timeout passes.
@@ -88,7 +91,7 @@ class Broker:
         """Create a topic. Raises TopicExists, ConfigError, StorageFull, LogError."""
         if new.name in self.topics:
             raise TopicExists(f"there is a topic {new.name!r} already")
-        check_topic(new.name, new.partitions)
+        check_topics((new,), self.topics)
         topic = Topic(self._next_topic, new.name, dict(new.configs))
         topic.partitions = [Partition(topic, number, self.storage.load) for number in range(new.partitions)]
         self.storage.add_topic(topic)
@@ -149,8 +152,10 @@ class Broker:
         checked: list[tuple[Partition, Batch, int]] = []
         for index, outgoing in enumerate(batches):
             try:
+                if outgoing.partition[0] in INTERNAL:
+                    raise LogError(f"topic {outgoing.partition[0]} is kept by the log itself: write to another one")
                 partition = self.partition(outgoing.partition)
-                checked.append((partition, outgoing.batch, partition.check(outgoing.batch)))
+                checked.append((partition, outgoing.batch, partition.check(outgoing.batch, self._clock)))
             except LogError as error:
                 name = TopicPartition(*outgoing.partition)
                 before = sum(len(other.batch) for other in batches[:index] if other.partition == name)
@@ -167,7 +172,8 @@ class Broker:
             ends[partition] = end = base + count
             behind.append(end)
             if count:
-                stored = Batch(batch.keys, batch.values, batch.timestamps, batch.headers, range(base, end))
+                timestamps = [self._clock()] * count if partition.topic.settings.append_time else batch.timestamps
+                stored = Batch(batch.keys, batch.values, timestamps, batch.headers, range(base, end))
                 added.append((partition, Segment(base, end, kind=kind, pid=pid, count=count, size=size), stored))
         if added:
             try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import IllegalGeneration
 from ks_actors.log._types import MemberAssignment, MemberInfo
+from ks_actors.log.embedded._refusals import check_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,7 +52,7 @@ class Group:
         return self._members
 
     def commit(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit offsets of a member. Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, LogError."""
+        """Commit offsets of a member. Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, LogError: metadata that is too long, too."""
         self.check(who, offsets)
         self._broker.commit_offsets(self.group_id, offsets)
 
@@ -62,6 +63,7 @@ class Group:
         """
         for partition in offsets:
             self._broker.partition(partition)
+        check_offsets(self.group_id, offsets)
         if not self._members and not who.member_id and who.generation < 0:
             return
         if who.member_id not in self._members:

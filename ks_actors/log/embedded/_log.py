@@ -16,8 +16,10 @@ from ks_actors.log.embedded._group import Groups
 from ks_actors.log.embedded._housekeeping import Housekeeper
 from ks_actors.log.embedded._member import EmbeddedMembership
 from ks_actors.log.embedded._producer import EmbeddedProducer, EmbeddedTransactionalProducer
+from ks_actors.log.embedded._refusals import check_transactional
 from ks_actors.log.embedded._storage import MemoryStorage
-from ks_actors.log.embedded._topic import check_topic, read_settings
+from ks_actors.log.embedded._topic import check_topics
+from ks_actors.log.embedded._topic_configs import TopicConfigs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._partition import Partition
     from ks_actors.log.embedded._storage import Storage
 
+# Where records are deleted: up to the end.
+_ALL = -1
 T = TypeVar("T")
 P = TypeVar("P", EmbeddedFetcher, EmbeddedProducer, EmbeddedTransactionalProducer, EmbeddedMembership)
 _Part: TypeAlias = EmbeddedFetcher | EmbeddedProducer | EmbeddedTransactionalProducer | EmbeddedMembership
@@ -45,8 +49,9 @@ class EmbeddedLog:
 
     In a directory everything that was acknowledged survives the process, however it ends; an ended transaction is there as a whole or not at all.
     (The machine's end may take the last moments: nothing is synced.) Topics' settings that count: cleanup.policy, retention.ms, retention.bytes,
-    max.message.bytes, delete.retention.ms; retention has no limit unless it is set. `clock` gives the time in ms since the epoch for cleaning. Errors
-    of writing leave all as it was, and later calls go on when there is room.
+    max.message.bytes, delete.retention.ms, min.compaction.lag.ms, message.timestamp.type, message.timestamp.before.max.ms and its brother
+    after.max.ms; retention and times have no limit unless it is set. Others are only checked, as Kafka does. `clock` gives the time in ms since the
+    epoch. Errors of writing leave all as it was, and later calls go on when there is room.
 
     `read_only` takes no hold of the directory: it shows what was there at the start, also while another process writes, and whatever would change
     anything raises LogError. It may come to miss records that are deleted meanwhile: then a new one finds what is left.
@@ -58,7 +63,7 @@ class EmbeddedLog:
         self._directory: Path | None = directory
         self._read_only: bool = read_only
         self._storage: Storage = _storage(directory, read_only=read_only)
-        self._broker: Broker = Broker(self._storage, self._topics_changed, self._grown)
+        self._broker: Broker = Broker(self._storage, self._topics_changed, self._grown, clock)
         self._groups: Groups = Groups(self._broker)
         self._faults: Faults = Faults()
         self._housekeeper: Housekeeper = Housekeeper(self._broker, clock)
@@ -161,9 +166,11 @@ class EmbeddedLog:
     ) -> EmbeddedTransactionalProducer:
         """Return a producer of that id, fence all earlier ones and abort what they left open, before this log was opened too.
 
-        A transaction that stays open for longer than `timeout_ms` is aborted. Nothing is ever left pending in a `scope`. Raises StorageFull.
+        A transaction that stays open for longer than `timeout_ms` is aborted. Nothing is ever left pending in a `scope`. Raises StorageFull, and
+        LogError for an id or a timeout that Kafka would not take.
         """
         await self._begin("transactional_producer")
+        check_transactional(transactional_id, timeout_ms)
         transaction = self._broker.begin_transactional(transactional_id, timeout_ms)
         return self._add(
             EmbeddedTransactionalProducer(
@@ -193,9 +200,7 @@ class EmbeddedLog:
         """
         await self._begin("create_topics")
         topics = tuple(topics)
-        for topic in topics:
-            check_topic(topic.name, topic.partitions)
-            read_settings(topic.name, topic.configs)
+        check_topics(topics, self._broker.topics)
         existing: list[str] = []
         for topic in topics:
             try:
@@ -219,18 +224,25 @@ class EmbeddedLog:
         self._broker.delete_topics(tuple(names))
 
     async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
-        """Return those of the topics that exist; all topics for None. Configs are those that were given, none of them without `configs`."""
+        """Return those of the topics that exist; all topics for None.
+
+        Configs list those that were given, and tell of all others what they are by default on Kafka; none of them without `configs`.
+        """
         await self._begin("describe_topics")
         topics = self._broker.topics
         found = [topics[name] for name in (topics if names is None else names) if name in topics]
-        return {topic.name: TopicDescription(topic.name, len(topic.partitions), topic.configs if configs else {}) for topic in found}
+        return {topic.name: TopicDescription(topic.name, len(topic.partitions), TopicConfigs(topic.configs) if configs else {}) for topic in found}
 
     async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
-        """Delete all records below the given offsets. Raises UnknownTopicOrPartition, OffsetOutOfRange (then none was), StorageFull."""
+        """Delete all records below the given offsets, all that there are for -1.
+
+        Raises UnknownTopicOrPartition, OffsetOutOfRange (then none was), StorageFull.
+        """
         await self._begin("delete_records")
+        before = {name: self._broker.partition(name).end if offset == _ALL else offset for name, offset in before.items()}
         for name, offset in before.items():
             partition = self._broker.partition(name)
-            if offset > partition.end:
+            if not 0 <= offset <= partition.end:
                 raise OffsetOutOfRange(partition.name, offset, partition.begin, partition.end)
         for name, offset in before.items():
             partition = self._broker.partition(name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, final
 
 from ks_actors._errors import InvalidRecord, OffsetOutOfRange, RecordTooLarge
 from ks_actors.log._types import TopicPartition
+from ks_actors.log.embedded._refusals import check_times
 from ks_actors.log.embedded._segment import ABORT, TRANSACTIONAL, joined, payload, sizes_of
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ class Partition:
             return max(first, self.begin)
         return self.end
 
-    def check(self, batch: Batch) -> int:
-        """Return the size of `batch` in bytes. Raises RecordTooLarge, InvalidRecord."""
+    def check(self, batch: Batch, clock: Callable[[], int]) -> int:
+        """Return the size of `batch` in bytes; `clock` gives the time in ms. Raises RecordTooLarge, InvalidRecord."""
         size = payload(batch)
         settings = self.topic.settings
         if size > settings.max_message_bytes:
@@ -76,6 +77,8 @@ class Partition:
                 f"record {batch.keys.index(None)} of a batch for {self.name} has no key, but the topic is compacted",
                 [index for index, key in enumerate(batch.keys) if key is None],
             )
+        if settings.before_max_ms is not None or settings.after_max_ms is not None:
+            check_times(self.name, settings, batch.timestamps, clock())
         return size
 
     def check_position(self, position: int) -> None:

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 import msgspec
 
-from ks_actors._errors import ConfigError, LogError
+from ks_actors._errors import LogError
+from ks_actors.log.embedded._topic_configs import check_configs, policies
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from ks_actors.log._types import NewTopic
     from ks_actors.log.embedded._partition import Partition
 
+INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics that Kafka keeps for itself: nobody else writes to them."""
+
 _LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_POLICIES = frozenset({"compact", "delete"})
+# As many as Kafka makes at most by one request.
+_AT_ONCE = 10_000
 
 
 class TopicSettings(msgspec.Struct, frozen=True):
-    """Those of a topic's configs that the embedded log acts on. None for a limit is no limit, which is the default here (Kafka's is 7 days)."""
+    """Those of a topic's configs that the embedded log acts on.
+
+    None for a limit is no limit, which is the default here. Kafka's are 7 days of retention, and times of at most an hour after the broker's.
+    """
 
     compacted: bool = False
     retention_ms: int | None = None
@@ -27,6 +36,9 @@ class TopicSettings(msgspec.Struct, frozen=True):
     max_message_bytes: int = 1_048_588
     delete_retention_ms: int = 86_400_000
     min_compaction_lag_ms: int = 0
+    append_time: bool = False
+    before_max_ms: int | None = None
+    after_max_ms: int | None = None
 
     @property
     def cleaned(self) -> bool:
@@ -56,32 +68,39 @@ def check_topic(name: str, partitions: int) -> None:
         raise LogError(f"topic {name} needs at least one partition, not {partitions}")
 
 
+def check_topics(topics: Iterable[NewTopic], existing: Iterable[str]) -> None:
+    """Raise LogError for topics that Kafka would not make by one request, ConfigError for settings that it would not take."""
+    alike = {name.replace(".", "_"): name for name in existing}
+    count = 0
+    for topic in topics:
+        check_topic(topic.name, topic.partitions)
+        check_configs(topic.name, topic.configs)
+        other = alike.setdefault(topic.name.replace(".", "_"), topic.name)
+        if other != topic.name:
+            raise LogError(f"topic {topic.name} collides with topic {other}: '.' and '_' are the same in names of metrics; choose another name")
+        count += topic.partitions
+    if count > _AT_ONCE:
+        raise LogError(f"{count} partitions are more than Kafka makes at once: {_AT_ONCE}; make topics one by one, and let them grow")
+
+
 def read_settings(name: str, configs: Mapping[str, str]) -> TopicSettings:
-    """Return what `configs` say. Settings that the embedded log has no use for are kept unread; ConfigError for a value that is none."""
-    policies = frozenset(configs.get("cleanup.policy", "delete").replace(" ", "").split(","))
-    if not policies <= _POLICIES:
-        raise ConfigError(f"topic {name}: cleanup.policy is 'compact', 'delete' or both, not {configs['cleanup.policy']!r}")
+    """Return what `configs` say. Settings that the embedded log has no use for are only checked; ConfigError for what Kafka would not take."""
+    check_configs(name, configs)
+    cleaning = policies(configs.get("cleanup.policy", "delete"))
     defaults = TopicSettings()
     return TopicSettings(
-        compacted="compact" in policies,
-        retention_ms=_limit(name, configs, "retention.ms") if "delete" in policies else None,
-        retention_bytes=_limit(name, configs, "retention.bytes") if "delete" in policies else None,
-        max_message_bytes=_number(name, configs, "max.message.bytes", defaults.max_message_bytes),
-        delete_retention_ms=_number(name, configs, "delete.retention.ms", defaults.delete_retention_ms),
-        min_compaction_lag_ms=_number(name, configs, "min.compaction.lag.ms", defaults.min_compaction_lag_ms),
+        compacted="compact" in cleaning,
+        retention_ms=_limit(configs, "retention.ms") if "delete" in cleaning else None,
+        retention_bytes=_limit(configs, "retention.bytes") if "delete" in cleaning else None,
+        max_message_bytes=int(configs.get("max.message.bytes", defaults.max_message_bytes)),
+        delete_retention_ms=int(configs.get("delete.retention.ms", defaults.delete_retention_ms)),
+        min_compaction_lag_ms=int(configs.get("min.compaction.lag.ms", defaults.min_compaction_lag_ms)),
+        append_time=configs.get("message.timestamp.type", "").strip() == "LogAppendTime",
+        before_max_ms=_limit(configs, "message.timestamp.before.max.ms"),
+        after_max_ms=_limit(configs, "message.timestamp.after.max.ms"),
     )
 
 
-def _limit(name: str, configs: Mapping[str, str], key: str) -> int | None:
-    value = _number(name, configs, key, -1)
+def _limit(configs: Mapping[str, str], key: str) -> int | None:
+    value = int(configs.get(key, -1))
     return None if value < 0 else value
-
-
-def _number(name: str, configs: Mapping[str, str], key: str, default: int) -> int:
-    text = configs.get(key)
-    if text is None:
-        return default
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"topic {name}: {key} is a whole number, not {text!r}") from None

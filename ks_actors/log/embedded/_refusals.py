@@ -1,0 +1,55 @@
+"""What Kafka refuses besides topics and settings, and so does this log: what runs here is to run there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ks_actors._errors import InvalidRecord, LogError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ks_actors.log._types import OffsetAndMetadata, TopicPartition
+    from ks_actors.log.embedded._topic import TopicSettings
+
+# Kafka's default: offset.metadata.max.bytes.
+_METADATA: Final = 4_096
+# A record without a time has this one, which is never too early.
+_NO_TIME: Final = -1
+
+
+def check_transactional(transactional_id: str, timeout_ms: int) -> None:
+    """Raise LogError for an id, or a timeout, that no transaction may have."""
+    if not transactional_id:
+        raise LogError("a transactional id may not be empty: name one")
+    if timeout_ms <= 0:
+        raise LogError(f"transactional id {transactional_id}: a timeout is more than 0 ms, not {timeout_ms}")
+
+
+def check_offsets(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    """Raise LogError for texts that are too long to be committed with an offset."""
+    for partition, committed in offsets.items():
+        if len(committed.metadata) > _METADATA:
+            raise LogError(
+                f"offset {committed.offset} of {partition} cannot be committed for group {group_id!r}: its metadata has {len(committed.metadata)} "
+                f"characters, and may have {_METADATA} (Kafka's offset.metadata.max.bytes)"
+            )
+
+
+def check_times(partition: TopicPartition, settings: TopicSettings, timestamps: Sequence[int], now: int) -> None:
+    """Raise InvalidRecord for times that are further from now (ms) than the topic allows."""
+    least = None if settings.before_max_ms is None else now - settings.before_max_ms
+    most = None if settings.after_max_ms is None else now + settings.after_max_ms
+    if settings.append_time:
+        return
+    wrong = [
+        index
+        for index, time in enumerate(timestamps)
+        if time != _NO_TIME and ((least is not None and time < least) or (most is not None and time > most))
+    ]
+    if wrong:
+        raise InvalidRecord(
+            f"record {wrong[0]} of a batch for {partition} has timestamp {timestamps[wrong[0]]}, and it is {now}: that is further away than "
+            "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic allow",
+            wrong,
+        )
