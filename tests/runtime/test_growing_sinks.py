@@ -184,7 +184,7 @@ def test_records_for_a_topic_that_is_deleted_are_for_the_production_handler(guar
         await feed(harness, ["before"])
         harness.delete_topics("out")
         await feed(harness, ["lost", "lost too"])
-        assert sorted([record.key for record in await harness.read("letters")]) == [b"lost", b"lost too"]
+        assert {record.key for record in await harness.read("letters")} == {b"lost", b"lost too"}
         harness.create_topics({"out": 2})
         await feed(harness, KEYS)
         assert await places(harness) == {key: {default(key.encode(), 2)} for key in KEYS}
