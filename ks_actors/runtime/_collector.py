@@ -89,10 +89,9 @@ class Collector(Actor[CollectorMessage]):
         self._held: dict[int, list[Outgoing]] = {}
         self._apart = Apart()
         self._waiting = Waiting()
-        self._sending: bool = False
+        self._sending = self._sizing = False
         # Records that came for this epoch and are not sent yet.
         self._gathered: int = 0
-        self._sizing: bool = False
         self._unsized: list[Outgoing] = []
         self._pressed = self._relief_asked = False
         self._flush: m.Flush | None = None
@@ -200,9 +199,12 @@ class Collector(Actor[CollectorMessage]):
             self._ready.extend(split(outgoing.partition.topic, outgoing.batch, size, default_partition))
             return
         try:
-            self._ready.extend(outgoing.placed(size))
+            placed = outgoing.placed(size)
         except Exception as error:  # noqa: BLE001 - a user's function chooses partitions
             self._fail(error)
+        else:
+            self._waiting.change(sum(len(each.batch) for each in placed) - len(outgoing.batch))
+            self._ready.extend(placed)
 
     def _go_on(self) -> None:
         if not self._sending:

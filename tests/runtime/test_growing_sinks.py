@@ -12,6 +12,7 @@ from ks_actors._partitioner import partition as default
 from ks_actors.dsl import Produced, StreamsBuilder
 from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.processors import Processor, Record
+from ks_actors.runtime import _collector
 from ks_actors.serdes import STRING
 from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
@@ -133,6 +134,19 @@ def test_a_partitioner_is_asked_about_topics_that_came_after_the_start(guarantee
 
     topology = passing_on(Produced(STRING, STRING, partitioner=choose), to=lambda *_: "late")
     run_app(test, topology, topics={"in": 1}, processing_guarantee=guarantee)
+
+
+def test_records_that_a_partitioner_drops_do_not_count_as_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are for a topic that is not there: nobody has to wait until they are written."""
+    monkeypatch.setattr(_collector, "_HIGH", 5_000)
+    monkeypatch.setattr(_collector, "_LOW", 2_500)
+
+    async def test(harness: AppHarness) -> None:
+        for _ in range(5):
+            await feed(harness, KEYS)
+        assert harness.app.metrics()["dropped-records-total"] == 5 * len(KEYS)
+
+    run_app(test, passing_on(Produced(STRING, STRING, partitioner=lambda *_: ()), to=lambda *_: "nowhere"), topics={"in": 1})
 
 
 def test_a_topic_that_a_function_names_grows() -> None:
