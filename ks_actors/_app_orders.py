@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from actors import ActorsError, AskTimeout
 from ks_actors._app_history import AppOverHistory
-from ks_actors._errors import KsActorsError, NotRunning, SnapshotFailed, TaskTimeout
+from ks_actors._errors import KsActorsError, LogError, NotRunning, SnapshotFailed, TaskTimeout
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._behind import offsets_behind
 from ks_actors.runtime._states import InstanceState
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from actors import Ask, Ref
     from ks_actors.log import Log
     from ks_actors.runtime._instance import Instance
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 _LOOK_AGAIN = 0.02
+_LOOK_AT_OTHERS = 0.1
+
+
+class Behind(NamedTuple):
+    """How many offsets are to be processed and committed yet, in words, too; and whether this instance can do something about it."""
+
+    offsets: int
+    told: str
+    here: bool = True
 
 
 class AppOrders(AppOverHistory):
@@ -129,27 +140,51 @@ class AppOrders(AppOverHistory):
     async def wait_until_caught_up(self, timeout_ms: int = 60_000) -> None:
         """Wait until everything that the input topics, and the repartition topics, hold is processed and committed; commits what is not yet.
 
+        That is about all partitions that the topology reads. Those that other instances of the application have count as far as these have committed,
+        which they do each `commit_interval_ms`; a partition that no member of the group reads is behind, also when it is empty.
+
         Raises TaskTimeout, which tells how far it has come; the error that the app has ended by, if it has; NotRunning.
         """
-        behind: int | None = None
+        await self._wait_until_caught_up(timeout_ms, self._behind)
+
+    async def _wait_until_caught_up(self, timeout_ms: int, look: Callable[[], Awaitable[Behind]]) -> None:
+        behind: Behind | None = None
         scope: asyncio.Timeout | None = None
         try:
             async with asyncio.timeout(max(timeout_ms, 1) / 1000) as scope:
-                while (behind := await self._behind()) > 0:
+                while (behind := await look()).offsets > 0:
                     if self.state in ENDS:
                         raise self.error or NotRunning(f"the app is {self.state.name}")
-                    if self.state is InstanceState.RUNNING and not self._metrics.committing:
+                    if behind.here and self.state is InstanceState.RUNNING and not self._metrics.committing:
                         # One that fails is rolled back: the app does it again, or it ends.
                         with suppress(KsActorsError):
                             await self.commit()
-                    await asyncio.sleep(_LOOK_AGAIN)
+                    await asyncio.sleep(_LOOK_AGAIN if behind.here else _LOOK_AT_OTHERS)
         except TimeoutError:
             if scope is None or not scope.expired():
                 raise  # what the app has ended by
-            how = "the log did not tell how far its topics go" if behind is None else f"{behind} offsets are not processed or not committed"
+            how = "the log did not tell how far its topics go" if behind is None else behind.told
             raise TaskTimeout(f"not caught up within {timeout_ms} ms: {how}") from None
 
-    async def _behind(self) -> int:
+    async def _behind(self) -> Behind:
+        """Look at this instance, then at others, and once more at this one: they may have written to what it reads."""
+        processed = self._metrics.processed_total
+        found = await self._behind_here()
+        watch = None if self._instance is None else self._instance._watch
+        if found.offsets or watch is None:
+            return found
+        try:
+            elsewhere = await watch.coverage.look()
+        except LogError as error:
+            return Behind(1, f"the log did not tell how far other members of the group are: {error}", here=False)
+        if elsewhere.behind:
+            return Behind(elsewhere.behind, str(elsewhere), here=False)
+        found = await self._behind_here()
+        return found if self._metrics.processed_total == processed else Behind(max(found.offsets, 1), found.told)
+
+    async def _behind_here(self) -> Behind:
+        """Look at the partitions that this instance has."""
         if self._log is None or self._instance is None:
             raise NotRunning("the app has not been started")
-        return await offsets_behind(self._metrics, self._log, self.config) or int(self.state is not InstanceState.RUNNING)
+        offsets = await offsets_behind(self._metrics, self._log, self.config) or int(self.state is not InstanceState.RUNNING)
+        return Behind(offsets, f"{offsets} offsets are not processed or not committed")

@@ -201,7 +201,7 @@ class Instance(Actor[InstanceMessage]):
         parts, setup = self._parts, self._setup
         watch = Watch(
             parts.standing,
-            setup.config,
+            setup,
             self._bare_log,
             parts._isolation,
             unreachable=partial(told_of_outages, self._bare_log),

@@ -81,6 +81,12 @@ class Standing:
                 at = known[partition].offset if partition in known else None
                 yield Place(task_id, partition, None, at, 0, None if at is None else _further(None, ends.get(partition), at))
 
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions of all tasks that are here, or on their way."""
+        here = {partition for task in tuple(self.metrics.tasks.values()) for partition in task.group.queues}
+        return frozenset(here if self.poller is None else here.union(*self.poller._tasks.values()))
+
     def calls(self) -> Iterator[tuple[Task, str, Call]]:
         """Iterate over the calls of asynchronous functions that have been under way for longest, by task and node."""
         for task in tuple(self.metrics.tasks.values()):

@@ -49,15 +49,20 @@ class WaitReason(Enum):
     """A broker that is asked does not answer."""
     NOT_FETCHED = "not fetched"
     """The log has records that no fetch has brought."""
+    UNREAD = "unread"
+    """The topology reads the partition, and no member of the group does."""
     SCHEDULE = "schedule"
     """There are records and a worker, and the one does not get the other: that is a fault, please report it."""
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """The wait of one partition of a task; of the whole task where `partition` is None, of the whole instance where `task` is None, too."""
+    """The wait of one partition of a task; of the whole task where `partition` is None, of the whole instance where `task` is None, too.
+
+    A partition that no member of the group reads has no task.
+    """
 
     task: TaskId | None
-    """The task; None as long as the instance has none."""
+    """The task; None as long as the instance has none, and for a partition that nobody reads."""
     partition: TopicPartition | None
     """The partition whose records wait."""
     reason: WaitReason

@@ -6,18 +6,20 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from actors import Actor, Mailbox, Message, Started
+from ks_actors.runtime._coverage import Coverage
 from ks_actors.runtime._reasons import Reasons
 from ks_actors.runtime._stills import Stills
+from ks_actors.runtime._unread import UNREAD_TEXT, Unread
 from ks_actors.runtime._waits import Wait, WaitReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from actors import Signal
-    from ks_actors._config import StreamsConfig
     from ks_actors._task_id import TaskId
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.log._types import TopicPartition
+    from ks_actors.runtime._setup import Setup
     from ks_actors.runtime._standing import Standing
     from ks_actors.runtime._stills import Found
 
@@ -47,20 +49,33 @@ class EndsNotFound(Message, frozen=True, tag="ENDS_NOT_FOUND"):
     error: Exception
 
 
-WatchMessage: TypeAlias = Look | EndsFound | EndsNotFound
+class UnreadFound(Message, frozen=True, tag="UNREAD_FOUND"):
+    """The partitions that nobody in the group reads, with how many offsets wait; None while the group assigns anew (internal)."""
+
+    lags: Mapping[TopicPartition, int] | None
+
+
+class UnreadNotFound(Message, frozen=True, tag="UNREAD_NOT_FOUND"):
+    """The log did not tell which partitions the members of the group have (internal)."""
+
+    error: Exception
+
+
+WatchMessage: TypeAlias = Look | EndsFound | EndsNotFound | UnreadFound | UnreadNotFound
 
 
 class Watch(Actor[WatchMessage]):
     """Look each second whether records wait that nobody has paused, and say so: after `stall_warning_ms`, twice that, four times that, and so on.
 
     It costs one look at each partition, nothing for each record. Partitions from which nothing comes are looked for in the log, all by one question
-    per half of that time. Whatever goes wrong here is told, and harms nothing else.
+    per half of that time. So often the group is asked, too, when the topology reads partitions that no task here has: perhaps nobody has them.
+    Whatever goes wrong here is told, and harms nothing else.
     """
 
     def __init__(
         self,
         standing: Standing,
-        config: StreamsConfig,
+        setup: Setup,
         log: Log,
         isolation: IsolationLevel,
         *,
@@ -73,13 +88,16 @@ class Watch(Actor[WatchMessage]):
         self._isolation = isolation
         self._runs = runs
         self._wall_time = wall_time
-        self._reasons = Reasons(standing, config, unreachable)
-        self._bound: float = config.stall_warning_ms / 1000
+        self._reasons = Reasons(standing, setup.config, unreachable)
+        self.coverage = Coverage(log, setup, isolation, lambda: standing.assigned)
+        self._bound: float = setup.config.stall_warning_ms / 1000
         self._stills = Stills(standing, self._bound)
+        self._unread = Unread(self._bound)
         self._ends: Mapping[TopicPartition, int] = {}
         # When the log may be asked the next time, and whether it is being asked.
         self._ask_at: float = 0.0
         self._asking: bool = False
+        self._asking_group: bool = False
         self._was_paused: bool = False
 
     def signal(self, signal: Signal) -> None:
@@ -101,6 +119,13 @@ class Watch(Actor[WatchMessage]):
             case EndsNotFound():
                 self._asking = False
                 _log.debug("how far the log goes could not be found out, and is asked again: %s", message.error)
+            case UnreadFound():
+                self._asking_group = False
+                if message.lags is not None:
+                    self._unread.note(message.lags, self.ctx.time())
+            case UnreadNotFound():
+                self._asking_group = False
+                _log.debug("it could not be found out which partitions nobody reads, and is asked again: %s", message.error)
             case _:
                 assert_never(message)
 
@@ -111,19 +136,22 @@ class Watch(Actor[WatchMessage]):
         if paused or self._was_paused:
             # Nobody is to be told of a time in which nothing was to happen.
             self._stills.forget()
+            self._unread.forget()
         self._was_paused = paused
         found = self._stills.look(self._ends, now)
         waiting = [] if paused else [one for one in found if one.still.since is not None]
         stalled = [one for one in waiting if one.waited(now) >= self._bound and (one.call or not one.still.moves)]
         metrics = self._standing.metrics
-        metrics.longest_wait = max((one.waited(now) for one in waiting), default=0.0)
-        metrics.stalled_partitions = len(stalled)
+        unread = self._unread.all(self.coverage.missing)
+        metrics.longest_wait = max((*(one.waited(now) for one in waiting), *(now - one.since for one in unread.values())), default=0.0)
+        metrics.stalled_partitions = len(stalled) + self._unread.tell(unread, now)
         due = [one for one in stalled if one.waited(now) >= self._bound * 2**one.still.told]
         for one in due[:_LINES]:
             self._tell(one, now)
         self._tell_of_others(due[_LINES:])
         if not paused and not self._asking and now >= self._ask_at:
             self._ask_for_ends(found, now)
+            self._ask_group()
 
     def _tell(self, one: Found, now: float) -> None:
         one.still.told += 1
@@ -157,6 +185,11 @@ class Watch(Actor[WatchMessage]):
             self._asking = True
             self.ctx.pipe(self._log.end_offsets(quiet, self._isolation), EndsFound, EndsNotFound)
 
+    def _ask_group(self) -> None:
+        if not self._asking_group:
+            self._asking_group = True
+            self.ctx.pipe(self.coverage.unread(), UnreadFound, UnreadNotFound)
+
     # --- what is told when somebody asks --------------------------------------------------------------------------------------------
 
     def waiting(self) -> tuple[Wait, ...]:
@@ -169,7 +202,15 @@ class Watch(Actor[WatchMessage]):
             if one.place.task_id not in told:
                 told.add(one.place.task_id)
                 waits.append(self._idle(one, now))
-        return tuple(sorted(waits, key=_order))
+        return (*sorted(waits, key=_order), *self._nobodys(now))
+
+    def _nobodys(self, now: float) -> Iterator[Wait]:
+        for partition, one in self._unread.all(self.coverage.missing).items():
+            waited = int((now - one.since) * 1000)
+            since = self._wall_time() - waited
+            yield Wait(
+                task=None, partition=partition, reason=WaitReason.UNREAD, text=UNREAD_TEXT, since_ms=since, waited_ms=waited, buffered=0, lag=one.lag
+            )
 
     def _wait(self, one: Found, now: float) -> Wait:
         reason, text = self._reasons.of(one.place, one.call)

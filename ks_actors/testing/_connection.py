@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from ks_actors.log._groups import TellsGroups
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         TransactionScope,
         Writer,
     )
+    from ks_actors.log._groups import GroupMember
     from ks_actors.log._lease import Lease
 
 P = ParamSpec("P")
@@ -109,6 +112,19 @@ class Connection:
     async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
         """Return those of the topics that exist."""
         return await self.through(self._log.describe_topics, names, configs=configs)
+
+    async def group_members(self, group_id: str, /) -> Sequence[GroupMember]:
+        """Return the members of a group."""
+        return await self.through(self._groups.group_members, group_id)
+
+    async def group_offsets(self, group_id: str, /) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return all that a group has committed."""
+        return await self.through(self._groups.group_offsets, group_id)
+
+    @property
+    def _groups(self) -> TellsGroups:
+        assert isinstance(self._log, TellsGroups)
+        return self._log
 
     async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
         """Delete records."""

@@ -298,7 +298,7 @@ class AppHarness:
             for harness in self._world.harnesses:
                 app = harness._app
                 if app is not None:
-                    await app.wait_until_caught_up(max(0, int((deadline - loop.time()) * 1000)))
+                    await app._wait_until_caught_up(max(0, int((deadline - loop.time()) * 1000)), app._behind_here)
             behind = await self._behind()
             if not behind:
                 return

@@ -48,7 +48,7 @@ async def test_offsets_of_a_group_with_members_are_theirs(log: Log) -> None:
     group = f"group-{uuid.uuid4().hex}"
     membership = await joined(log, group, one.topic)
     members = await log.group_members(group)
-    assert [member.client_id for member in members] == ["worker"]
+    assert [(member.client_id, member.partitions) for member in members] == [("worker", frozenset({one}))]
     with pytest.raises(IllegalGeneration):
         await log.set_group_offsets(group, {one: OffsetAndMetadata(1)})
     assert await log.group_offsets(group) == {}

@@ -274,7 +274,11 @@ class EmbeddedLog:
     async def group_members(self, group_id: str, /) -> Sequence[GroupMember]:
         """Return the members of a group, which are all in this process, and the places that are kept for some."""
         await self._begin("group_members")
-        return [GroupMember(name, member.client_id) for name, member in self._groups.get(group_id).members.items()]
+        members = self._groups.get(group_id).members
+        return [
+            GroupMember(name, member.client_id, partitions=None if member.given is None else frozenset(member.given.partitions))
+            for name, member in members.items()
+        ]
 
     async def remove_members(self, group_id: str, members: Iterable[GroupMember], /) -> None:
         """Make members leave; they get Lost, and may join again. A member that has left already does no harm."""

@@ -9,7 +9,7 @@ from ks_actors.log._types import GroupMetadata
 from ks_actors.log.kafka._client import GROUP
 from ks_actors.log.kafka._codes import GROUP_ID_NOT_FOUND, NONE, RETRIABLE, UNKNOWN_MEMBER_ID, error_of, name_of
 from ks_actors.log.kafka._connections import Unavailable
-from ks_actors.log.kafka._group_requests import leave_groups
+from ks_actors.log.kafka._group_requests import decode_assignment, leave_groups
 from ks_actors.log.kafka._offsets import fetch_committed, send_offsets
 from ks_actors.log.kafka._requests import DescribeGroupsRequest, ListGroupsRequest
 
@@ -47,10 +47,15 @@ class GroupAdmin:
         response = await self._client.send_to_coordinator(
             GROUP, group_id, DescribeGroupsRequest([group_id]), lambda answer: [each[0] for each in answer.groups]
         )
-        code, _, _, _, _, members, *_ = response.groups[0]
+        code, _, state, _, _, members, *_ = response.groups[0]
         if code not in (NONE, GROUP_ID_NOT_FOUND):
             raise error_of(code, f"it was not possible to learn which members group {group_id!r} has")
-        return [GroupMember(member_id, client_id, host) for member_id, client_id, host, *_ in members]
+        # In other states brokers leave assignments empty.
+        told = state == "Stable"
+        return [
+            GroupMember(member_id, client_id, host, frozenset(decode_assignment(assignment).partitions) if told else None)
+            for member_id, client_id, host, _, assignment, *_ in members
+        ]
 
     async def remove(self, group_id: str, members: Iterable[GroupMember]) -> None:
         """Make members leave. Raises NotAuthorized."""

@@ -1,0 +1,134 @@
+"""An app is caught up when all is processed that its topology reads, whoever has it; partitions that nobody reads are told of."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import Consumed, Produced, StreamsBuilder, TaskTimeout, WaitReason
+from ks_actors.assignment import encode_member
+from ks_actors.log import Outgoing, TopicPartition
+from ks_actors.runtime import _membership
+from ks_actors.serdes import STRING
+from ks_actors.testing import AppHarness, run_app
+from tests.log.helpers import batch
+from tests.runtime.helpers import GUARANTEES
+
+if TYPE_CHECKING:
+    from ks_actors.topology import Topology
+
+STRINGS = Consumed(STRING, STRING)
+TOPICS = {"orders": 2, "returns": 2, "out": 1}
+WARNS_MS = 10_000
+
+
+def reading(*topics: str) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream(topics, STRINGS).to("out", Produced(STRING, STRING))
+    return builder.build()
+
+
+ONE, TWO = reading("orders"), reading("orders", "returns")
+
+
+@pytest.fixture
+def _untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have members say nothing of their topologies, as those of releases before this one: the leader takes its own for theirs."""
+
+    def told(owned: Any, *, topology: object, **more: Any) -> bytes:
+        del topology
+        return encode_member(owned, **more)
+
+    monkeypatch.setattr(_membership, "encode_member", told)
+
+
+async def fill(harness: AppHarness, topic: str, *partitions: int) -> None:
+    for number in partitions:
+        await harness.produce(topic, b"k", f"{topic}-{number}".encode(), partition=number)
+
+
+async def values(harness: AppHarness) -> list[object]:
+    return sorted((record.value for record in await harness.read("out")), key=str)
+
+
+def elsewhere(one: AppHarness, partitions: int = 2) -> int:
+    """Return the number of a partition of orders that this instance does not have."""
+    mine = {partition.partition for task in one.app._metrics.tasks.values() for partition in task.group.queues if partition.topic == "orders"}
+    return next(number for number in range(partitions) if number not in mine)
+
+
+@pytest.mark.usefixtures("_untold")
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_partitions_that_nobody_reads_are_told_of(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The app is not caught up, and its waits, a figure and a line in the log name them; when the leader has gone they are read."""
+    caplog.set_level(logging.INFO, logger="ks_actors")
+
+    async def test(harness: AppHarness) -> None:
+        async with harness.another(TWO) as second:
+            await fill(harness, "orders", 0, 1)
+            with pytest.raises(TaskTimeout, match=r"no member of the group reads returns-0 \(0 offsets\), returns-1 \(0 offsets\)"):
+                await second.app.wait_until_caught_up(1_000)
+            await fill(harness, "returns", 0, 1)
+            with pytest.raises(TaskTimeout, match=r"no member of the group reads returns-0 \(1 offsets\), returns-1 \(1 offsets\)"):
+                await second.app.wait_until_caught_up(1_000)
+            await harness.app.wait_until_caught_up()  # its topology does not read them
+            await harness.kit.clock.advance(3 * WARNS_MS / 1000)
+            unread = [wait for wait in second.app.waiting() if wait.reason is WaitReason.UNREAD]
+            assert [(wait.task, wait.partition, wait.lag) for wait in unread] == [
+                (None, TopicPartition("returns", 0), 1),
+                (None, TopicPartition("returns", 1), 1),
+            ]
+            assert all(wait.waited_ms >= WARNS_MS for wait in unread)
+            assert second.app.metrics()["stalled-partitions"] == 2
+            assert "in returns-0 (1 offsets), returns-1 (1 offsets): no member of the group reads it" in caplog.text
+            await harness.close()
+            await second.app.wait_until_caught_up()
+            assert await values(second) == ["orders-0", "orders-1", "returns-0", "returns-1"]
+            await harness.kit.clock.advance(WARNS_MS / 1000)
+            assert [wait.reason for wait in second.app.waiting()] == [WaitReason.RECORDS] * 2
+            assert second.app.metrics()["stalled-partitions"] == 0
+            assert caplog.text.count("is read again") == 2
+
+    run_app(test, ONE, topics=TOPICS, processing_guarantee=guarantee, stall_warning_ms=WARNS_MS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_partitions_of_other_members_count_until_these_have_committed(guarantee: str) -> None:
+    """While another one is paused the app is not caught up, and the error names the partition; then it is, when the other has committed."""
+
+    async def test(harness: AppHarness) -> None:
+        async with harness.another() as second:
+            await harness.caught_up()
+            number = elsewhere(harness)
+            await second.app.pause()
+            await fill(harness, "orders", 0, 1)
+            with pytest.raises(TaskTimeout, match=rf"other members of the group have not committed orders-{number} \(1 offsets\)"):
+                await harness.app.wait_until_caught_up(5_000)
+            await second.app.resume()
+            await harness.app.wait_until_caught_up()
+            assert await values(harness) == ["orders-0", "orders-1"]
+
+    run_app(test, ONE, topics=TOPICS, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_what_is_never_processed_is_not_waited_for(guarantee: str) -> None:
+    """Markers of transactions hold no records, and what lies before the latest is not read: another member commits nothing of either."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.close()
+        await fill(harness, "orders", 0, 1)
+        await harness.start()
+        async with harness.another():
+            await harness.app.wait_until_caught_up(1_000)
+            await fill(harness, "orders", 0, 1)
+            await harness.app.wait_until_caught_up()
+            producer = await harness.log.transactional_producer("feeder", client_id="feeder", timeout_ms=60_000)
+            await producer.send([Outgoing(TopicPartition("orders", number), batch(b"x", keys=[b"k"])) for number in range(2)])
+            await producer.abort()
+            await producer.close()
+            await harness.app.wait_until_caught_up(1_000)
+
+    run_app(test, ONE, topics=TOPICS, processing_guarantee=guarantee, auto_offset_reset="latest")
