@@ -106,7 +106,11 @@ class Upgrade:
                 members[who] = self.app(who, self.topology(self.after, counted=self._counted))
                 await members[who].start()
                 await self.send(self.after)
-            found = await self.read(self.after)
+            # One member knows of all others whether they are done.
+            await members[int(order[0])].wait_until_caught_up(PATIENCE_S * 1_000)
+            found = await self.found()
+            unread = {value for topic in self.after for value in self._sent[topic]} - found.keys()
+            assert not unread, f"caught up, and not read: {sorted(unread)}"
         finally:
             await asyncio.gather(*(app.close() for app in members), return_exceptions=True)
         # All members are closed in order, so nothing is processed again, whatever the guarantee.
