@@ -415,12 +415,12 @@ async def test_what_comes_too_late_changes_nothing(log: KafkaLog) -> None:
     event = await assigned(member)
     coordinator = member._coordinator
     assert coordinator is not None
-    member._say("let_go", -1, b"old")
+    member._say(lambda coordinator: coordinator.let_go(-1, b"old"))
     member.rejoin(b"")
     (after,) = await settle(member)
     assert after.assignment.partitions == event.assignment.partitions
     await member.leave()
-    member._say("let_go", 7, None)
+    member._say(lambda coordinator: coordinator.let_go(7))
     member.post(member.on_lost, 7)
     await asyncio.sleep(0)
     with pytest.raises(LogClosed):

@@ -9,7 +9,8 @@ import pytest
 
 from ks_actors._errors import IllegalGeneration, LogClosed
 from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, TopicPartition
-from tests.log.helpers import assigned, by_turns, group_name, join, lost, new_topic, revoked, settle, soon
+from ks_actors.log._groups import ManagesGroups
+from tests.log.helpers import PATIENCE_MS, assigned, by_turns, group_name, join, lost, new_topic, revoked, settle, soon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +61,20 @@ async def test_the_group_waits_until_all_have_let_go(log: Log) -> None:
     await settle(first)
     assert await second.committed([partition]) == {partition: OffsetAndMetadata(5)}
     await waiting
+
+
+async def test_a_member_that_has_not_read_its_assignment_holds_up_nobody(log: Log) -> None:
+    """What it was given was never in effect: the next rebalance goes on without asking it to let go."""
+    partitions = await new_topic(log, 2)
+    group = group_name()
+    first = await join(log, group, partitions[0].topic)
+    assert isinstance(log, ManagesGroups)
+    async with asyncio.timeout(PATIENCE_MS / 1000):
+        while [member.partitions for member in await log.group_members(group)] != [frozenset(partitions)]:
+            await asyncio.sleep(0)
+    second = await join(log, group, partitions[0].topic)
+    two, one = await assigned(second), await assigned(first)
+    assert sorted(one.assignment.partitions + two.assignment.partitions) == partitions
 
 
 async def test_a_member_that_leaves_makes_room(log: Log) -> None:

@@ -82,7 +82,7 @@ class Coordinator:
 
     # --- what the owner says ----------------------------------------------------------------------------------------------
 
-    def let_go(self, turn: int, user_data: bytes | None, topics: Collection[str] | None) -> None:
+    def let_go(self, turn: int, user_data: bytes | None = None, topics: Collection[str] | None = None) -> None:
         """Go on with the rebalance: nothing is held any more."""
         if turn == self._turn and not self._let_go:
             if user_data is not None:
@@ -92,7 +92,7 @@ class Coordinator:
             self._let_go = True
             self._changed.set()
 
-    def rejoin(self, user_data: bytes | None, topics: Collection[str] | None = None) -> None:
+    def rejoin(self, user_data: bytes | None = None, topics: Collection[str] | None = None) -> None:
         """Ask for a new assignment; go back in if the member is out."""
         if topics is not None:
             self._topics = frozenset(topics)

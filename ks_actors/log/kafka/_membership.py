@@ -141,7 +141,7 @@ class KafkaMembership:
         if self._awaited is not None:
             turn, self._awaited = self._awaited, None
             self._held = None
-            self._say("let_go", turn, user_data, topics)
+            self._say(lambda coordinator: coordinator.let_go(turn, user_data, topics))
 
     def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
         """Ask for a new assignment, with new user data, and new topics if any are given: Revoked is the next event, if anything is held.
@@ -149,7 +149,7 @@ class KafkaMembership:
         Raises LogClosed.
         """
         self._check()
-        self._say("rejoin", user_data, topics)
+        self._say(lambda coordinator: coordinator.rejoin(user_data, topics))
 
     async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return what the group has committed, without the partitions that it never did. Waits for open transactions. Raises LogTimeout."""
@@ -192,9 +192,9 @@ class KafkaMembership:
 
     # --- between the loops ------------------------------------------------------------------------------------------------
 
-    def _say(self, what: str, *arguments: Any) -> None:
+    def _say(self, words: Callable[[Coordinator], None]) -> None:
         if self._coordinator is not None and not self._closed:
-            self._threads.loop.call_soon_threadsafe(getattr(self._coordinator, what), *arguments)
+            self._threads.loop.call_soon_threadsafe(words, self._coordinator)
 
     def post(self, call: Callable[..., None], *arguments: Any) -> None:
         """Have something called on the owner's loop; for the other one."""
@@ -216,7 +216,7 @@ class KafkaMembership:
         """Be asked to let go of everything; what was never read is gone without being asked for."""
         self._drop_unread(Assigned)
         if self._held is None:
-            self._say("let_go", turn, None)
+            self._say(lambda coordinator: coordinator.let_go(turn))
         else:
             self._awaited = turn
             self._tell(Revoked(self._held))
@@ -232,14 +232,15 @@ class KafkaMembership:
         had, self._had = self._had, False
         if not had and not fenced:
             # Nothing was done under this membership: records that wait to be written now do not come of it.
-            self._say("rejoin", None)
+            self._say(lambda coordinator: coordinator.rejoin())
         else:
             self._lease.lost()
             self._tell(Lost(held or (), fenced))
 
     def on_look(self) -> None:
         """Be asked whether this loop gets on."""
-        self._say("heard", 0.0 if self._stuck is None else self._stuck())
+        stuck = 0.0 if self._stuck is None else self._stuck()
+        self._say(lambda coordinator: coordinator.heard(stuck))
 
     def on_failed(self, error: LogError) -> None:
         """Hear of an error: the member is out."""
