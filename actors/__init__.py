@@ -18,7 +18,7 @@ from actors._errors import (
     StrayCancellation,
     SystemClosed,
 )
-from actors._events import Abandoned, DeadLetter, Failed, Restarted, Stalled
+from actors._events import Abandoned, DeadLetter, Failed, Restarted, Stalled, Undelivered
 from actors._mailbox import Mailbox
 from actors._message import Message, Pressure, Reply, Signal, Started, Stopping, StopReason, Terminated
 from actors._ref import Ref
@@ -73,4 +73,5 @@ __all__ = [
     "SystemClosed",
     "Terminated",
     "Timers",
+    "Undelivered",
 ]

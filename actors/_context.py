@@ -70,7 +70,7 @@ class Context(Generic[M]):
         return await cell.children.spawn(cell.kernel, spec, name)
 
     def stop(self, child: Ref[Any] | None = None, /) -> None:
-        """Stop a child, or oneself, softly: after its current message; what is queued behind becomes dead letters.
+        """Stop a child, or oneself, softly: after its current message; what is queued behind is undelivered.
 
         Its children end first, youngest first; then it hears Stopping. After `stop_within` seconds it is killed. Raises NotAChild.
         """

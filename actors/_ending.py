@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from actors._ask import fail_replies
 from actors._control import Notice
 from actors._errors import ActorFailed, ActorStopped
-from actors._events import DeadLetter, Failed
+from actors._events import Failed, Undelivered
 from actors._lifecycle import State, move
 from actors._message import Stopping, Terminated
 
@@ -116,7 +116,7 @@ class Limit:
 
 
 def bury(cell: Cell) -> None:
-    """Leave nothing: what is queued or put aside becomes dead letters, all asks fail, then parent and watchers are told."""
+    """Leave nothing: what is queued or put aside is undelivered, all asks fail, then parent and watchers are told."""
     cell.disarm()
     if cell.state is State.STARTING:
         cell.state = move(cell.state, State.STOPPING, cell.path)
@@ -135,7 +135,7 @@ def _clear_away(cell: Cell) -> None:
     cell.incarnation = cell.current = None
     for message in cell.stash or ():
         fail_replies(message, ActorStopped(cell.path))
-        cell.kernel.publish(DeadLetter(cell.path, message, "stopped"))
+        cell.kernel.publish(Undelivered(cell.path, message, "stopped"))
     cell.stash = None
     cell.inbox.close()
     cell.inbox.clear()

@@ -15,13 +15,17 @@ E = TypeVar("E")
 _log = logging.getLogger("actors")
 
 
-class DeadLetter(msgspec.Struct, frozen=True):
+class Undelivered(msgspec.Struct, frozen=True):
     """A message that no actor will handle, and why; `error` is set when an adapter of `Ref.narrow` raised."""
 
     path: str
     message: object
     reason: Literal["stopped", "full", "dropped", "adapter"]
     error: Exception | None = None
+
+
+DeadLetter = Undelivered
+"""The former name of `Undelivered`."""
 
 
 class Failed(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from actors._ask import fail_replies
 from actors._control import NOTHING, Due, Notice, StopRequest
 from actors._errors import ActorFailed, ActorStopped, MailboxFull, SelfDeadlock
-from actors._events import DeadLetter
+from actors._events import Undelivered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -260,7 +260,7 @@ class Inbox:
         self._measure()
 
     def clear(self) -> None:
-        """Hand all that is queued to the dead letters, and let those who wait in `put` know."""
+        """Publish all that is queued as undelivered, and let those who wait in `put` know."""
         for lane in (self.urgent, self.user):
             while lane:
                 entry = lane.popleft()
@@ -286,7 +286,7 @@ class Inbox:
     def _drop(self, message: object, reason: Literal["stopped", "full", "dropped"], error: Exception) -> None:
         self.refused += 1
         fail_replies(message, error)
-        self.kernel.publish(DeadLetter(self.owner.path, message, reason))
+        self.kernel.publish(Undelivered(self.owner.path, message, reason))
 
     def _drop_oldest(self) -> None:
         try:

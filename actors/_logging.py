@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from actors._events import Abandoned, DeadLetter, Failed, Restarted, Stalled
+from actors._events import Abandoned, Failed, Restarted, Stalled, Undelivered
 
 if TYPE_CHECKING:
     from actors._clock import Clock
@@ -19,7 +19,8 @@ _MUTE: Final = 300.0
 class EventLog:
     """Log failures and losses. Messages are named by type only: their content may be secret.
 
-    Of dead letters the first 10 are logged, then for 300 s none, and their number at the next one: a loop over a dead ref must not fill the disk.
+    Of undelivered messages the first 10 are logged, then for 300 s none, and their number at the next one: a loop over a dead ref must not fill the
+    disk. A stall is one line; at DEBUG the stack follows.
     """
 
     def __init__(self, events: EventStream, clock: Clock) -> None:
@@ -29,7 +30,7 @@ class EventLog:
         self._since = 0.0
         events.subscribe(Failed, self._failed)
         events.subscribe(Restarted, self._restarted)
-        events.subscribe(DeadLetter, self._dead_letter)
+        events.subscribe(Undelivered, self._undelivered)
         events.subscribe(Stalled, self._stalled)
         events.subscribe(Abandoned, self._abandoned)
 
@@ -40,22 +41,23 @@ class EventLog:
     def _restarted(self, event: Restarted) -> None:
         _log.warning("actor %s runs again as incarnation %d, after %.3f s", event.path, event.incarnation, event.delay)
 
-    def _dead_letter(self, event: DeadLetter) -> None:
+    def _undelivered(self, event: Undelivered) -> None:
         now = self._clock.time()
         if self._logged >= _FIRST and now - self._since < _MUTE:
             self._muted += 1
             return
         if self._logged >= _FIRST:
-            _log.warning("%d more dead letters in the last %.0f s", self._muted, now - self._since)
+            _log.warning("%d more undelivered messages in the last %.0f s", self._muted, now - self._since)
             self._logged = self._muted = 0
         if self._logged == 0:
             self._since = now
         self._logged += 1
-        _log.warning("dead letter: %s to %s (%s)", _name(event.message), event.path, event.reason, exc_info=event.error)
+        _log.warning("undelivered: %s to %s (%s)", _name(event.message), event.path, event.reason, exc_info=event.error)
 
     def _stalled(self, event: Stalled) -> None:
         who = f"actor {event.path} at {_name(event.message)}" if event.path else "no actor's code"
-        _log.warning("the event loop stood still for %.3f s in %s\n%s", event.seconds, who, event.stack)
+        _log.warning("the event loop stood still for %.3f s in %s", event.seconds, who)
+        _log.debug("where the event loop stood still:\n%s", event.stack)
 
     def _abandoned(self, event: Abandoned) -> None:
         _log.warning("blocking job %s outlived actor %s; its thread goes on, its result will be dropped", event.job, event.path)

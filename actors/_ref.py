@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, final
 
 from actors._ask import Ask, PendingAsk, PendingReply, fail_replies
-from actors._events import DeadLetter
+from actors._events import Undelivered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ class Ref(Generic[M_contra]):
     def tell(self, message: M_contra, /) -> None:
         """Send `message` and go on. Never blocks, never raises, may be called from any thread.
 
-        A full mailbox follows its overflow policy; a stopped actor's messages become dead letters. Either way an ask in it fails at once.
+        A full mailbox follows its overflow policy; a stopped actor's messages are undelivered. Either way an ask in it fails at once.
         """
         inbox = self._inbox
         user = inbox.user
@@ -75,7 +75,7 @@ class Ref(Generic[M_contra]):
     def narrow(self, adapt: Callable[[T], M_contra], /) -> Ref[T]:
         """Return a ref that takes `T` and sends `adapt(message)`; `adapt` runs at the sender and must be quick.
 
-        When it raises, `tell` makes the message a dead letter, `put` raises.
+        When it raises, `tell` leaves the message undelivered, `put` raises.
         """
         return _Adapted(self, adapt)
 
@@ -117,6 +117,6 @@ class _Adapted(Ref[T]):
             adapted = self._adapt(message)
         except Exception as error:
             fail_replies(message, error)
-            self._inbox.kernel.publish(DeadLetter(self.path, message, "adapter", error))
+            self._inbox.kernel.publish(Undelivered(self.path, message, "adapter", error))
             return False
         return send(adapted)

@@ -158,7 +158,7 @@ class System:
         return Terminated(cell.ref, cell.cause or cell.start_error)
 
     def subscribe(self, event: type[E], handler: Callable[[E], None], /) -> Callable[[], None]:
-        """Call `handler` with each DeadLetter, Failed, Restarted, Stalled or Abandoned; return what ends the subscription.
+        """Call `handler` with each Undelivered, Failed, Restarted, Stalled or Abandoned; return what ends the subscription.
 
         Handlers run on the loop's thread, at once: they must be quick. What one raises is logged.
         """

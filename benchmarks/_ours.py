@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 AMPLE = Mailbox(capacity=1 << 20)
-"""For senders that run ahead of the actor: with the default of 1,024 messages the rest would be dead letters."""
+"""For senders that run ahead of the actor: with the default of 1,024 messages the rest would be undelivered."""
 
 
 class Sink(Actor[Any]):

@@ -31,7 +31,7 @@ WIDTH = 190
 def main() -> None:
     """Run the benchmark as the command line says."""
     options = _parse()
-    # Dead letters are part of a case; writing about them is not.
+    # Undelivered messages are part of a case; writing about them is not.
     logging.getLogger("actors").setLevel(logging.ERROR)
     # The modules of all contenders are nobody's garbage: no collection is to go through them.
     gc.collect()

@@ -16,6 +16,7 @@ from ks_actors._clocks import steady_time, wall_time, work_time
 from ks_actors._config_kafka import opened
 from ks_actors._errors import NotRunning
 from ks_actors._gc import tune_gc
+from ks_actors._in_thread import whole
 from ks_actors._loops import fastest_loop
 from ks_actors._open_files import raise_open_files
 from ks_actors._services import enter_services
@@ -114,6 +115,8 @@ class App(AppOrders):
             config.client_id, input_buffer_bytes=config.input_buffer_max_bytes, uncommitted_bytes=config.statestore_uncommitted_max_bytes
         )
         self._ended = asyncio.Event()
+        # Set when nothing of it is left, which comes after its end.
+        self._gone = asyncio.Event()
         self._local = LocalStores(topology, config, setup=lambda: self._setup, state=lambda: self.state)
 
     # --- life -----------------------------------------------------------------------------------------------------------------
@@ -156,6 +159,7 @@ class App(AppOrders):
             over.set()
             if self._stack is None:
                 self._ended.set()
+                self._gone.set()
 
     async def _open_in_time(self, stack: AsyncExitStack) -> Log:
         """Open the log, to be closed with the stack, as long as nobody closes the app, and then not for longer than that may take."""
@@ -245,16 +249,23 @@ class App(AppOrders):
             await starting.wait()
         stack, self._stack = self._stack, None
         if stack is not None:
-            async with stack:
-                if self._ref is not None and self.state is not InstanceState.ERROR:
-                    await self._ref.ask(m.StopInstance, leave=leave_group).within(inf)
+            try:
+                async with stack:
+                    if self._ref is not None and self.state is not InstanceState.ERROR:
+                        # The actor goes on to its end anyway: one that is cancelled meanwhile would leave its last message undelivered.
+                        await whole(self._ref.ask(m.StopInstance, leave=leave_group).within(inf))
+            finally:
+                self._gone.set()
         elif starting is None:
             return
         if self.error is not None:
             raise self.error
 
     async def run(self) -> None:
-        """Run until the app ends, is closed, or this is cancelled: then it is closed. Starts it unless it was. Raises the error that it ended by."""
+        """Run until the app ends, is closed, or this is cancelled: then it is closed. Starts it unless it was. Raises the error that it ended by.
+
+        When another task closes the app this returns behind that, so a program whose main task this is does not end in the middle of it.
+        """
         try:
             if not self._begun:
                 await self.start()
@@ -264,6 +275,8 @@ class App(AppOrders):
                 raise
         finally:
             await self.close()
+            if self._begun:
+                await self._gone.wait()
         if self.error is not None:
             raise self.error
 
@@ -279,7 +292,7 @@ class App(AppOrders):
             runner.run(self._run_until_signal())
 
     async def _run_until_signal(self) -> None:
-        self._ended = asyncio.Event()
+        self._ended, self._gone = asyncio.Event(), asyncio.Event()
         await until_signal(self.run(), partial(self._closing.begin, 0.0))
 
     # --- what it is at ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from actors._errors import SystemClosed
-from actors._events import DeadLetter
+from actors._events import Undelivered
 from actors._kernel import Kernel
 from actors._spec import Spec
 from actors._system import System
@@ -48,11 +48,16 @@ class TestKit(System):
         jobs = InlineExecutor() if executor == "inline" else executor if isinstance(executor, Executor) else None
         super().__init__(name, executor=jobs, ask_timeout=ask_timeout, stall_after=None)
         self.seed = seed
-        self.dead_letters: list[DeadLetter] = []
+        self.undelivered: list[Undelivered] = []
         self._dispatch = SeededDispatch(seed)
         self._clock: ManualClock | None = None
         self._probes = count(1)
-        self.subscribe(DeadLetter, self.dead_letters.append)
+        self.subscribe(Undelivered, self.undelivered.append)
+
+    @property
+    def dead_letters(self) -> list[Undelivered]:
+        """The former name of `undelivered`."""
+        return self.undelivered
 
     @property
     def clock(self) -> ManualClock:

@@ -114,6 +114,6 @@ class Probe(Ref[M]):
         lines = [f"probe {self.path}: {what} (seed {kit.seed}, time {kit.clock.time():g} s)"]
         lines += [f"  received before: {message!r}" for message in self._recorder.all]
         lines += [f"  failed: {failure!r}" for failure in kit.failures]
-        lines += [f"  dead letter: {letter.message!r} to {letter.path} ({letter.reason})" for letter in kit.dead_letters]
+        lines += [f"  undelivered: {each.message!r} to {each.path} ({each.reason})" for each in kit.undelivered]
         lines += [f"  {info.path}: {info.state}, {info.depth} queued, handling {info.current}" for info in kit.tree() if info.depth or info.current]
         return "\n".join(lines)

@@ -7,7 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from actors import ActorInfo, DeadLetter, Failed, Message, Resume, Spec, Stalled, System
+from actors import ActorInfo, DeadLetter, Failed, Mailbox, Message, Resume, Spec, Stalled, System, Undelivered
 from actors._events import EventStream
 from tests.actors.helpers import Call, Do, Silent, boom, do
 
@@ -74,18 +74,42 @@ async def test_the_live_view_shows_all_actors_without_a_message(actor_kit: TestK
     gate.set_result(None)
 
 
-async def test_dead_letters_are_logged_by_type_and_muted_after_ten(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
+async def test_undelivered_messages_are_logged_by_type_and_muted_after_ten(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
     """Ten, then silence for 300 s, then how many there were; never what was in them."""
     ref, _ = await do(actor_kit)
     await actor_kit.stop(ref)
     for _ in range(15):
         ref.tell(Secret("hunter2"))
-    assert caplog.text.count("dead letter: Secret to /test/a (stopped)") == 10
+    assert caplog.text.count("undelivered: Secret to /test/a (stopped)") == 10
     await actor_kit.clock.advance(301)
     ref.tell(Secret("hunter2"))
-    assert "5 more dead letters in the last 301 s" in caplog.text
-    assert caplog.text.count("dead letter: Secret") == 11
+    assert "5 more undelivered messages in the last 301 s" in caplog.text
+    assert caplog.text.count("undelivered: Secret") == 11
     assert "hunter2" not in caplog.text
+
+
+async def test_former_names_of_undelivered_messages_still_work(actor_kit: TestKit) -> None:
+    """The event, the kit's list and the overflow policy are known by `dead_letter`, too."""
+    seen: list[DeadLetter] = []
+    actor_kit.subscribe(DeadLetter, seen.append)
+    ref, _ = await do(actor_kit)
+    await actor_kit.stop(ref)
+    ref.tell("late")
+    assert actor_kit.dead_letters is actor_kit.undelivered
+    assert seen == actor_kit.undelivered == [Undelivered("/test/a", "late", "stopped")]
+    assert Mailbox(overflow="dead_letter").overflow == "dead_letter"
+
+
+async def test_a_stall_is_one_line_and_its_stack_is_for_debugging(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
+    """The line names time, actor and message at WARNING; the stack is at DEBUG."""
+    caplog.set_level(logging.DEBUG, "actors")
+    assert actor_kit._kernel is not None
+    actor_kit._kernel.publish(Stalled("/test/a", Secret("hunter2"), 0.092, "  File a\n    File b\n"))
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert lines == [
+        ("WARNING", "the event loop stood still for 0.092 s in actor /test/a at Secret"),
+        ("DEBUG", "where the event loop stood still:\n  File a\n    File b\n"),
+    ]
 
 
 async def test_failures_are_logged_with_traceback_and_decision(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
@@ -163,5 +187,5 @@ async def test_events_carry_what_a_test_needs(actor_kit: TestKit) -> None:
     ref.tell("dead")
     await actor_kit.quiesce()
     assert [event.message for event in failed] == [boom]
-    assert actor_kit.dead_letters == [DeadLetter("/test/a", "dead", "stopped")]
+    assert actor_kit.undelivered == [Undelivered("/test/a", "dead", "stopped")]
     actor_kit.failures.clear()

@@ -11,7 +11,6 @@ import pytest
 from actors import (
     Actor,
     ActorStopped,
-    DeadLetter,
     Failed,
     Mailbox,
     NameTaken,
@@ -25,6 +24,7 @@ from actors import (
     Stopping,
     StrayCancellation,
     System,
+    Undelivered,
 )
 from actors._lifecycle import State, move
 from actors.testing import TestKit
@@ -164,7 +164,7 @@ async def test_an_actor_may_stop_itself_while_it_starts(actor_kit: TestKit) -> N
 
 
 async def test_a_soft_stop_lets_the_current_message_end_and_drops_the_rest(actor_kit: TestKit) -> None:
-    """After the current message come the dead letters, the Stopping signal, and the end."""
+    """After the current message come the undelivered ones, the Stopping signal, and the end."""
     gate = asyncio.get_running_loop().create_future()
 
     async def work(me: Do) -> None:
@@ -181,7 +181,7 @@ async def test_a_soft_stop_lets_the_current_message_end_and_drops_the_rest(actor
     gate.set_result(None)
     await stop
     assert log == ["worked", Stopping("stop")]
-    assert actor_kit.dead_letters == [DeadLetter("/test/a", "behind", "stopped")]
+    assert actor_kit.undelivered == [Undelivered("/test/a", "behind", "stopped")]
 
 
 async def test_a_soft_stop_becomes_hard_at_its_deadline(actor_kit: TestKit) -> None:
@@ -386,7 +386,7 @@ async def test_stash_and_unstash_keep_the_order(actor_kit: TestKit) -> None:
     assert log == [0, 1, 2, "queued"]
 
 
-async def test_a_full_stash_raises_and_a_stop_makes_it_dead_letters(actor_kit: TestKit) -> None:
+async def test_a_full_stash_raises_and_a_stop_leaves_it_undelivered(actor_kit: TestKit) -> None:
     """The stash is bounded, and what is in it is not lost silently."""
     ref, log = await do(actor_kit, mailbox=Mailbox(stash=2))
 
@@ -401,7 +401,7 @@ async def test_a_full_stash_raises_and_a_stop_makes_it_dead_letters(actor_kit: T
     ref.tell(stash_three)
     await actor_kit.quiesce()
     assert log == [2]
-    assert [letter.message for letter in actor_kit.dead_letters] == [0, 1]
+    assert [letter.message for letter in actor_kit.undelivered] == [0, 1]
 
 
 async def test_an_actor_without_receive_says_so(actor_kit: TestKit) -> None:
@@ -428,7 +428,7 @@ async def test_a_kill_right_after_spawn_ends_the_actor_before_it_has_begun(actor
     ref: Ref[Any] = await actor_kit.spawn(Spec(Silent), "a")
     ref.tell("queued")
     await actor_kit.kill(ref)
-    assert [letter.message for letter in actor_kit.dead_letters] == ["queued"]
+    assert [letter.message for letter in actor_kit.undelivered] == ["queued"]
     parent, _ = await do(actor_kit, "parent")
 
     async def spawn_and_kill(me: Do) -> None:
@@ -615,14 +615,14 @@ async def test_a_message_that_cannot_be_looked_into_harms_nobody(actor_kit: Test
     ref.tell(queue_and_stop)
     await actor_kit.terminated(ref)
     ref.tell(Nasty())
-    assert len(actor_kit.dead_letters) == 4
+    assert len(actor_kit.undelivered) == 4
 
 
 async def test_a_subscriber_that_lets_a_cancellation_out_harms_nobody(actor_kit: TestKit) -> None:
     """The end of an actor goes on."""
     cancelled = asyncio.get_running_loop().create_future()
     cancelled.cancel()
-    actor_kit.subscribe(DeadLetter, lambda _: cancelled.result())
+    actor_kit.subscribe(Undelivered, lambda _: cancelled.result())
     ref, _ = await do(actor_kit)
 
     def queue_and_stop(me: Do) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actors import ActorStopped, DeadLetter, Mailbox, MailboxFull, Message, Pressure, Ref, SelfDeadlock, Spec, System
+from actors import ActorStopped, Mailbox, MailboxFull, Message, Pressure, Ref, SelfDeadlock, Spec, System, Undelivered
 from tests.actors.helpers import Do, Keep, Silent, do, note
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ async def fill(kit: TestKit, **settings: Any) -> tuple[Any, list[Any]]:
     return (ref, gate), log
 
 
-async def test_a_full_mailbox_gives_what_comes_to_the_dead_letters_and_counts_it(actor_kit: TestKit) -> None:
+async def test_a_full_mailbox_leaves_what_comes_undelivered_and_counts_it(actor_kit: TestKit) -> None:
     """The default policy keeps what is there."""
     (ref, gate), log = await fill(actor_kit)
     ref.tell(3)
     assert ref.offer(4) is False
-    assert actor_kit.dead_letters == [DeadLetter("/test/full", 3, "full")]
+    assert actor_kit.undelivered == [Undelivered("/test/full", 3, "full")]
     assert [info.refused for info in actor_kit.tree() if info.path == ref.path] == [2]
     gate.set_result(None)
     await actor_kit.quiesce()
@@ -62,10 +62,10 @@ async def test_a_full_mailbox_gives_what_comes_to_the_dead_letters_and_counts_it
 
 
 async def test_drop_oldest_makes_room_and_counts_it(actor_kit: TestKit) -> None:
-    """The oldest message becomes a dead letter, its ask fails."""
+    """The oldest message is undelivered, its ask fails."""
     (ref, gate), log = await fill(actor_kit, overflow="drop_oldest")
     ref.tell(3)
-    assert actor_kit.dead_letters == [DeadLetter("/test/full", 1, "dropped")]
+    assert actor_kit.undelivered == [Undelivered("/test/full", 1, "dropped")]
     gate.set_result(None)
     await actor_kit.quiesce()
     assert log == ["go", 2, 3]
@@ -193,7 +193,7 @@ async def test_watchers_hear_of_pressure_at_the_high_and_at_the_low_watermark(ac
     await actor_kit.quiesce()
     assert heard == [Pressure(ref, high=True), Pressure(ref, high=False)]
     assert log == list(range(8))
-    assert actor_kit.dead_letters == []
+    assert actor_kit.undelivered == []
 
 
 async def test_pressure_is_not_heard_after_unwatch(actor_kit: TestKit) -> None:
@@ -228,7 +228,7 @@ async def test_an_adapted_ref_translates_and_equals_the_ref_behind_it(actor_kit:
     assert repr(doubled) == "<Ref /test/a>"
 
 
-async def test_an_adapter_that_raises_makes_a_dead_letter_and_fails_the_ask(actor_kit: TestKit) -> None:
+async def test_an_adapter_that_raises_leaves_the_message_undelivered_and_fails_the_ask(actor_kit: TestKit) -> None:
     """`tell` and `offer` never raise; `put` and `ask` tell who waits."""
     ref, log = await do(actor_kit)
     broken: Any = ref.narrow(lambda message: 1 / 0)
@@ -238,18 +238,18 @@ async def test_an_adapter_that_raises_makes_a_dead_letter_and_fails_the_ask(acto
         await broken.put("z")
     with pytest.raises(ZeroDivisionError):
         await broken.ask(Keep)
-    assert [(letter.message, letter.reason) for letter in actor_kit.dead_letters][:2] == [("x", "adapter"), ("y", "adapter")]
-    assert isinstance(actor_kit.dead_letters[0].error, ZeroDivisionError)
+    assert [(letter.message, letter.reason) for letter in actor_kit.undelivered][:2] == [("x", "adapter"), ("y", "adapter")]
+    assert isinstance(actor_kit.undelivered[0].error, ZeroDivisionError)
     assert log == []
 
 
-async def test_tell_to_a_stopped_actor_is_a_dead_letter_and_offer_says_no(actor_kit: TestKit) -> None:
+async def test_tell_to_a_stopped_actor_is_undelivered_and_offer_says_no(actor_kit: TestKit) -> None:
     """A ref outlives its actor, and telling it never raises."""
     ref, _ = await do(actor_kit)
     await actor_kit.stop(ref)
     ref.tell("late")
     assert ref.offer("later") is False
-    assert actor_kit.dead_letters == [DeadLetter("/test/a", "late", "stopped")]
+    assert actor_kit.undelivered == [Undelivered("/test/a", "late", "stopped")]
 
 
 async def test_put_does_not_overtake_those_who_wait(actor_kit: TestKit) -> None:
@@ -281,7 +281,7 @@ async def test_a_put_cancelled_in_the_moment_of_its_room_takes_its_message_back(
     gate.set_result(None)
     await actor_kit.quiesce()
     assert log == ["go", "behind"]
-    assert actor_kit.dead_letters == []
+    assert actor_kit.undelivered == []
 
 
 async def test_a_put_cancelled_after_its_message_was_handled_stays_cancelled(actor_kit: TestKit) -> None:

@@ -86,7 +86,7 @@ async def test_a_stop_overtakes_urgent_messages_and_data(actor_kit: TestKit) -> 
     ref.tell(all_at_once)
     await actor_kit.quiesce()
     assert log == []
-    assert [letter.message for letter in actor_kit.dead_letters] == [Urgent(0), 0]
+    assert [letter.message for letter in actor_kit.undelivered] == [Urgent(0), 0]
 
 
 async def test_urgent_messages_pass_a_full_user_lane(actor_kit: TestKit) -> None:

@@ -10,7 +10,6 @@ import pytest
 from actors import (
     ActorFailed,
     ActorStopped,
-    DeadLetter,
     Decision,
     Failed,
     Mailbox,
@@ -23,6 +22,7 @@ from actors import (
     Stopping,
     StrayCancellation,
     Terminated,
+    Undelivered,
 )
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, do, ends, note, restart_at_once, started
 
@@ -40,14 +40,14 @@ def test_an_impossible_restart_is_refused(options: dict[str, Any]) -> None:
 
 
 async def test_by_default_a_failure_stops_the_actor_and_tells_why(actor_kit: TestKit) -> None:
-    """Fail loud: the watcher gets the error, the rest of the queue the dead letters."""
+    """Fail loud: the watcher gets the error, the rest of the queue is undelivered."""
     ref, _ = await do(actor_kit)
     probe = actor_kit.probe(object)
     ref.tell(boom)
     ref.tell("behind")
     end = await probe.terminated(ref)
     assert isinstance(end.cause, Boom)
-    assert actor_kit.dead_letters == [DeadLetter("/test/a", "behind", "stopped")]
+    assert actor_kit.undelivered == [Undelivered("/test/a", "behind", "stopped")]
 
 
 async def test_resume_keeps_the_state_and_drops_the_message(actor_kit: TestKit) -> None:

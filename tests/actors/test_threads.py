@@ -7,7 +7,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from actors import DeadLetter, Mailbox, Message, Pressure, Spec, System, Terminated, _inbox
+from actors import Mailbox, Message, Pressure, Spec, System, Terminated, Undelivered, _inbox
 from actors._doorbell import Doorbell
 from tests.actors.helpers import Call, Do, Silent, note
 
@@ -86,18 +86,18 @@ async def test_urgent_messages_offers_and_pressure_work_from_threads() -> None:
         assert log == [Urgent(1), 0, 1, 2, 3]
 
 
-async def test_dead_letters_from_threads_are_published_on_the_loops_thread() -> None:
+async def test_undelivered_messages_from_threads_are_published_on_the_loops_thread() -> None:
     """Event handlers need not be thread-safe."""
-    seen: list[tuple[DeadLetter, bool]] = []
+    seen: list[tuple[Undelivered, bool]] = []
     here = threading.get_ident()
     async with System("s", stall_after=None) as system:
-        system.subscribe(DeadLetter, lambda event: seen.append((event, threading.get_ident() == here)))
+        system.subscribe(Undelivered, lambda event: seen.append((event, threading.get_ident() == here)))
         ref: Any = await system.spawn(Spec(Silent), "a")
         await system.stop(ref)
         await in_thread(lambda: ref.tell("late"))
         while not seen:
             await asyncio.sleep(0)
-    assert seen == [(DeadLetter("/s/a", "late", "stopped"), True)]
+    assert seen == [(Undelivered("/s/a", "late", "stopped"), True)]
 
 
 def test_telling_after_the_loop_is_closed_neither_raises_nor_blocks() -> None:

@@ -102,7 +102,7 @@ async def test_a_due_message_passes_a_full_mailbox(actor_kit: TestKit) -> None:
     ref.tell(set_and_fill)
     await actor_kit.clock.advance(0)
     assert sorted(log) == ["data", "due"]
-    assert actor_kit.dead_letters == []
+    assert actor_kit.undelivered == []
 
 
 async def test_a_stop_ends_all_timers(actor_kit: TestKit) -> None:
@@ -115,7 +115,7 @@ async def test_a_stop_ends_all_timers(actor_kit: TestKit) -> None:
     await actor_kit.clock.advance(10)
     assert actor_kit.clock.next_due() is None
     assert log == []
-    assert actor_kit.dead_letters == []
+    assert actor_kit.undelivered == []
 
 
 async def test_a_periodic_message_that_fails_comes_again_after_resume(actor_kit: TestKit) -> None:

@@ -312,6 +312,47 @@ def test_run_ends_when_it_is_cancelled() -> None:
         runner.run(main())
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_run_returns_behind_the_end_of_a_close_in_another_task(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """As a signal handler calls it: a program whose main task is `run` would end in the middle of closing. No message is undelivered."""
+
+    async def test(harness: AppHarness) -> None:
+        app = App(echo(), harness.config, log=harness.log, system=harness.kit)
+        running = asyncio.ensure_future(app.run())
+        await harness.produce("in", "a", "1")
+        while app.metrics()["process-total"] < 1:
+            await asyncio.sleep(0)
+        closing = asyncio.ensure_future(app.close())
+        await running
+        assert closing.done()
+        assert by_key(await harness.read("out")) == {"a": ["1"]}
+
+    run_app(test, echo(), seed=seed, topics=IN_AND_OUT, start=False)
+    assert "undelivered" not in caplog.text
+
+
+@pytest.mark.parametrize("turns", range(0, 60, 3))
+def test_a_close_that_is_cancelled_comes_to_its_end_in_quiet(turns: int, caplog: pytest.LogCaptureFixture) -> None:
+    """At whatever moment: the app is closed, committed, and no message is told to be undelivered."""
+
+    async def test(harness: AppHarness) -> None:
+        app = App(echo(), harness.config, log=harness.log, system=harness.kit)
+        await app.start()
+        await harness.produce("in", "a", "1")
+        while app.metrics()["process-total"] < 1:
+            await asyncio.sleep(0)
+        closing = asyncio.ensure_future(app.close())
+        await harness.turns(turns)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert app.state is (InstanceState.NOT_RUNNING if turns else InstanceState.RUNNING)
+        await app.close()
+        assert by_key(await harness.read("out")) == {"a": ["1"]}
+
+    run_app(test, echo(), seed=turns, topics=IN_AND_OUT, start=False)
+    assert "undelivered" not in caplog.text
+
+
 def test_run_raises_what_the_app_ends_by() -> None:
     """`run` returns when the app ends by itself, with its error."""
     bomb = Bomb()

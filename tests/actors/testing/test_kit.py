@@ -156,7 +156,7 @@ async def test_a_probe_receives_in_order_and_says_what_came_instead(actor_kit: T
     assert "probe /test/probe-1: expected Note within 2 s, but nothing came (seed 0, time 2 s)" in text
     assert "received before: Note(text='one')" in text
     assert "failed: ActorFailed" in text
-    assert "dead letter: 'late' to /test/other (stopped)" in text
+    assert "undelivered: 'late' to /test/other (stopped)" in text
     assert "/test/busy: running, 0 queued, handling function" in text
     assert probe.received == (Note("one"), 2)
     actor_kit.failures.clear()
