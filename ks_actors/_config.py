@@ -163,6 +163,11 @@ class StreamsConfig:
     0 or -1: there is no warning. Default: 10,000. Not known to Kafka."""
     poll_ms: int
     """How long to wait for records at most before looking at anything else. Default: 100."""
+    max_decompressed_bytes: int
+    """How many bytes a compressed record batch of Kafka may become in memory. Default: 268,435,456. Not known to Kafka.
+
+    About a batch that becomes more the `deserialization_exception_handler` decides.
+    """
     linger_ms: int
     """How long records that trickle are gathered before the next fetch, and half as long before their output is written, in ms; 0: not at all.
 

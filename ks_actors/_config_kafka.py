@@ -44,6 +44,7 @@ CONNECTION = (
     "connections_max_idle_ms",
     "replication_factor",
     "producer_compression_type",
+    "max_decompressed_bytes",
 )
 """Settings that only a log of Kafka has a use for."""
 
@@ -157,6 +158,7 @@ def kafka_options(config: StreamsConfig) -> dict[str, Any]:
         "replication_factor": config.replication_factor,
         "compression": config.producer_compression_type,
         "linger_ms": config.linger_ms,
+        "max_decompressed_bytes": config.max_decompressed_bytes,
     }
 
 

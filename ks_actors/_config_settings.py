@@ -93,6 +93,7 @@ class Options(TypedDict, total=False):
     close_timeout_ms: int
     stall_warning_ms: int
     poll_ms: int
+    max_decompressed_bytes: int
     linger_ms: int
     metadata_max_age_ms: int
     max_poll_interval_ms: int
@@ -199,6 +200,7 @@ SETTINGS: dict[str, Setting] = {
     "close_timeout_ms": Setting(whole_number(0), _is(30_000)),
     "stall_warning_ms": Setting(whole_number(-1), _is(10_000)),
     "poll_ms": Setting(whole_number(0), _is(100)),
+    "max_decompressed_bytes": Setting(whole_number(1), _is(268_435_456)),
     "linger_ms": Setting(whole_number(0), _is(20)),
     "metadata_max_age_ms": Setting(whole_number(1), _is(300_000)),
     "max_poll_interval_ms": Setting(whole_number(1), _is(300_000)),

@@ -150,7 +150,17 @@ class TransactionAborted(LogError):
 
 
 class LogCorrupted(LogError):
-    """What is stored is not what was written."""
+    """What is stored is not what was written, or becomes more than may be decompressed.
+
+    `partition` says where, `offset` names the first record that cannot be read, and `next_offset` the one at which reading can go on: each is None
+    if it is not known.
+    """
+
+    def __init__(self, text: str, *, partition: TopicPartition | None = None, offset: int | None = None, next_offset: int | None = None) -> None:
+        super().__init__(text)
+        self.partition: TopicPartition | None = partition
+        self.offset: int | None = offset
+        self.next_offset: int | None = next_offset
 
 
 class StorageFull(LogError):

@@ -57,7 +57,8 @@ static PyObject *read_header(Cursor *cursor) {
         corrupt("a header's name is longer than its record");
         return NULL;
     }
-    PyObject *name = PyUnicode_DecodeUTF8((const char *)cursor->at, (Py_ssize_t)length, NULL);
+    /* A broker does not look into names: bytes that are not UTF-8 become U+FFFD, as Kafka's Java client reads them. */
+    PyObject *name = PyUnicode_DecodeUTF8((const char *)cursor->at, (Py_ssize_t)length, "replace");
     if (name == NULL) {
         return NULL;
     }

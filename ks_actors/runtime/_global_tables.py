@@ -16,6 +16,7 @@ from ks_actors.runtime._messages import Arrived, FetchFailed
 from ks_actors.runtime._offsets import Position, contained
 from ks_actors.runtime._residents import Role
 from ks_actors.runtime._task import Task
+from ks_actors.runtime._unreadable import passed_over
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,6 +134,9 @@ class GlobalTables(Actor[GlobalMessage]):
                 self._go_on()
             case FetchFailed():
                 self._fetching = False
+                if passed := passed_over(message.error, self._fetcher, self._positions):
+                    self._deal_with(Arrived(passed, message.epoch))
+                    return
                 failure = StreamsError(f"reading the topics of global tables failed: {message.error}")
                 if self._ends:
                     raise failure from message.error

@@ -21,6 +21,7 @@ from ks_actors.runtime._parting import Parting
 from ks_actors.runtime._patience import patiently
 from ks_actors.runtime._resets import Resets
 from ks_actors.runtime._rests import Rests
+from ks_actors.runtime._unreadable import passed_over
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -31,12 +32,9 @@ if TYPE_CHECKING:
     from ks_actors.runtime._membership import GroupView
 
 POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow))
-# Instead of an epoch: what failed was no fetch.
-_ENDS = -1
-# Records of a partition per fetch: nobody else is to wait long while they are handed on.
-_AT_ONCE = 2_000
-# Who closes gives the group so many seconds to say what its next generation is, as it mostly does at once.
-_PATIENCE = 1.0
+_ENDS = -1  # instead of an epoch: what failed was no fetch
+_AT_ONCE = 2_000  # records of a partition per fetch: nobody else is to wait long while they are handed on
+_PATIENCE = 1.0  # so many seconds an app that closes gives the group to say what its next generation is, as it mostly does at once
 _FENCED = "another process has come with the same group_instance_id, and has this one's place in the group: each needs an id of its own"
 _log = logging.getLogger("ks_actors")
 T = TypeVar("T")
@@ -235,6 +233,8 @@ class Poller(Actor[m.PollerMessage]):
     def _fetch_failed(self, error: Exception) -> None:
         if isinstance(error, UnknownTopicOrPartition):
             self.ctx.pipe(gone_topics(error, self._log, {*self._positions}, self._group.matched), m.TopicsGone, partial(m.FetchFailed, epoch=_ENDS))
+        elif passed := passed_over(error, self._fetcher, self._positions):
+            self._manager.tell(m.Records(passed, self._epoch))
         elif not isinstance(error, OffsetOutOfRange):
             self._give_up(told_of_sources(error))
         elif error.partition in self._positions and (search := self._resets.begin(error)) is not None:

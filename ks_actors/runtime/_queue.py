@@ -9,6 +9,7 @@ from operator import index as index_of
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ks_actors._batch import Batch
+from ks_actors.runtime._unreadable import UnreadableBatch
 from ks_actors.serdes._columns import for_column
 from ks_actors.topology import InputRecord
 
@@ -114,7 +115,8 @@ class RecordQueue:
             self._raw.extend(batch.slice(start, start + _CHUNK) for start in range(0, count, _CHUNK))
         self.buffered += count
         self._behind = next_offset
-        self.end_offset = end_offset
+        if not isinstance(batch, UnreadableBatch):
+            self.end_offset = end_offset
 
     def note_end(self, end_offset: int) -> None:
         """Note how far the log goes, unless a fetch has told."""
@@ -256,6 +258,10 @@ class RecordQueue:
             self._raw.appendleft(raw.slice(wanted, len(raw)))
             raw = raw.slice(0, wanted)
         self._raw_chunk, self._at = raw, 0
+        if isinstance(raw, UnreadableBatch):
+            self._chunk = Batch([], [], [])
+            self._bad.append((0, raw.error))
+            return
         source = self.source
         failures: dict[int, Exception] = {}
         keys = _decoded(self._decode_keys, source.decode_key, raw.keys, failures)

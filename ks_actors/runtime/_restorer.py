@@ -12,6 +12,7 @@ from ks_actors.log._types import IsolationLevel
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._messages import RestorerMessage
 from ks_actors.runtime._rests import Rests
+from ks_actors.runtime._unreadable import left_out, passed_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -283,6 +284,10 @@ class Restorer(Actor[RestorerMessage]):
         if isinstance(error, OffsetOutOfRange) and error.partition in self._reading:
             if error.position == self._reading[error.partition]:
                 self._start_over(self._task_of[error.partition], str(error))
+            return True
+        # What the topology reads as well was decided about when it was processed.
+        if passed := passed_over(error, self._fetcher, self._limits.among(self._reading)):
+            self._pass_on([left_out(one) for one in passed])
             return True
         if self._ends or isinstance(error, LogClosed):
             self._state.tell(m.RestoreFailed(error))

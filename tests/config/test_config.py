@@ -105,6 +105,7 @@ def test_what_is_not_said_has_a_default() -> None:
         "close_timeout_ms": 30_000,
         "stall_warning_ms": 10_000,
         "poll_ms": 100,
+        "max_decompressed_bytes": 268_435_456,
         "linger_ms": 20,
         "metadata_max_age_ms": 300_000,
         "max_poll_interval_ms": 300_000,

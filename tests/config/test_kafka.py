@@ -83,6 +83,7 @@ def test_all_settings_reach_the_log() -> None:
             replication_factor=3,
             producer_compression_type="zstd",
             linger_ms=7,
+            max_decompressed_bytes=8,
         )
     )
     assert made == KafkaOptions(
@@ -104,6 +105,7 @@ def test_all_settings_reach_the_log() -> None:
         replication_factor=3,
         compression="zstd",
         linger_ms=7,
+        max_decompressed_bytes=8,
     )
 
 

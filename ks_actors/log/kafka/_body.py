@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
 
-from aiokafka import codec  # type: ignore[import-untyped]
-from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # type: ignore[import-untyped]
+from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
 from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
 
 from ks_actors._native import kernel as _kernel
-from ks_actors.log.kafka._format import APPEND_TIME, CODEC, CODECS, HEADER
+from ks_actors.log.kafka import _plain_records
+from ks_actors.log.kafka._decompression import MAX_DECOMPRESSED, decompress
+from ks_actors.log.kafka._format import APPEND_TIME, ATTRIBUTES_AT, BEHIND_LENGTH, CODEC, HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ks_actors._batch import Headers
+
+
+_LENGTH_AT: Final = 8
 
 
 class Records(NamedTuple):
@@ -29,7 +33,13 @@ class Records(NamedTuple):
 
 
 class Body(Protocol):
-    """What is left to be read of a record batch. Both methods raise CorruptRecordException for bytes that are no records."""
+    """What is left to be read of a record batch, which takes `size` bytes, decompressed.
+
+    Both methods raise CorruptRecordException for bytes that are no records; nothing is passed over then.
+    """
+
+    @property
+    def size(self) -> int: ...
 
     def skip(self, count: int) -> None:
         """Pass over records."""
@@ -41,28 +51,34 @@ class Body(Protocol):
 
 @final
 class KernelBody:
-    """Records as bytes that the kernel reads."""
+    """Records as bytes that the kernel reads, or its twin in Python."""
 
-    __slots__ = ("_append_time", "_at", "_base", "_data", "_time")
+    __slots__ = ("_append_time", "_at", "_base", "_data", "_reader", "_time")
 
-    def __init__(self, stored: memoryview, attributes: int, base_offset: int, first_time: int, highest_time: int) -> None:
-        self._data: memoryview | bytes = stored[HEADER.size :] if not attributes & CODEC else _uncompressed(stored[HEADER.size :], attributes & CODEC)
+    def __init__(self, reader: Any, data: memoryview | bytes, attributes: int, base_offset: int, first_time: int, highest_time: int) -> None:
+        self._reader: Any = reader
+        self._data: memoryview | bytes = data
         self._at: int = 0
         self._base: int = base_offset
         self._append_time: bool = bool(attributes & APPEND_TIME)
         self._time: int = highest_time if self._append_time else first_time
 
+    @property
+    def size(self) -> int:
+        """How many bytes the records take, those that were read included."""
+        return len(self._data)
+
     def skip(self, count: int) -> None:
         """Pass over records."""
         try:
-            self._at = _kernel.skip_records(self._data, self._at, count)
+            self._at = self._reader.skip_records(self._data, self._at, count)
         except ValueError as error:
             raise CorruptRecordException(str(error)) from error
 
     def read(self, count: int, *, with_offsets: bool) -> Records:
         """Return the next records."""
         try:
-            self._at, *columns = _kernel.read_records(self._data, self._at, count, self._base, self._time, self._append_time, with_offsets)
+            self._at, *columns = self._reader.read_records(self._data, self._at, count, self._base, self._time, self._append_time, with_offsets)
         except ValueError as error:
             raise CorruptRecordException(str(error)) from error
         return Records(*columns)
@@ -70,22 +86,35 @@ class KernelBody:
 
 @final
 class IteratedBody:
-    """Records as aiokafka gives them, one by one."""
+    """Records as aiokafka gives them, one by one; what it refuses is read anew, as the kernel reads it, by `plain`."""
 
-    __slots__ = ("_records",)
+    __slots__ = ("_done", "_plain", "_records", "_refused")
 
-    def __init__(self, batch: Any) -> None:
-        # The batch itself can be iterated over only once, and not piece by piece. To begin with that is what decompresses it.
-        self._records: Iterator[Any] = chain(iter(batch))
+    def __init__(self, records: Iterator[Any], plain: KernelBody | None = None) -> None:
+        self._records: Iterator[Any] = records
+        self._plain: KernelBody | None = plain
+        self._refused: bool = False
+        self._done: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes the records take; 0 if they are of an old format."""
+        return 0 if self._plain is None else self._plain.size
 
     def skip(self, count: int) -> None:
         """Pass over records."""
-        for _ in islice(self._records, count):
-            pass
+        if self._next(count) is None:
+            self._beside().skip(count)
+        self._done += count
 
     def read(self, count: int, *, with_offsets: bool) -> Records:
         """Return the next records."""
-        records = list(islice(self._records, count))
+        records = self._next(count)
+        if records is None:
+            found = self._beside().read(count, with_offsets=with_offsets)
+            self._done += count
+            return found
+        self._done += count
         headers = [tuple(record.headers) for record in records]
         return Records(
             [record.key for record in records],
@@ -95,20 +124,42 @@ class IteratedBody:
             [record.offset for record in records] if with_offsets else None,
         )
 
+    def _next(self, count: int) -> list[Any] | None:
+        """Return the next records; None when aiokafka does not read all of them."""
+        if not self._refused:
+            try:
+                records = list(islice(self._records, count))
+            except Exception:  # noqa: BLE001 - of the libraries, each has its own, for bytes that are no records
+                records = []
+            if len(records) == count:
+                return records
+            self._refused = True
+            if self._plain is not None:
+                self._plain.skip(self._done)
+        return None
 
-def body_of(stored: memoryview, attributes: int, base_offset: int, first_time: int, highest_time: int) -> Body:
-    """Return the records of a batch, decompressed. Raises CorruptRecordException, UnsupportedCodecError."""
+    def _beside(self) -> KernelBody:
+        if self._plain is None:
+            raise CorruptRecordException("the messages of a set in an old format cannot be read")
+        return self._plain
+
+
+def body_of(
+    stored: memoryview, attributes: int, base_offset: int, first_time: int, highest_time: int, limit: int = MAX_DECOMPRESSED, /
+) -> Body:  # fmt: skip
+    """Return the records of a batch, decompressed to no more than `limit` bytes.
+
+    Raises CorruptRecordException, UnsupportedCodecError, MemoryError.
+    """
+    codec = attributes & CODEC
+    data: memoryview | bytes = stored[HEADER.size :]
+    if codec:
+        data = decompress(stored[HEADER.size :], codec, limit)
     if _kernel is not None:
-        return KernelBody(stored, attributes, base_offset, first_time, highest_time)
-    return IteratedBody(MemoryRecords(stored.tobytes()).next_batch())
-
-
-def _uncompressed(data: memoryview, number: int) -> bytes:
-    name = CODECS[number] if number < len(CODECS) else f"compression {number}"
-    if number >= len(CODECS) or not getattr(codec, f"has_{name}")():
-        raise UnsupportedCodecError(f"the library for {name} is not installed")
-    try:
-        return bytes(getattr(codec, f"{name}_decode")(data.tobytes()))
-    except Exception as error:
-        # Each of the libraries has errors of its own, for bytes that it has not made.
-        raise CorruptRecordException(f"records are not compressed by {name} as their batch says: {error}") from error
+        return KernelBody(_kernel, data, attributes, base_offset, first_time, highest_time)
+    plain = KernelBody(_plain_records, data, attributes, base_offset, first_time, highest_time)
+    head = bytearray(stored[: HEADER.size])
+    head[ATTRIBUTES_AT + 1] &= ~CODEC
+    head[_LENGTH_AT : _LENGTH_AT + 4] = (HEADER.size - BEHIND_LENGTH + len(data)).to_bytes(4, "big")
+    # The batch itself can be iterated over only once, and not piece by piece.
+    return IteratedBody(iter(MemoryRecords(b"".join((head, data))).next_batch()), plain)

@@ -255,7 +255,8 @@ class Fetching:
 
     def _add(self, source: Source, raw: bytes, end_offset: int, aborted: Sequence[tuple[int, int]] | None) -> None:
         try:
-            chunk = Chunk(source.partition, raw, end_offset, aborted, apart=True)
+            limit = self._client.options.max_decompressed_bytes
+            chunk = Chunk(source.partition, raw, end_offset, aborted, apart=True, limit=limit)
         except LogCorrupted as error:
             self.fail(source, error)
         else:

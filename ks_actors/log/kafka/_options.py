@@ -31,6 +31,7 @@ class KafkaOptions:
     `compression` is of written records, `compression_level` None means 1 for lz4 and the usual one for others; `batch_bytes` limits a batch before
     compression, `max_in_flight` the requests per broker that wait for an answer (at most 5, else Kafka could not tell repeated ones).
     `linger_ms` is how long records that trickle are gathered on the broker before the next fetch; 0: not at all.
+    `max_decompressed_bytes` is what a record batch may become when it is read: beyond it, reading raises LogCorrupted.
     `replication_factor` is of topics that are created; -1 leaves it to the brokers. Raises ConfigError for what contradicts itself.
     """
 
@@ -59,6 +60,7 @@ class KafkaOptions:
     max_in_flight: int = 4
     max_partition_fetch_bytes: int = 1_048_576
     fetch_max_bytes: int = 52_428_800
+    max_decompressed_bytes: int = 268_435_456
     linger_ms: int = 20
     replication_factor: int = -1
 
@@ -75,7 +77,7 @@ class KafkaOptions:
             raise ConfigError("tls is an SSLContext: load its files into it, and leave tls_ca_file, tls_cert_file and tls_key_file out")
         if not 1 <= self.max_in_flight <= 5:  # noqa: PLR2004 - brokers remember the last five batches of a producer
             raise ConfigError(f"max_in_flight is {self.max_in_flight}: it can be 1 to 5")
-        for name in ("request_timeout_ms", "api_timeout_ms", "delivery_timeout_ms", "connect_timeout_ms", "batch_bytes"):
+        for name in ("request_timeout_ms", "api_timeout_ms", "delivery_timeout_ms", "connect_timeout_ms", "batch_bytes", "max_decompressed_bytes"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}: it has to be positive")
         backoffs = ("retry_backoff_ms", "retry_backoff_max_ms", "reconnect_backoff_ms", "reconnect_backoff_max_ms")

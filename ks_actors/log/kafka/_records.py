@@ -6,15 +6,16 @@ from bisect import bisect_left
 from math import inf
 from struct import Struct
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # type: ignore[import-untyped]
-from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
 
 from ks_actors._batch import Batch
 from ks_actors._errors import LogCorrupted, LogError
 from ks_actors.log.kafka._body import Body, IteratedBody, Records, body_of
+from ks_actors.log.kafka._decompression import MAX_DECOMPRESSED
 from ks_actors.log.kafka._format import BEHIND_LENGTH, CONTROL, HEADER, MAGIC, TRANSACTIONAL, checksum
+from ks_actors.log.kafka._legacy import LEAST_LEGACY, WRONG_SUM, legacy_messages
 from ks_actors.log.kafka._unpacking import LITTLE, PIECE, is_packed
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _LAST_DELTA = Struct(">i")
 _LAST_DELTA_AT = 23
 _MARKER = Struct(">HH")
 _ABORT = 0
-_WRONG_SUM = "the checksum of their batch is wrong"
 
 
 @final
@@ -86,7 +86,8 @@ class Chunk:
     none), `end_offset` the end of what could be read at the time. For committed readers `aborted` has producer id and first offset of the aborted
     transactions in it; None shows all records, whatever became of their transactions. Raises LogCorrupted for bytes without batches.
 
-    With `apart`, batches that would take long to be decompressed are `packed` until a thread has done so: `read` stops in front of them.
+    With `apart`, batches that would take long to be decompressed are `packed` until a thread has done so: `read` stops in front of them. A batch that
+    becomes more than `limit` bytes is not read.
     """
 
     __slots__ = (
@@ -94,6 +95,7 @@ class Chunk:
         "_aborters",
         "_at",
         "_base",
+        "_behind",
         "_bodies",
         "_body",
         "_end",
@@ -103,6 +105,7 @@ class Chunk:
         "_partition",
         "_unpacked_to",
         "end_offset",
+        "limit",
         "next_offset",
         "raw",
         "size",
@@ -110,11 +113,19 @@ class Chunk:
     )
 
     def __init__(
-        self, partition: TopicPartition, raw: bytes, end_offset: int, aborted: Sequence[tuple[int, int]] | None, *, apart: bool = False
+        self,
+        partition: TopicPartition,
+        raw: bytes,
+        end_offset: int,
+        aborted: Sequence[tuple[int, int]] | None,
+        *,
+        apart: bool = False,
+        limit: int = MAX_DECOMPRESSED,
     ) -> None:
         self.end_offset: int = end_offset
         self.size: int = len(raw)
         self._partition: TopicPartition = partition
+        self.limit: int = limit
         # Where the next batch begins that a thread is still to decompress.
         self._unpacked_to: float = inf
         self.next_offset: int | None = self._find_end(raw, apart=apart and self.size > LITTLE)
@@ -127,11 +138,13 @@ class Chunk:
         self._aborted: list[tuple[int, int]] | None = None if aborted is None else sorted(aborted, key=_first_offset, reverse=True)
         self._aborters: set[int] = set()
         # The batch that is being read: what is left of it, how many records that is, where they begin and end, and whether some are missing.
-        self._body: Body = IteratedBody(())
+        self._body: Body = IteratedBody(iter(()))
         self._left = 0
         self._base = 0
         self._end = 0
         self._gaps = False
+        # Where reading can go on behind it, if it cannot be read.
+        self._behind = 0
         self._failure: LogError | None = None
 
     def _find_end(self, raw: bytes, *, apart: bool) -> int | None:
@@ -197,29 +210,63 @@ class Chunk:
                 else:
                     self._read_run(position, limit, columns)
         except CorruptRecordException as error:
-            self._failure = LogCorrupted(f"{self._partition} holds bytes that are no records, at or behind offset {self.position}: {error}")
-            raise self._failure from error
+            raise self._unreadable(position, error) from error
         except UnsupportedCodecError as error:
             self._failure = LogError(f"{self._partition} cannot be decompressed at or behind offset {self.position}: {error}; install cramjam")
             raise self._failure from error
+        except MemoryError as error:
+            # This batch is no worse than others: there may be room for it later.
+            self._end, self._left = max(position, self.position), 0
+            self._failure = LogError(f"{self._partition} cannot be read at offset {self._end}: there is no memory for the records of the batch")
+            raise self._failure from error
         return True
+
+    def _unreadable(self, position: int, error: Exception) -> LogCorrupted:
+        """Return the error of the batch that is being read, and end there."""
+        behind = max(min(self._behind, self.end_offset), position + 1)
+        if len(self.raw) - self._at >= _LENGTHS.size:
+            # Where the checksum is wrong the header is not to be trusted, and the next batch is.
+            behind = min(behind, max(int(_LENGTHS.unpack_from(self.raw, self._at)[0]), position + 1))
+        offset = max(position, self.position)
+        self._end, self._left = offset, 0
+        self._failure = LogCorrupted(
+            f"{self._partition} holds bytes that are no records, or cannot be read, at offset {offset}; reading can go on at {behind}: {error}",
+            partition=self._partition,
+            offset=offset,
+            next_offset=behind,
+        )
+        return self._failure
+
+    def _read_body(self, count: int, *, with_offsets: bool) -> Records:
+        """Return the next records, all that are asked for or those in front of one that cannot be read."""
+        while True:
+            try:
+                return self._body.read(count, with_offsets=with_offsets)
+            except CorruptRecordException:
+                if count <= 1:
+                    raise
+                count //= 2
 
     def _read_run(self, position: int, limit: int, columns: Columns) -> None:
         """Read of a batch that has all its records."""
         skip = min(max(position - self._base, 0), self._left)
         if skip:
             self._body.skip(skip)
-        count = min(self._left - skip, limit - len(columns.keys))
-        begin = self._base + skip
+            self._base += skip
+            self._left -= skip
+        count = min(self._left, limit - len(columns.keys))
+        begin = self._base
         if count:
-            columns.take(self._body.read(count, with_offsets=False))
+            records = self._read_body(count, with_offsets=False)
+            count = len(records.keys)
+            columns.take(records)
             columns.add_offsets(range(begin, begin + count))
         self._base = begin + count
-        self._left -= skip + count
+        self._left -= count
 
     def _read_gaps(self, position: int, limit: int, columns: Columns) -> None:
         """Read of a batch of which some records were compacted away."""
-        records = self._body.read(min(self._left, limit - len(columns.keys)), with_offsets=True)
+        records = self._read_body(min(self._left, limit - len(columns.keys)), with_offsets=True)
         offsets = records.offsets
         assert offsets is not None
         self._left -= len(offsets)
@@ -251,24 +298,24 @@ class Chunk:
         return False
 
     def _open_legacy(self, stored: memoryview, base: int) -> None:
-        batch: Any = MemoryRecords(stored.tobytes()).next_batch()
-        if not batch.validate_crc():
-            self._end = base
-            raise CorruptRecordException(_WRONG_SUM)
-        legacy = list(batch)
-        self._body = IteratedBody(legacy)
+        self._end, self._behind = base, base + 1
+        legacy = legacy_messages(stored, self.limit)
+        self._body = IteratedBody(iter(legacy))
         self._left, self._base, self._end, self._gaps = len(legacy), legacy[0].offset, base + 1, True
 
     def _open_columnar(self, stored: memoryview, base: int, body: Body | None) -> bool:
         """Open a batch, of which the `body` may be there; tell whether it is to be read."""
         (_, _, _, _, expected, attributes, last_delta, first_time, highest_time, producer, _, _, count) = HEADER.unpack_from(stored)
+        self._end, self._behind = base, base + last_delta + 1
         if body is None and checksum(stored) != expected:
-            self._end = base
-            raise CorruptRecordException(_WRONG_SUM)
-        self._end = base + last_delta + 1
+            raise CorruptRecordException(WRONG_SUM)
+        if not 0 <= count <= last_delta + 1:
+            raise CorruptRecordException(f"a batch has {last_delta + 1} offsets, and says that it has {count} records")
         if body is None:
-            body = body_of(stored, attributes, base, first_time, highest_time)
-        if self._is_left_out(body, attributes, producer, base + last_delta):
+            body = body_of(stored, attributes, base, first_time, highest_time, self.limit)
+        left_out = self._is_left_out(body, attributes, producer, base + last_delta)
+        self._end = self._behind
+        if left_out:
             return False
         self._body = body
         self._left, self._base, self._gaps = count, base, count != last_delta + 1
@@ -281,11 +328,18 @@ class Chunk:
             while self._aborted and self._aborted[-1][1] <= last_offset:
                 self._aborters.add(self._aborted.pop()[0])
             if producer in self._aborters:
-                if control and _MARKER.unpack_from(body.read(1, with_offsets=False).keys[0] or b"")[1] == _ABORT:
+                if control and _kind_of_marker(body) == _ABORT:
                     self._aborters.discard(producer)
                 elif attributes & TRANSACTIONAL:
                     return True
         return control
+
+
+def _kind_of_marker(body: Body) -> int:
+    key = body.read(1, with_offsets=False).keys[0] or b""
+    if len(key) < _MARKER.size:
+        raise CorruptRecordException(f"the key of a control record has {len(key)} bytes")
+    return int(_MARKER.unpack_from(key)[1])
 
 
 def whole_batches(partition: TopicPartition, raw: bytes) -> Iterator[tuple[int, int]]:
@@ -294,16 +348,25 @@ def whole_batches(partition: TopicPartition, raw: bytes) -> Iterator[tuple[int, 
     at, behind = 0, None
     while end - at > _LAST_DELTA_AT:
         base, length = _LENGTHS.unpack_from(raw, at)
-        if length <= 0:
-            raise LogCorrupted(f"{partition} holds bytes that are no records, behind offset {behind or base}: a batch is {length} bytes long")
+        legacy = raw[at + _MAGIC_AT] < MAGIC
+        if length < (LEAST_LEGACY if legacy else HEADER.size - BEHIND_LENGTH):
+            raise _no_batch(partition, base, behind, f"a batch is {length} bytes long")
         following = at + BEHIND_LENGTH + length
         if following > end:
             return
         behind = base + 1
-        if raw[at + _MAGIC_AT] >= MAGIC:
-            behind += _LAST_DELTA.unpack_from(raw, at + _LAST_DELTA_AT)[0]
+        if not legacy:
+            last_delta: int = _LAST_DELTA.unpack_from(raw, at + _LAST_DELTA_AT)[0]
+            if last_delta < 0:
+                raise _no_batch(partition, base, None, f"a batch ends {-last_delta} offsets before it begins")
+            behind += last_delta
         yield at, behind
         at = following
+
+
+def _no_batch(partition: TopicPartition, base: int, behind: int | None, why: str) -> LogCorrupted:
+    offset = behind or base
+    return LogCorrupted(f"{partition} holds bytes that are no records, behind offset {offset}: {why}", partition=partition, offset=offset)
 
 
 def _first_offset(aborted: tuple[int, int]) -> int:

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ks_actors.log.kafka._body import body_of
+from ks_actors.log.kafka._decompression import MAX_DECOMPRESSED
 from ks_actors.log.kafka._format import BEHIND_LENGTH, CODEC, HEADER, MAGIC, checksum
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 LITTLE: Final = 65_536
 # Compressed bytes that a thread decompresses before they can be read, or one batch: for each partition there are so many, and the next ones.
 PIECE: Final = 262_144
+# Decompressed bytes after which it pauses likewise: a few bytes may become many.
+_GROWN: Final = 33_554_432
 _log = logging.getLogger("ks_actors")
 _LENGTH: Final = Struct(">i")
 _LENGTH_AT: Final = 8
@@ -42,34 +45,35 @@ def is_packed(raw: bytes, at: int) -> bool:
     return raw[at + _MAGIC_AT] >= MAGIC and bool(raw[at + _ATTRIBUTES_AT] & CODEC)
 
 
-def unpacked(raw: bytes, at: int) -> Unpacked:
+def unpacked(raw: bytes, at: int, limit: int = MAX_DECOMPRESSED) -> Unpacked:
     """Decompress the next piece, from a batch that begins at `at` on; from any thread.
 
-    A batch that cannot be decompressed is left as it is: who reads it finds that out, at its turn.
+    A batch that cannot be decompressed, or becomes more than `limit` bytes, is left as it is: who reads it finds that out, at its turn.
     """
     bodies: dict[int, Body] = {}
-    size = 0
+    size = grown = 0
     while len(raw) - at >= HEADER.size:
-        if size >= PIECE:
+        if size >= PIECE or grown >= _GROWN:
             return Unpacked(bodies, at)
         following = at + BEHIND_LENGTH + int(_LENGTH.unpack_from(raw, at + _LENGTH_AT)[0])
         if following > len(raw):
             break
         if is_packed(raw, at):
             size += following - at
-            body = _body(memoryview(raw)[at:following])
+            body = _body(memoryview(raw)[at:following], limit)
             if body is not None:
                 bodies[at] = body
+                grown += body.size
         at = following
     return Unpacked(bodies, None)
 
 
-def _body(stored: memoryview) -> Body | None:
+def _body(stored: memoryview, limit: int) -> Body | None:
     base, _, _, _, expected, attributes, _, first_time, highest_time, *_ = HEADER.unpack_from(stored)
     if checksum(stored) != expected:
         return None
     try:
-        return body_of(stored, attributes, base, first_time, highest_time)
+        return body_of(stored, attributes, base, first_time, highest_time, limit)
     except Exception:  # noqa: BLE001 - of the libraries, each has its own: it is raised again where the batch is read
         return None
 
@@ -100,7 +104,7 @@ class Unpacking:
 
     async def _unpack(self, source: Source, chunk: Chunk) -> None:
         try:
-            found = await asyncio.get_running_loop().run_in_executor(None, partial(unpacked, chunk.raw, chunk.unpacked_to))
+            found = await asyncio.get_running_loop().run_in_executor(None, partial(unpacked, chunk.raw, chunk.unpacked_to, chunk.limit))
         except Exception as error:  # noqa: BLE001 - there is no thread, or no memory: it is done where it is read, which tells if it cannot be
             _log.warning("%s: records are decompressed on the event loop, as a thread could not do it: %r", source.partition, error)
             found = Unpacked({}, None)
