@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -75,7 +75,7 @@ def test_every_record_of_every_partition_is_processed(guarantee: str, steps: lis
             sent["last"] += 1
             await harness.caught_up()
             written = Counter(record.key for record in await harness.read("out"))
-            finals = {record.key: record.value for record in await harness.read("counted")}
+            finals: dict[Any, Any] = {record.key: record.value for record in await harness.read("counted")}
             place = default(b"last", sizes["out"])
             found = await harness._batches(TopicPartition("out", place), 0, IsolationLevel.READ_COMMITTED)
             assert any(b"last" in batch.keys for batch in found)
