@@ -26,6 +26,7 @@ from ks_actors.query._execute import answer, lags
 from ks_actors.query._local import LocalStores
 from ks_actors.query._serve import serve
 from ks_actors.runtime import _messages as m
+from ks_actors.runtime._calm import let_calls_end
 from ks_actors.runtime._closing import Closing
 from ks_actors.runtime._crew import Crew, WorkerMetadata
 from ks_actors.runtime._instance import INSTANCE_MAILBOX, Instance
@@ -111,6 +112,7 @@ class App(AppOrders):
         # The log that is asked, be it started or not.
         self._asked: Log | None = None
         self._metrics = Metrics()
+        self._standing: Standing | None = None
         self._crew = Crew(
             config.client_id, input_buffer_bytes=config.input_buffer_max_bytes, uncommitted_bytes=config.statestore_uncommitted_max_bytes
         )
@@ -212,7 +214,7 @@ class App(AppOrders):
             partitions=lambda _: None,
             nodes=self._nodes,
         )
-        standing = Standing(self._metrics, self._crew)
+        standing = self._standing = Standing(self._metrics, self._crew)
         parts = Parts(setup, log, self._metrics, progress=self._progress, priority=self._priority, standing=standing, closing=self._closing)
         instance = self._instance = Instance(parts, setup, self._crew, self._metrics, uncaught=self._uncaught, on_state=self._note_state)
         return Spec(lambda: instance, mailbox=INSTANCE_MAILBOX, stop_within=self.config.task_timeout_ms / 1000)
@@ -230,7 +232,8 @@ class App(AppOrders):
         """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when that was done before.
 
         The log is waited for until `timeout_ms` are over (default: `close_timeout_ms`), for all steps together. Requests without an answer by then
-        are given up, and a warning tells which tasks are not committed; stores are closed properly all the same. While another call closes the app, a
+        are given up, and a warning tells which tasks are not committed; stores are closed properly all the same. While async calls that take long are
+        in flight other tasks go on, for most of that time: until those calls have ended the app is RUNNING. While another call closes the app, a
         smaller `timeout_ms` counts from now on; this call does not wait for the end then.
 
         A start that is under way, or yet to come, fails with NotRunning, whatever it waits for; only a log that is being opened is waited for, as
@@ -253,13 +256,18 @@ class App(AppOrders):
                 async with stack:
                     if self._ref is not None and self.state is not InstanceState.ERROR:
                         # The actor goes on to its end anyway: one that is cancelled meanwhile would leave its last message undelivered.
-                        await whole(self._ref.ask(m.StopInstance, leave=leave_group).within(inf))
+                        await whole(self._stop_instance(self._ref, leave=leave_group))
             finally:
                 self._gone.set()
         elif starting is None:
             return
         if self.error is not None:
             raise self.error
+
+    async def _stop_instance(self, ref: Ref[m.InstanceMessage], *, leave: bool) -> None:
+        if self._standing is not None:
+            await let_calls_end(self._standing, self._closing)
+        await ref.ask(m.StopInstance, leave=leave).within(inf)
 
     async def run(self) -> None:
         """Run until the app ends, is closed, or this is cancelled: then it is closed. Starts it unless it was. Raises the error that it ended by.

@@ -15,6 +15,10 @@ _KEPT_S: Final = 6.0
 _KEPT_SHARE: Final = 0.4
 # The step with which the last commit is over, and, when it has failed, all that it takes to roll it back.
 ROLLED_BACK: Final = 1
+# No step of the end: by then calls in flight are waited for while other tasks go on. The last commit has a part of its time for itself.
+CALLS: Final = -1
+_COMMIT_S: Final = 6.0
+_COMMIT_SHARE: Final = 0.25
 
 
 @final
@@ -25,11 +29,12 @@ class Closing:
     and for closing the clients. Before the app closes nothing is bounded here.
     """
 
-    __slots__ = ("_ends", "_under_way", "seconds")
+    __slots__ = ("_calls_end", "_ends", "_under_way", "seconds")
 
     def __init__(self) -> None:
         self.seconds: float = 0.0
         self._ends: tuple[float, ...] = ()
+        self._calls_end: float = inf
         # The bounds of those that wait now: by when they want to be over themselves, and the step that they are bound by, if it is a certain one.
         self._under_way: dict[asyncio.Timeout, tuple[float, int | None]] = {}
 
@@ -41,6 +46,7 @@ class Closing:
         self.seconds = seconds
         kept = min(_KEPT_S, _KEPT_SHARE * seconds)
         self._ends = tuple(now + seconds - kept * part / 3 for part in (3, 2, 1, 0))
+        self._calls_end = self._ends[0] - min(_COMMIT_S, _COMMIT_SHARE * (seconds - kept))
         for timeout, (end, step) in tuple(self._under_way.items()):
             if not timeout.expired():
                 timeout.reschedule(_finite(self.end(end, step)))
@@ -64,6 +70,8 @@ class Closing:
         """Return when that is over which begins now and has until `end`: at the latest with a `step` of closing, or the one that is under way."""
         if not self._ends:
             return end
+        if step == CALLS:
+            return min(end, self._calls_end)
         if step is not None:
             return min(end, self._ends[step])
         now = asyncio.get_running_loop().time()

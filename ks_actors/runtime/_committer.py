@@ -209,7 +209,7 @@ class Committer(Actor[CommitterMessage]):
         if self._transactional:
             self._collector.tell(m.KeepLots(lots(self._metrics.tasks.values())))
         try:
-            await self._manager.ask(m.Drain, request.due_only or request.rebalancing or request.hold).within(self._drain)
+            await self._manager.ask(m.Drain, request.due_only or request.rebalancing or request.hold, request.calm).within(self._drain)
         except AskTimeout as late:
             raise undrained(self._metrics.tasks.values(), self._drain) from late
         self._metrics.pausing = True

@@ -25,9 +25,10 @@ class Draining:
     With `replayable` it is the records that decide when something is handed on, never how long it has taken: a node takes one record at a time until
     one is full, and then all of them hand on, when all calls are over.
 
-    `since` is when the task began to come to rest for a commit, None while it is fed; `fed` when it was fed again the last time; `slow` whether that
-    has taken it longer than a commit waits (seconds on the loop's clock). With `apart` the output of a task that has calls in flight is
-    kept by itself until a commit takes the task: under the number `lot`, a new one each time that the task begins anew.
+    `since` is when the task began to come to rest for a commit, None while it is fed; `fed` when it was fed again the last time; `took` how long it
+    took to come to rest the last time, and `slow` whether that was longer than a commit waits (seconds on the loop's clock). With `apart` the output
+    of a task that has calls in flight is kept by itself until a commit takes the task: under the number `lot`, a new one each time that the task
+    begins anew.
     """
 
     def __init__(self, nodes: Sequence[InFlight], caches: Sequence[HeldUpdates], *, replayable: bool = False, apart: bool = False) -> None:
@@ -36,6 +37,7 @@ class Draining:
         self.since: float | None = None
         self.fed: float = -inf
         self.slow: bool = False
+        self.took: float = 0.0
         self.lot: int | None = next(_LOTS) if nodes and apart else None
         self._nodes = nodes
         self._caches = caches

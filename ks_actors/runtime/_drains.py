@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import TaskTimeout
+from ks_actors.runtime._calm import Calm
 from ks_actors.runtime._committing import TasksBroken
 from ks_actors.runtime._messages import Commit, Frozen, Undrained
 from ks_actors.runtime._offsets import contained
@@ -52,7 +53,7 @@ class Drains:
 
     A commit waits a moment for calls that are about to end, unless those of the task took longer the last time. A task whose calls take longer is
     left out of it, goes on to drain, and asks for a commit when it is at rest; a task that is not at rest after `longest` seconds has failed. Caches
-    are waited for: no call holds them up.
+    are waited for: no call holds them up. Before the app closes it comes to be `calm`: calls that take long are not begun any more.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Drains:
         self._late: bool = False
         # From the beginning of a commit until its state is frozen.
         self._collecting: bool = False
+        self.calm: Calm | None = None
 
     def begin(self, drain: Drain, now: float, suspended: Container[TaskId]) -> None:
         """Begin with the tasks that were touched and are not draining yet; answer when those are at rest that the commit waits for.
@@ -92,6 +94,8 @@ class Drains:
         With `due_only` tasks are left alone that were fed for less than the interval: calls that take as long as that are not to have tasks drain
         all the time. Those that are suspended are committed whenever they are at rest.
         """
+        if drain.calm and self.calm is None:
+            self.calm = Calm(self._tasks.values(), self._draining)
         self._reply, self._collecting, self._until, self._late = drain.reply, True, now + _GRACE_S, False
         self._fresh.clear()
         for task in self._touched.values():
@@ -110,7 +114,9 @@ class Drains:
 
     def under_way(self, task: Task) -> bool:
         """Return whether a task is to be given nothing new. The updates in caches have to be whole when they are frozen, whenever they have come."""
-        return task.draining.since is not None or (self._collecting and task.drains and not task.draining.calls)
+        if task.draining.calls:
+            return task.draining.since is not None or (self.calm is not None and self.calm.holds(task))
+        return task.draining.since is not None or (self._collecting and task.drains)
 
     def looked_at(self, task: Task) -> None:
         """Note what a task has in hand now; ask for a commit when it has come to rest behind the one that it was to be part of."""
@@ -183,7 +189,10 @@ class Drains:
             return False
         if draining.since is not None:
             draining.slow = draining.slow and now - draining.since > _GRACE_S
-            draining.since, draining.fed = None, now
+            draining.since, draining.fed, draining.took = None, now, now - draining.since
+            self._draining.pop(task.id, None)
+            if self.calm is not None:
+                self.calm.note(task)
         return True
 
     def end(self, *, failed: bool) -> Iterable[TaskId]:

@@ -35,10 +35,7 @@ class OpenStandby(Message, frozen=True, tag="STAND_BY"):
 
 
 class Recycle(Message, frozen=True, tag="RECYCLE"):
-    """These tasks are processed elsewhere from now on: keep their stores open, and up to date. Answered when they are standbys.
-
-    What is not committed of them is void. No worker has any of them, and the task manager has given them back.
-    """
+    """These tasks, which the task manager has given back, are standbys from now on; what they have not committed is void. Answered when it is so."""
 
     reply: Reply[None]
     tasks: frozenset[TaskId]
@@ -333,6 +330,7 @@ class Commit(Message, frozen=True, tag="COMMIT"):
     `hold`: and none after this one until HOLD ends. `rebalancing`: from now until HOLD ends the group may move on to its next generation at any
     moment. `closing`: the app ends, and does not wait for that generation: as long as the group takes no commits this is IllegalGeneration at once.
     `due_only`: tasks with calls that were fed again a moment ago need not be part of it. `one_of`: it is served when one of these tasks is in it.
+    `calm`: from now on no task begins calls that take long.
     """
 
     reply: Reply[None] | None
@@ -342,6 +340,7 @@ class Commit(Message, frozen=True, tag="COMMIT"):
     closing: bool = False
     due_only: bool = False
     one_of: frozenset[TaskId] | None = None
+    calm: bool = False
 
     @property
     def given_up(self) -> bool:

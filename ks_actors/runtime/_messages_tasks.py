@@ -100,11 +100,12 @@ class Drain(Message, frozen=True, tag="DRAIN"):
     """Let the records in flight come to an end and feed no new ones to asynchronous processors.
 
     Answered when none is left, or only those of calls that take longer: their tasks go on to drain, and are not part of the commit.
-    `due_only`: tasks with calls that were fed again a moment ago are left alone.
+    `due_only`: tasks with calls that were fed again a moment ago are left alone. `calm`: from now on no task begins calls that take long.
     """
 
     reply: Reply[None]
     due_only: bool
+    calm: bool = False
 
 
 class Freeze(Message, frozen=True, tag="FREEZE"):

@@ -86,6 +86,8 @@ class Reasons:
         draining = manager._drains.under_way(task)
         if draining and task.in_flight:
             return Why.ASYNC_CALL, f"the task takes nothing new before its commit, which waits for calls in flight at {', '.join(task.busy_nodes())}"
+        if draining and manager._drains.calm is not None:
+            return Why.ASYNC_CALL, "the app closes when the calls in flight have ended, and begins no more of those that take long"
         if committer is not None and phase is not Phase.IDLE and (draining or metrics.pausing or committer._whole or manager._uncommitted.full):
             return Why.COMMIT, f"a commit is under way, in phase {phase.name}: {self._commit_waits(phase, manager)}"
         if manager._pressed:
