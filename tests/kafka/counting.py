@@ -42,12 +42,12 @@ class Counting:
     async def create(self) -> None:
         await self.log.create_topics([NewTopic(self.source, PARTITIONS), NewTopic(self.sink, PARTITIONS)])
 
-    async def feed(self, count: int = 10) -> None:
+    async def feed(self, count: int = 10, value: bytes = b"v") -> None:
         """Write records to each partition."""
         producer = await self.log.producer(client_id="feeder")
         for number in range(PARTITIONS):
             key = b"k%d" % number
-            await producer.send([Outgoing(TopicPartition(self.source, number), batch(*[b"v"] * count, keys=[key] * count))])
+            await producer.send([Outgoing(TopicPartition(self.source, number), batch(*[value] * count, keys=[key] * count))])
             self.fed[key] += count
         await producer.close()
 
