@@ -29,11 +29,12 @@ from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:
+    from ks_actors.dsl._options import StoreType
     from ks_actors.log import Producer
     from ks_actors.topology import Topology
 
 TASKS = (10, 100, 1_000)
-APPS = ("map", "count")
+APPS = ("map", "count", "rocksdb")
 RECORDS = 50
 """Records per send."""
 PAUSE_S = 0.02
@@ -42,13 +43,14 @@ BUSY = "while True: pass"
 
 
 def topology(app: str) -> Topology:
-    """Return the topology of an app: one without state, and one that counts in memory."""
+    """Return the topology of an app: one without state, one that counts in memory, and one that counts in RocksDB."""
     builder = StreamsBuilder()
     stream = builder.stream("in", Consumed(serdes.STRING, serdes.STRING))
     if app == "map":
         stream.map_values(str.upper).to("out", Produced(serdes.STRING, serdes.STRING))
     else:
-        counts = stream.group_by_key().count(Materialized("counts", serdes.STRING, serdes.LONG, store_type="in_memory"))
+        store_type: StoreType = "in_memory" if app == "count" else "rocksdb"
+        counts = stream.group_by_key().count(Materialized("counts", serdes.STRING, serdes.LONG, store_type=store_type))
         counts.to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
     return builder.build()
 
