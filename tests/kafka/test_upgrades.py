@@ -37,12 +37,13 @@ async def test_a_pattern_follows_the_topics(kafka_broker: Broker, tmp_path: Path
         builder = StreamsBuilder()
         builder.stream(re.compile(f"{here.name}-part-.*"), Consumed(BYTES, BYTES)).to(here.sink, Produced(BYTES, BYTES))
 
-        async def out(count: int) -> list[bytes | None]:
+        async def come(*values: bytes) -> None:
             found: list[bytes | None] = []
             async with asyncio.timeout(PATIENCE_S):
-                while len(found) < count:
+                while not set(values) <= set(found):
                     found = [value for number in range(2) for _, _, value in await read_all(here.log, TopicPartition(here.sink, number))]
-            return sorted(found, key=str)
+            # At least once a commit that fails, as it has a topic that is gone, is done again with all that was in it.
+            assert sorted(set(found) if guarantee == "at_least_once" else found, key=str) == sorted(values)
 
         producer = await here.log.producer(client_id="feeder")
 
@@ -53,12 +54,12 @@ async def test_a_pattern_follows_the_topics(kafka_broker: Broker, tmp_path: Path
             for letter in "ab":
                 await here.log.create_topics([NewTopic(f"{here.name}-part-{letter}", 1)])
                 await send(letter, letter.encode())
-            assert await out(2) == [b"a", b"b"]
+            await come(b"a", b"b")
             await here.log.delete_topics([f"{here.name}-part-b"])
             await send("a", b"c")
-            assert await out(3) == [b"a", b"b", b"c"]
+            await come(b"a", b"b", b"c")
             await here.log.create_topics([NewTopic(f"{here.name}-part-d", 1)])
             await send("d", b"d")
-            assert await out(4) == [b"a", b"b", b"c", b"d"]
+            await come(b"a", b"b", b"c", b"d")
             assert app.state.name in ("RUNNING", "REBALANCING")
         await producer.close()
