@@ -52,7 +52,9 @@ def continued(held: Held, begun: Mapping[TopicPartition, Position], *, exact: bo
             "the group has no committed offset of %s, but the stores of task %s have its records before offset %d; auto_offset_reset leads to "
             "offset %d: %s. %s", partition, held.task, there, at, done, _REMEDY,
         )  # fmt: skip
-    if not known and len(fresh) == len(begun) and any(stores.next_offset(name) for name in stores.logged):
+    # A changelog may have an end and no records: its first transaction was aborted, say.
+    has_state = bool(held.offsets) or any(held.restored.values())
+    if not known and has_state and len(fresh) == len(begun) and any(stores.next_offset(name) for name in stores.logged):
         _log.warning(
             "the group has no committed offsets of task %s, but its stores have state, and do not know up to which records: it begins with %s, and "
             "what the state has of them already is processed twice. %s",

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ks_actors.log import TopicPartition
 from ks_actors.testing import run_app
+from tests.log.helpers import outgoing
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, by_key, counting
 
 if TYPE_CHECKING:
@@ -120,3 +122,20 @@ def test_an_app_that_begins_is_told_nothing(guarantee: str, caplog: pytest.LogCa
         assert "no committed offset" not in caplog.text
 
     run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee)
+
+
+def test_an_app_whose_first_transaction_was_aborted_is_told_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Its changelog has an end, but no state: nothing is processed twice."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.close()
+        producer = await harness.log.transactional_producer("first", client_id="first", timeout_ms=60_000)
+        await producer.send([outgoing(TopicPartition("app-counts-changelog", 0), b"one")])
+        await producer.abort()
+        await producer.close()
+        await harness.restart()
+        await count_and_close(harness)
+        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5]}
+        assert "no committed offset" not in caplog.text
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
