@@ -63,11 +63,13 @@ class Coverage:
         Raises LogError.
         """
         missing = self.missing()
-        given = await self._given() if missing else missing
+        if not missing or not isinstance(self._log, TellsGroups):
+            return {}
+        given = await self._given(self._log)
         if given is None:
             return None
         nobodys = missing - given - frozenset(self._mine())
-        return {partition: lag for partition, lag in (await self._lags(nobodys, each=True)).items() if lag} if nobodys else {}
+        return {partition: lag for partition, lag in (await self._lags(self._log, nobodys, each=True)).items() if lag} if nobodys else {}
 
     async def look(self) -> Elsewhere:
         """Ask the log which partitions there are, who has them, and how much of them is not committed. Raises LogError."""
@@ -77,36 +79,32 @@ class Coverage:
         described = await self._log.describe_topics(None if patterns else sorted(known), configs=False)
         topics = known | setup.matching(described).keys()
         missing = _partitions({topic: described[topic].partitions for topic in topics if topic in described}).difference(self._mine())
-        if not missing:
+        if not missing or not isinstance(self._log, TellsGroups):
             return Elsewhere()
-        given = await self._given()
+        given = await self._given(self._log)
         if given is None:
             return Elsewhere(assigned=False)
-        lags = await self._lags(missing, each=False)
+        lags = await self._lags(self._log, missing, each=False)
         # A topic that a pattern has not noticed yet is none to wait for when it is empty.
         unread = {partition: lags[partition] for partition in sorted(missing - given) if lags[partition] or partition.topic in known}
         others = {partition: lags[partition] for partition in sorted(missing & given) if lags[partition]}
         return Elsewhere(others, unread)
 
-    async def _given(self) -> frozenset[TopicPartition] | None:
-        if not isinstance(self._log, TellsGroups):
-            return self.missing()
+    async def _given(self, groups: TellsGroups) -> frozenset[TopicPartition] | None:
         given: frozenset[TopicPartition] = frozenset()
-        for member in await self._log.group_members(self._setup.application_id):
+        for member in await groups.group_members(self._setup.application_id):
             if member.partitions is None:
                 return None
             given |= member.partitions
         return given
 
-    async def _lags(self, partitions: Iterable[TopicPartition], *, each: bool) -> dict[TopicPartition, int]:
+    async def _lags(self, groups: TellsGroups, partitions: Iterable[TopicPartition], *, each: bool) -> dict[TopicPartition, int]:
         """Return how many offsets are behind what is committed, 0 where there is no record among them.
 
         Unless `each` partition is to be looked at, that need not be found out as soon as one is known to hold a record.
         """
         wanted = sorted(partitions)
-        if not isinstance(self._log, TellsGroups):
-            return dict.fromkeys(wanted, 0)
-        committed = await self._log.group_offsets(self._setup.application_id)
+        committed = await groups.group_offsets(self._setup.application_id)
         begins, ends = await self._log.begin_offsets(wanted), await self._log.end_offsets(wanted, self._isolation)
         positions = {
             one: max(committed[one].offset, begins[one]) if one in committed else ends[one] if self._begins_late(one.topic) else begins[one]
