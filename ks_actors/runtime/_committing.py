@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 from ks_actors._errors import StreamsError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._task import Task
@@ -68,7 +68,7 @@ class Uncommitted:
 
     The most that came with a slice of work at a task since the last commit tells what the next one may bring: a commit is `asked` for before the
     limit is crossed. Until that commit takes what there is, which one that is under way may keep it from, the stores are `full`: nothing more is to
-    be put.
+    be put. What tasks hold that a commit has left out, as calls of theirs take long, no commit can take: they leave half of the limit to others.
     """
 
     def __init__(self, limit: int) -> None:
@@ -81,6 +81,8 @@ class Uncommitted:
         self._lasting: dict[TaskId, Task] = {}
         self._last: int = 0
         self._growth: int = 0
+        # They are given nothing new until a commit takes them.
+        self._draining: Sequence[Task] = ()
 
     def reason_to_commit(self, tasks: Collection[Task]) -> str | None:
         """Return why to ask for a commit now that something was done in tasks, if there is a reason and nobody has asked yet."""
@@ -91,7 +93,7 @@ class Uncommitted:
             for task in tasks:
                 self._note(task)
                 self._growth, self._last = max(self._growth, self._total - self._last), self._total
-            self.full = self._total > 0 and self._total + self._growth >= self._limit
+            self.full = self._total > self._kept() and self._free <= self._growth
         if self.asked:
             return None
         if self.full:
@@ -106,14 +108,24 @@ class Uncommitted:
     @property
     def room(self) -> float:
         """How many tasks may be processed before the next look, if none of them brings more than one has brought since the last commit."""
-        return (self._limit - self._total) // self._growth if self._limit >= 0 and self._growth else inf
+        return self._free // self._growth if self._limit >= 0 and self._growth else inf
 
-    def taken(self, tasks: Iterable[Task]) -> None:
-        """Take note that a commit or a rollback has taken what these tasks had: the next one is to be asked for anew."""
+    @property
+    def _free(self) -> int:
+        """How many bytes more may be put."""
+        return max(self._limit - self._total, self._limit // 2 - self._total + kept if (kept := self._kept()) else 0)
+
+    def _kept(self) -> int:
+        return sum(self._bytes.get(task.id, 0) for task in self._draining if task.draining.since is not None)
+
+    def taken(self, tasks: Iterable[Task], left_out: Sequence[Task] | None = None) -> None:
+        """Take note that a commit or a rollback has taken what these tasks had, but nothing of those `left_out`: the next is to be asked for anew."""
         self.asked = self.full = False
-        self._last = self._growth = 0
+        self._draining = self._draining if left_out is None else left_out
+        self._growth = 0
         if self._limit >= 0:
             self._lasting.update((task.id, task) for task in tasks if self._note(task))
+        self._last = self._kept()
 
     def forget(self, task: TaskId) -> None:
         """Take note that a task has gone."""

@@ -306,7 +306,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         frozen = self._drains.freeze(whole, self.ctx.time())
         for task in whole:
             self._untouch(task)
-        self._uncommitted.taken(frozen.tasks.values())
+        self._uncommitted.taken(frozen.tasks.values(), [task for task in whole if task.draining.since is not None])
         message.reply.tell(frozen)
 
     def _untouch(self, task: Task) -> None:

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -61,7 +62,7 @@ async def be_away(broker: Broker, directory: Path, guarantee: str, seconds: floa
                 broker.pause()
             else:
                 broker.kill()
-            await asyncio.sleep(seconds)
+            await asyncio.to_thread(threading.Event().wait, seconds)
             if frozen:
                 broker.resume()
             else:
@@ -71,7 +72,7 @@ async def be_away(broker: Broker, directory: Path, guarantee: str, seconds: floa
             async with asyncio.timeout(_PATIENCE_S):
                 while len(seen) < 100 * PARTITIONS:
                     assert app.state not in {InstanceState.ERROR, InstanceState.NOT_RUNNING}, f"the app has ended: {app.error}"
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0)
             first, last = seen[0] - back, time.monotonic() - back
         # At its end the app has written what its caches held.
         await here.counted()

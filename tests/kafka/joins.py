@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _MINUTE_MS: Final = 60_000
 _RECORDS: Final = 200
 _BATCH: Final = 50
-_LOOK_S: Final = 0.05
 
 
 class Stuck(AssertionError):
@@ -85,7 +84,7 @@ async def join(log: KafkaLog, directory: Path, partitions: int, *, merge: bool, 
                 group.create_task(feed(log, left, partitions, records))
                 group.create_task(feed(log, right, partitions, records))
             while await written(log, out, partitions) < wanted:
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(0)
     except TimeoutError:
         told = "\n".join(map(str, app.waiting())) or "nothing"
         done = await written(log, out, partitions)

@@ -365,3 +365,27 @@ def test_a_handover_waits_for_the_tasks_that_go_only(guarantee: str) -> None:
         max_drain_ms=60_000,
         transaction_timeout_ms=60_000,
     )
+
+
+def test_what_slow_calls_keep_uncommitted_forces_no_commits() -> None:
+    """A task that a commit leaves out keeps more than `statestore_uncommitted_max_bytes`: others are not committed behind each slice for that."""
+    slow = Calls(lambda: 10.0)
+    builder = StreamsBuilder()
+    counted = builder.stream("slow", STRINGS).group_by_key().count(Materialized("slow-counts", serdes.STRING, serdes.LONG)).to_stream()
+    counted.map_values(str).map_values(slow, max_in_flight=1_000).to("slow-out", STRINGS_OUT)
+    quick = builder.stream("quick", STRINGS).group_by_key().count(Materialized("quick-counts", serdes.STRING, serdes.LONG)).to_stream()
+    quick.to("quick-out", Produced(serdes.STRING, serdes.LONG))
+
+    async def test(harness: AppHarness) -> None:
+        for index in range(400):
+            await harness.produce("slow", f"key{index}", "v", partition=0)
+        await harness.kit.clock.advance(0.5)
+        before = harness.app.metrics()["commit-total"]
+        for index in range(100):
+            await harness.produce("quick", "k", f"v{index}")
+            await harness.kit.clock.advance(0.01)
+        assert slow.in_flight > 0
+        assert harness.app.metrics()["commit-total"] - before < 20
+        await harness.caught_up()
+
+    run_app(test, builder.build(), topics=TOPICS, statestore_uncommitted_max_bytes=20_000, statestore_cache_max_bytes=0, **SELDOM)
