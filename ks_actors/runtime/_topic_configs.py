@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from ks_actors.topology import InternalTopic, StoreSpec
 
 LONGEST_MS: Final = (1 << 63) - 1
-_REPARTITION = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800", "message.timestamp.type": "CreateTime"}
+AFTER_MAX: Final = "message.timestamp.after.max.ms"
+"""How far ahead of the clock times may be. Internal topics take any time that a source topic took; Kafka's default, an hour, would end the app."""
+_ANY_TIME = {"message.timestamp.type": "CreateTime", AFTER_MAX: str(LONGEST_MS)}
+_REPARTITION = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800", **_ANY_TIME}
 _DAY_MS = 86_400_000  # as in Kafka Streams, whatever windowstore_changelog_additional_retention_ms says
 _WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION}
 _UNLIMITED = -1
@@ -27,7 +30,7 @@ def repartition_configs(topic: InternalTopic) -> dict[str, str]:
 
 def changelog_configs(config: StreamsConfig, spec: StoreSpec) -> dict[str, str]:
     """Return what the changelog of a store is made with."""
-    configs = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+    configs = {"cleanup.policy": "compact", **_ANY_TIME}
     if spec.kind in _WINDOWED:
         configs["cleanup.policy"] = "delete" if spec.retain_duplicates else "compact,delete"
         # Unlimited windows are kept for ever: more than a log can be told is that.

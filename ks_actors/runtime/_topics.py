@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ks_actors._beside import beside
-from ks_actors._errors import MissingSinkTopics, MissingSourceTopics, TopicExists, TopologyError
+from ks_actors._errors import ConfigError, MissingSinkTopics, MissingSourceTopics, TopicExists, TopologyError
 from ks_actors.log._types import NewTopic
-from ks_actors.runtime._topic_configs import changelog_configs, misfits, repartition_configs
+from ks_actors.runtime._topic_configs import AFTER_MAX, changelog_configs, misfits, repartition_configs
 from ks_actors.topology import SinkNode
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ async def _create(log: Log, setup: Setup, topics: Sequence[NewTopic], counts: Ma
     """Create topics; another instance that starts at the same time may be faster with some of them, which then have to be as wanted."""
     try:
         await log.create_topics(topics)
+    except ConfigError as error:
+        if AFTER_MAX not in str(error):
+            raise
+        # Brokers before Kafka 3.6 do not know that setting, and have no such bound.
+        plain = [NewTopic(one.name, one.partitions, {name: value for name, value in one.configs.items() if name != AFTER_MAX}) for one in topics]
+        await _create(log, setup, plain, counts)
     except TopicExists:
         described = await log.describe_topics([topic.name for topic in topics], configs=False)
         _check_internal(setup, topics, counts, {name: topic.partitions for name, topic in described.items()}.get)
