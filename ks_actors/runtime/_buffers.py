@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _SAMPLE: Final = 8
 _RECORD_OVERHEAD: Final = 120
+_HEADER_OVERHEAD: Final = 140
 # All partitions that stand still for the sum are fetched again at this share of it, so that they do not stop and go with each slice.
 _LOW: Final = 0.75
 
@@ -43,7 +44,10 @@ class InputBudget:
         if size := len(batch):
             taken = min(size, _SAMPLE)
             step = size // taken
-            sample = sum(len(batch.keys[at] or b"") + len(batch.values[at] or b"") + _RECORD_OVERHEAD for at in range(0, taken * step, step))
+            places = range(0, taken * step, step)
+            sample = sum(len(batch.keys[at] or b"") + len(batch.values[at] or b"") + _RECORD_OVERHEAD for at in places)
+            if batch.headers is not None:
+                sample += sum(len(name) + len(content or b"") + _HEADER_OVERHEAD for at in places for name, content in batch.headers[at])
             self._note(partition, 0)
             self._record_bytes[partition] = sample / taken
             count += size

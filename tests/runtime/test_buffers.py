@@ -81,3 +81,12 @@ def test_an_empty_partition_is_fetched_when_its_own_records_were_stopped() -> No
     assert budget.added(right, batch(2))
     assert budget.consumed([(right, 1)]) == ()
     assert budget.consumed([(right, 0)]) == (right,)
+
+
+def test_headers_count_in_the_budget() -> None:
+    """Records with many headers stop their partition, though keys and values are empty."""
+    headers = [(("name", b"value"),) * 1_000]
+    budget = InputBudget(10, 100_000)
+    assert not budget.added(PARTITIONS[0], batch(1))
+    assert budget.added(PARTITIONS[1], Batch([None], [None], [0], headers, range(1)))
+    assert budget.estimate > 100_000
