@@ -15,6 +15,7 @@ from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import STRINGS, STRINGS_OUT
 
 if TYPE_CHECKING:
+    from ks_actors._batch import Headers
     from ks_actors.topology import Topology
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
@@ -85,7 +86,7 @@ def test_an_empty_partition_is_fetched_when_its_own_records_were_stopped() -> No
 
 def test_headers_count_in_the_budget() -> None:
     """Records with many headers stop their partition, though keys and values are empty."""
-    headers = [(("name", b"value"),) * 1_000]
+    headers: list[Headers] = [(("name", b"value"),) * 1_000]
     budget = InputBudget(10, 100_000)
     assert not budget.added(PARTITIONS[0], batch(1))
     assert budget.added(PARTITIONS[1], Batch([None], [None], [0], headers, range(1)))
