@@ -41,6 +41,7 @@ class Disk:
             # A clock may be behind the files' times: then they count from now on.
             since = min(now, _changed_ms(directory))
             if 0 <= max_age_ms < now - since:
+                _log.info("deleting %s, the state of task %s, which nobody has used for %d s", directory, task, (now - since) // 1000)
                 self.delete((directory,))
                 continue
             self._unused_since[task] = since

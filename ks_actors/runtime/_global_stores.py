@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, final
 
 import msgspec
@@ -12,6 +11,7 @@ from ks_actors.log._types import TopicPartition
 from ks_actors.runtime._blocking import needs_thread
 from ks_actors.runtime._current import Current
 from ks_actors.runtime._making import GLOBAL, make_stores
+from ks_actors.state import CustomStore
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
@@ -22,15 +22,14 @@ if TYPE_CHECKING:
     from ks_actors.runtime._setup import Setup
     from ks_actors.state import SharedResources, TaskStores
 
-_log = logging.getLogger("ks_actors")
-
 
 @final
 class GlobalStores:
     """The global stores of an instance, as they are opened: those of type rocksdb with what an earlier run has left, the others empty.
 
     The topic of each is its changelog, so its position tells from where on that is to be read: it is written with the data, never ahead of it. Where
-    a position is not in the topic, as that was made anew or cut off, all is wiped, and filled from the beginning. Where tasks are processed in
+    a position is not in the topic, as that was made anew or cut off, or is one of another topic, that store is given up, and filled from the
+    beginning. Where tasks are processed in
     threads, and where a store is the user's own, all are in memory: threads read them while others write.
     """
 
@@ -69,14 +68,11 @@ class GlobalStores:
         try:
             stores.open()
         except TaskCorrupted as error:
-            why = str(error)
-        else:
-            why = self._outside()
-            if why:
-                stores.close(clean=False)
-        if why:
-            _log.warning("global stores are filled from the beginning of their topics: %s", why)
-            stores.wipe()
+            stores.give_up(str(error))
+            stores.open()
+        if unfit := self._unfit():
+            stores.close(clean=False)
+            stores.unfit = unfit
             stores.open()
         self.begins = {**self.begins, **self._reached()}
 
@@ -88,13 +84,25 @@ class GlobalStores:
             found |= {partition: at[partition] + 1 for partition in partitions if partition in at}
         return found
 
-    def _outside(self) -> str:
-        """Say which position is not in its topic; nothing, when all are."""
-        for partition, offset in self._reached().items():
-            begin, end = self.begins[partition], self.ends[partition]
-            if not begin <= offset <= end:
-                return f"what is on disk goes up to offset {offset} of {partition}, which has {begin} to {end}"
-        return ""
+    def _unfit(self) -> dict[str, str]:
+        """Return the stores of which a position is not in their topics, each with the reason."""
+        found: dict[str, str] = {}
+        for store, partitions in self.topics.items():
+            at = self.stores.positions.of(store)
+            # It is told with each change of a store how far all topics were; a store has changed by records of its own one.
+            if at and at.keys().isdisjoint(partitions):
+                found[store] = f"it was filled from another topic than {partitions[0].topic if partitions else 'any that there is'}"
+            for partition in partitions:
+                begin, end = self.begins[partition], self.ends[partition]
+                if partition in at and not begin <= at[partition] + 1 <= end:
+                    found[store] = f"it goes up to offset {at[partition] + 1} of {partition}, which has {begin} to {end}"
+        return found
+
+    def commit(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Have stores of the user's own commit, each with the positions of its topic."""
+        for store, partitions in self.topics.items():
+            if isinstance(kept := self.stores.kept(store), CustomStore):
+                kept.user.commit({partition: positions[partition] for partition in partitions if partition in positions})
 
     def offsets(self, positions: Mapping[TopicPartition, int]) -> dict[str, int]:
         """Return how far each store is, in one number."""

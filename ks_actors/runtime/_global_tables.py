@@ -19,7 +19,7 @@ from ks_actors.runtime._task import Task
 from ks_actors.runtime._unreadable import passed_over
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from actors import Ref
     from ks_actors.log import Fetcher
@@ -45,7 +45,11 @@ class Look(Message, frozen=True, tag="LOOK"):
     """Go on with what is buffered (internal)."""
 
 
-GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look
+class CommitGlobals(Message, frozen=True, tag="COMMIT_GLOBALS"):
+    """Have stores of the user's own commit (internal)."""
+
+
+GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look | CommitGlobals
 
 
 class GlobalTables(Actor[GlobalMessage]):
@@ -80,6 +84,8 @@ class GlobalTables(Actor[GlobalMessage]):
         self._broken: bool = False
         self._flusher = Flusher({GLOBAL_TASK: self._stores})
         self._positions: dict[TopicPartition, int] = dict(stores.begins)
+        self._committed: Mapping[TopicPartition, int] = {}
+        self._commit_s: float = setup.config.commit_interval_ms / 1000
         positions = {partition: Position(offset) for partition, offset in self._positions.items()}
         self._task = Task(GLOBAL_TASK, setup, positions, self._stores, wake=lambda: None, current=stores.current)
         self._residents = setup.residents
@@ -96,12 +102,15 @@ class GlobalTables(Actor[GlobalMessage]):
                 # As if it were known to be empty: what is in one topic is not held up by another.
                 self._task.add(partition, Batch([], [], []), position, position)
             self._fetcher.assign(self._positions)
+            self.ctx.timers.every("commit", max(self._commit_s, 0.001), CommitGlobals())
             self._note_filled()
             self._fetch()
         elif isinstance(signal, Stopping):
             self._residents.leave(GLOBAL_TASK)
             await self._fetcher.close()
             self._task.close()
+            if not self._broken:
+                self._commit()
             try:
                 await self.ctx.blocking(partial(self._stores.close, clean=not self._broken))
             except StateError as error:
@@ -129,6 +138,9 @@ class GlobalTables(Actor[GlobalMessage]):
                     self._task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
                 self._fetching = False
                 self._go_on(idle=not any(len(fetched.batch) for fetched in message.fetched))
+            case CommitGlobals():
+                self._commit()
+                return
             case Look():
                 self._looking = False
                 self._go_on()
@@ -170,6 +182,12 @@ class GlobalTables(Actor[GlobalMessage]):
         self._stores.keep(token, self._global.offsets(self._positions))
         self._resident.positions = self._positions
 
+    def _commit(self) -> None:
+        """Have stores of the user's own commit, if anything has come since."""
+        if self._committed != self._positions:
+            self._global.commit(self._positions)
+            self._committed = dict(self._positions)
+
     def _fetch(self) -> None:
         if self._positions and not self._fetching:
             self._fetching = True
@@ -183,6 +201,8 @@ class GlobalTables(Actor[GlobalMessage]):
 
     def _note_filled(self) -> None:
         if all(self._positions[partition] >= end for partition, end in self._ends.items()):
+            if self._resident.role is Role.RESTORING:
+                self._commit()
             self._ends.clear()
             self._resident.role = Role.ACTIVE
             for reply in self._asked:

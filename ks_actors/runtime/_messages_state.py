@@ -119,10 +119,11 @@ class LookIdle(Message, frozen=True, tag="LOOK_IDLE"):
 
 
 class Corrupted(Message, frozen=True, tag="CORRUPTED"):
-    """What a task has on disk does not fit its changelogs: wipe it, restore all."""
+    """Give up stores of a task that do not fit their changelogs, for the reasons given, or all of them without any, and restore these."""
 
     task: TaskId
     reason: str
+    changelogs: Mapping[TopicPartition, str] = {}
 
 
 class FlushStep(Message, frozen=True, tag="FLUSH_STEP"):

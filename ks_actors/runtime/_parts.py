@@ -198,7 +198,7 @@ class Parts:
         self._state = await self._spawn(context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager")
         fetcher = restore_fetcher(self._log, f"{config.client_id}-restore", setup.reused_topics, self._isolation)
         limits = Limits(setup.reused_topics, lambda: self._membership, config.commit_interval_ms)
-        restorer = self.standing.reader = Restorer(self._log, fetcher, self._state, limits, poll_ms=config.poll_ms)
+        restorer = self.standing.reader = Restorer(self._log, fetcher, self._state, limits, poll_ms=config.poll_ms, exact=self._transactional)
         self._restorer = await self._spawn(context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer")
         if config.snapshot_uri is not None:
             await context.blocking(partial(Place.of, config.snapshot_uri))  # what is wrong with it is said now

@@ -15,7 +15,7 @@ from ks_actors.runtime._rests import Rests
 from ks_actors.runtime._unreadable import left_out, passed_over
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from actors import Ref
     from ks_actors._task_id import TaskId
@@ -42,8 +42,9 @@ class Restorer(Actor[RestorerMessage]):
     What somebody who had the task has written and not committed is not seen, but waited for: until it is committed after all, or aborted.
     """
 
-    def __init__(self, log: Log, fetcher: Fetcher, state: Ref[m.StateManagerMessage], limits: Limits, *, poll_ms: int) -> None:
+    def __init__(self, log: Log, fetcher: Fetcher, state: Ref[m.StateManagerMessage], limits: Limits, *, poll_ms: int, exact: bool = False) -> None:
         self._log = log
+        self._exact: bool = exact
         self._limits = limits
         self._fetcher = fetcher
         self._state = state
@@ -145,14 +146,15 @@ class Restorer(Actor[RestorerMessage]):
         if self._orders.get(order.task) is not order:
             return  # closed meanwhile, or wanted for something else
         starts = {changelog: self._positions.get(changelog, told) for changelog, told in order.changelogs.items()}
-        beyond = [
-            f"{one} has offsets {found.begins[one]} to {found.ends[one]}, the store is at {at}"
+        starts = {one: self._behind_marker(at, found.begins[one]) for one, at in starts.items()}
+        beyond = {
+            one: f"{one} has offsets {found.begins[one]} to {found.ends[one]}, the store is at {at}"
             for one, at in starts.items()
             # What is being read has moved on since the ends were asked for; reading itself notices when it is out of range.
             if at is not None and one not in self._reading and not found.begins[one] <= at <= found.ends[one]
-        ]
+        }
         if beyond:
-            self._start_over(order.task, "; ".join(beyond))
+            self._start_over(order.task, beyond)
             return
         self._limits.note(found.limits)
         for changelog, at in starts.items():
@@ -176,11 +178,15 @@ class Restorer(Actor[RestorerMessage]):
             self._unknown[order.task] = order
             self._rest(found.error)
 
-    def _start_over(self, task: TaskId, reason: str) -> None:
-        """Have a task wiped: its stores do not fit its changelogs."""
+    def _behind_marker(self, at: int | None, begin: int) -> int | None:
+        """Return where to go on. Exactly once, the marker of the commit comes behind a store's last record: that it was deleted is no loss."""
+        return begin if self._exact and at == begin - 1 else at
+
+    def _start_over(self, task: TaskId, beyond: Mapping[TopicPartition, str]) -> None:
+        """Have stores given up that do not fit their changelogs, for these reasons."""
         self._forget(task)
         self._assign()
-        self._state.tell(m.Corrupted(task, reason))
+        self._state.tell(m.Corrupted(task, "; ".join(beyond.values()), beyond))
 
     def _forget(self, task: TaskId) -> None:
         order = self._orders.pop(task, None)
@@ -282,8 +288,12 @@ class Restorer(Actor[RestorerMessage]):
     def _fetch_failed(self, error: Exception) -> bool:
         """Return whether to go on reading."""
         if isinstance(error, OffsetOutOfRange) and error.partition in self._reading:
-            if error.position == self._reading[error.partition]:
-                self._start_over(self._task_of[error.partition], str(error))
+            at = self._reading[error.partition]
+            if error.position == at and self._behind_marker(at, error.begin) != at:
+                self._positions[error.partition] = error.begin
+                self._assign()
+            elif error.position == at:
+                self._start_over(self._task_of[error.partition], {error.partition: str(error)})
             return True
         # What the topology reads as well was decided about when it was processed.
         if passed := passed_over(error, self._fetcher, self._limits.among(self._reading)):

@@ -37,6 +37,7 @@ _IDLE_SECONDS = 10.0
 _STOP_SECONDS = 60.0
 _TURN_SECONDS = 0.002
 _REST_SECONDS = 0.001
+_NONE: Mapping[str, str] = {}
 _log = logging.getLogger("ks_actors")
 STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.EncodeChangelog, m.PersistUnlogged, m.Keep))
 
@@ -181,14 +182,14 @@ class StateManager(Actor[StateManagerMessage]):
         if held is None:
             self._open(task, None)
 
-    def _open(self, task: TaskId, order: m.OpenTask | None, *, wiped: bool = False) -> None:
+    def _open(self, task: TaskId, order: m.OpenTask | None, *, wiped: bool = False, unfit: Mapping[str, str] = _NONE) -> None:
         stores, current = self._make(task)
         if stores is None:
             if order is not None:
                 self._manager.tell(m.AssignTask(task, order.positions, None, current, order.assignment))
             return
         held = self._held[task] = Held(task, stores, current, order)
-        held.wiped = wiped
+        held.wiped, stores.unfit = wiped, unfit
         held.offsets = self._disk.used(task)
         self.ctx.pipe(self._open_stores(held), partial(_opened, task=task), partial(m.OpenFailed, task))
 
@@ -204,31 +205,34 @@ class StateManager(Actor[StateManagerMessage]):
             return
         if isinstance(failed.error, TaskCorrupted) and not held.wiped:
             # What is on disk is not to be trusted: the changelog has it all.
-            await self._wipe(held)
+            await self._give_up(held, str(failed.error))
         else:
             self._disk.released(failed.task, held.offsets)
             self._instance.tell(m.Fatal(failed.error, rolled_back=False))
 
-    async def _wipe(self, held: Held) -> None:
+    async def _give_up(self, held: Held, reason: str) -> None:
         try:
-            await self.ctx.blocking(held.stores.wipe)
+            await self.ctx.blocking(partial(held.stores.give_up, reason))
         except Exception as error:  # noqa: BLE001 - a disk that cannot be written, for one: the handler decides
             self._instance.tell(m.Fatal(error, rolled_back=False))
         else:
             self._open(held.task, held.order, wiped=True)
 
     async def _start_over(self, message: m.Corrupted) -> None:
-        """Wipe a task that restores, or is a standby, and restore all of it."""
+        """Give up stores of a task that restores, or is a standby, and restore these."""
         held = self._held.get(message.task)
         if held is None or held.lent or not held.is_open:
             return
-        _log.warning("the state of task %s is wiped and restored: %s", message.task, message.reason)
+        unfit = {self._by_changelog[one][1]: reason for one, reason in message.changelogs.items() if one in self._by_changelog}
         del self._held[message.task]
         self._residents.leave(message.task)
         await self._forget(frozenset({message.task}))
         self._stores.pop(message.task, None)
         await self.ctx.blocking(partial(held.stores.close, clean=False))
-        await self._wipe(held)
+        if unfit:
+            self._open(held.task, held.order, unfit=unfit)
+        else:
+            await self._give_up(held, message.reason)
 
     def _changelogs(self, held: Held) -> dict[TopicPartition, str]:
         return {TopicPartition(self._changelog(name), held.task.partition): name for name in held.stores.logged}

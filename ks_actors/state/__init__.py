@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ks_actors.state._checkpoint import read_checkpoint, write_checkpoint
-from ks_actors.state._custom import CustomReader
+from ks_actors.state._custom import CustomReader, CustomStore
 from ks_actors.state._engine import SharedResources
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, ValueAndTimestamp
@@ -36,6 +36,7 @@ __all__ = [
     "AnyStore",
     "CheckpointRows",
     "CustomReader",
+    "CustomStore",
     "DuplicatesReader",
     "Ingest",
     "KeyValueReader",

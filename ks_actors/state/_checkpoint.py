@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import TaskCorrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+_log = logging.getLogger("ks_actors")
 NAME: Final = ".checkpoint"
 VERSION: Final = "0"
 
@@ -66,8 +68,21 @@ class CheckpointFile:
         return (self._topics.get(store, store), self._number)
 
     def read(self) -> dict[tuple[str, int], int]:
-        """Return what is in it; raises TaskCorrupted."""
-        return {} if self._directory is None else read_checkpoint(self._directory)
+        """Return what is in it. One that cannot be read is deleted: databases know their offsets themselves, other stores are restored."""
+        if self._directory is None:
+            return {}
+        try:
+            return read_checkpoint(self._directory)
+        except TaskCorrupted as error:
+            _log.warning("the file is deleted, stores that do not know their offsets are restored: %s", error)
+            (self._directory / NAME).unlink()
+            return {}
+
+    def keep(self, stores: Iterable[str]) -> None:
+        """Forget what is in it of all stores but these."""
+        if self._directory is not None:
+            kept = {self.partition(name) for name in stores}
+            write_checkpoint(self._directory, {partition: offset for partition, offset in self.read().items() if partition in kept})
 
     def write(self, written: Mapping[str, int], lost: Callable[[str], bool]) -> None:
         """Write how far the stores are on disk, without those that are `lost`."""

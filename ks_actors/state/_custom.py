@@ -11,6 +11,7 @@ from ks_actors._batch import Batch
 from ks_actors._errors import SerializationError, StateError, StoreClosed, TaskCorrupted
 from ks_actors._state_store import StateStore, StateStoreContext
 from ks_actors.state._changes import RECORD_BYTES, SLICE
+from ks_actors.state._giving_up import give_up
 from ks_actors.state._memory import Measured
 
 if TYPE_CHECKING:
@@ -65,21 +66,30 @@ class CustomStore(Measured):
 
     # Opening and closing.
 
-    def open(self, checkpoint: int | None, *, exact: bool) -> None:
-        """Make the store, with what is on disk; `checkpoint` is the offset that a file has of it. What cannot be trusted is deleted, and restored.
+    def open(self, checkpoint: int | None, *, exact: bool, unfit: str | None = None) -> None:
+        """Make the store, with what is on disk; `checkpoint` is the offset that a file has of it. What cannot be trusted is given up, and restored.
 
-        That is what has no offset, and, if it is to be `exact`, what a store that does not manage offsets has left in a crash.
+        That is what has no offset, what is `unfit`, for the reason given, and, if it is to be `exact`, what a store that does not manage offsets has
+        left in a crash. Raises StateError when such a store has no changelog.
         """
+        if unfit is not None:
+            self._give_up(unfit)
+        had = self._has_files()
         store = self._make()
         if not store.persistent:
             return
-        offset = store.committed_offset(self._changelog) if store.manages_offsets else None
+        offset = store.committed_offset(self._changelog) if store.manages_offsets and self.logged else None
         if offset is None and not (exact and not store.manages_offsets and self._left_open()):
             offset = checkpoint
             if offset is not None and store.manages_offsets:
                 store.commit({self._changelog: offset})  # of an earlier layout
         if offset is None and self.logged:
-            self._wipe()
+            store.close()
+            self._open = None
+            if had:
+                self._give_up("it has no offset, or one that is not true after a crash")
+            elif self._directory is not None:
+                shutil.rmtree(self._directory)
             self._make()
         self.offset = offset
         self.kept = True
@@ -105,10 +115,12 @@ class CustomStore(Measured):
         self._open = store
         return store
 
-    def _wipe(self) -> None:
-        self.user.close()
-        self._open = None
-        if self._directory is not None:
+    def _has_files(self) -> bool:
+        return self._directory is not None and self._directory.exists() and any(self._directory.iterdir())
+
+    def _give_up(self, reason: str) -> None:
+        give_up(self._task, [self._spec], self._directory, reason)
+        if self._directory is not None and self._directory.exists():
             shutil.rmtree(self._directory)
 
     def _marker(self) -> Path | None:
@@ -133,7 +145,8 @@ class CustomStore(Measured):
             return
         store = self._open
         if self.spoiled or ((self._dirty or self._frozen) and store.persistent and not store.manages_offsets):
-            self._wipe()
+            store.close()
+            self._give_up("it was changed by what is not committed, and cannot take that back")
             self.offset, self.kept = None, False
         else:
             store.close()
@@ -287,13 +300,18 @@ class CustomStores:
         self._stores: dict[str, CustomStore] = {}
 
     def open(
-        self, spec: StoreSpec, checkpoint: Mapping[tuple[str, int], int], offsets: MutableMapping[str, int], written: MutableMapping[str, int]
+        self,
+        spec: StoreSpec,
+        checkpoint: Mapping[tuple[str, int], int],
+        offsets: MutableMapping[str, int],
+        written: MutableMapping[str, int],
+        unfit: str | None = None,
     ) -> CustomStore:
-        """Make one, and open it; note where its changelog is to be read from."""
+        """Make one, and open it; note where its changelog is to be read from. For `unfit` see CustomStore.open."""
         name, directory = spec.name, self._directory
         own, changelog = None if directory is None else directory / name, self._partition(name)
         store = self._stores[name] = CustomStore(spec, self._task, own, changelog, self._record_time)
-        store.open(checkpoint.get(changelog), exact=self._exact)
+        store.open(checkpoint.get(changelog), exact=self._exact, unfit=unfit)
         if store.offset is not None:
             offsets[name] = written[name] = store.offset
         return store

@@ -11,6 +11,8 @@ from ks_actors._errors import TaskCorrupted
 from ks_actors.state._engine import after
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ks_actors.state._engine import Engine, Row
     from ks_actors.state._kinds import AnyStore
 
@@ -24,12 +26,13 @@ _offset: Final = struct.Struct(">q")
 
 
 class StoreFacts(msgspec.Struct, frozen=True):
-    """What must not change about a store as long as its data is used."""
+    """What must not change about a store as long as its data is used; no `changelog`: it has none, or an earlier layout did not tell."""
 
     id: int
     kind: str
     segment_ms: int = 0
     duplicates: bool = False
+    changelog: str = ""
 
 
 class Manifest(msgspec.Struct):
@@ -52,22 +55,32 @@ class Manifest(msgspec.Struct):
             raise TaskCorrupted(f"task {task}: state of format {manifest.format}, expected {FORMAT}; it is to be wiped and restored")
         return manifest
 
-    def admit(self, name: str, kind: str, segment_ms: int, task: str, *, duplicates: bool) -> int:
-        """Return the id of a store, a new one of a new store; raises TaskCorrupted when it was another kind of store."""
+    def misfit(self, name: str, wanted: StoreFacts) -> str | None:
+        """Say why the data of a store that is known cannot be used by one of these facts, whose id does not count; None: it can."""
+        known = self.stores[name]
+        if (known.kind, known.segment_ms, known.duplicates) != (wanted.kind, wanted.segment_ms, wanted.duplicates):
+            return (
+                f"it was {known.kind} with segments of {known.segment_ms} ms, duplicates {known.duplicates}, "
+                f"and is {wanted.kind} with segments of {wanted.segment_ms} ms, duplicates {wanted.duplicates} now"
+            )
+        if known.changelog and wanted.changelog and known.changelog != wanted.changelog:
+            return f"it was filled from topic {known.changelog}, and its changelog is {wanted.changelog} now"
+        return None
+
+    def admit(self, name: str, wanted: StoreFacts, task: str) -> int:
+        """Note a store of these facts, and return its id, a new one of a new store; raises TaskCorrupted when there is none left."""
+        changelog = wanted.changelog
         known = self.stores.get(name)
         if known is None:
             used = {facts.id for facts in self.stores.values()}
             free = next((number for number in range(1, LAST_ID + 1) if number not in used), None)
             if free is None:
                 raise TaskCorrupted(f"task {task}: no more than {LAST_ID} stores fit into one state directory; it is to be wiped and restored")
-            self.stores[name] = StoreFacts(free, kind, segment_ms, duplicates)
-            return free
-        if (known.kind, known.segment_ms, known.duplicates) != (kind, segment_ms, duplicates):
-            raise TaskCorrupted(
-                f"task {task}: store {name} was {known.kind} with segments of {known.segment_ms} ms, duplicates {known.duplicates}; "
-                f"it is {kind} with segments of {segment_ms} ms, duplicates {duplicates} now: the task is to be wiped and restored"
-            )
-        return known.id
+            number = free
+        else:
+            number, changelog = known.id, changelog or known.changelog
+        self.stores[name] = StoreFacts(number, wanted.kind, wanted.segment_ms, wanted.duplicates, changelog)
+        return number
 
     def row(self) -> Row:
         """Return the manifest as it is written."""
@@ -100,11 +113,11 @@ def read_facts(engine: Engine, store: str) -> bytes | None:
     return engine.get(FACTS + store.encode())
 
 
-def recall(engine: Engine, store: AnyStore, checkpoint: int | None) -> int | None:
+def recall(engine: Engine, store: AnyStore, checkpoint: int | None, give_up: Callable[[str], None]) -> int | None:
     """Have a store take up what the engine remembers of it; return the next offset of its changelog, None when it has none, or has to be restored.
 
-    Without an offset of its own it takes over the one that a file has, of an earlier layout. With neither, what there is is deleted: it is of a write
-    that has never come to its end, and comes again.
+    Without an offset of its own it takes over the one that a file has, of an earlier layout. With neither, what there is is told to `give_up`, and
+    deleted: it is of a write that has never come to its end, and comes again.
     """
     offset = None
     if store.logged:
@@ -113,6 +126,10 @@ def recall(engine: Engine, store: AnyStore, checkpoint: int | None) -> int | Non
             offset = checkpoint
             engine.write([offset_row(store.name, offset)])
         if offset is None:
+            rows = engine.scan(store.prefix, after(store.prefix))
+            if next(rows, None) is not None:
+                give_up("nothing tells how far of the changelog it is: it was written without one, or a crash has interrupted its first write")
+            rows.close()
             engine.write((), [(store.prefix, after(store.prefix))])
             return None
     facts = read_facts(engine, store.name)

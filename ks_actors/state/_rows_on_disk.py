@@ -11,7 +11,7 @@ from ks_actors._errors import StateError
 from ks_actors.state._checkpoint import NAME as CHECKPOINT_FILE
 from ks_actors.state._codec import TIME_BYTES, pack_time, unpack_time
 from ks_actors.state._engine import RocksEngine, SortedTables, after
-from ks_actors.state._manifest import Manifest, facts_row, offset_row, read_facts, read_offset
+from ks_actors.state._manifest import Manifest, StoreFacts, facts_row, offset_row, read_facts, read_offset
 from ks_actors.state._sessions import ENDS
 from ks_actors.state._stored import DATABASE
 from ks_actors.state._tracks import FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX
@@ -172,7 +172,8 @@ class Ingest:
     def store(self, spec: StoreSpec) -> StoreIngest:
         """Return what takes the rows of a store; all that are begun are to be ended before `finish`."""
         engine = self._opened()
-        number = self._manifest.admit(spec.name, spec.kind.value, segment_ms_of(spec), self._task, duplicates=spec.retain_duplicates)
+        facts = StoreFacts(0, spec.kind.value, segment_ms_of(spec), spec.retain_duplicates)
+        number = self._manifest.admit(spec.name, facts, self._task)
         return StoreIngest(spec, engine, self._tables, bytes((number,)), self._last)
 
     def _opened(self) -> RocksEngine:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import rocksdict
 
+from ks_actors._errors import TaskCorrupted
+from ks_actors.state._checkpoint import read_checkpoint
 from ks_actors.state._engine import after
 from ks_actors.state._manifest import OFFSET, unpack_offset
 
@@ -20,12 +22,23 @@ DATABASE = "rocksdb"
 def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
     """Return where the changelog of each store is to be read from, as a task's directory has it; nothing when there is nothing that can be read.
 
-    Blocks, some ms. Nobody may have the stores open to write.
+    A store of the user's own goes by the name of its changelog: that is all that is known of it. Blocks, some ms. Nobody may have the stores open to
+    write.
     """
+    found = _in_database(directory, shared)
+    try:
+        told = read_checkpoint(directory)
+    except TaskCorrupted:
+        return found
+    # What a database has of its stores is newer than what the file has of them.
+    return found | {topic: offset for (topic, _), offset in told.items() if not any(topic.endswith(f"-{store}-changelog") for store in found)}
+
+
+def _in_database(directory: Path, shared: SharedResources) -> dict[str, int]:
     database = directory / DATABASE
-    if not database.is_dir():
-        return {}
     found: dict[str, int] = {}
+    if not database.is_dir():
+        return found
     try:
         opened = rocksdict.Rdict(str(database), shared.options(), access_type=rocksdict.AccessType.read_only())
         try:

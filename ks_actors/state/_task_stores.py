@@ -13,9 +13,11 @@ from ks_actors.state._codec import Codec
 from ks_actors.state._commit_times import CommitTimes
 from ks_actors.state._custom import CustomStores
 from ks_actors.state._engine import BEHIND, RocksEngine, SharedResources
+from ks_actors.state._giving_up import give_up
 from ks_actors.state._kinds import MAKERS, TIMESTAMPED
-from ks_actors.state._manifest import Manifest, facts_row, offset_row, recall
+from ks_actors.state._manifest import facts_row, offset_row
 from ks_actors.state._memory import TaskMemory
+from ks_actors.state._opening import Place, open_stores
 from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
 from ks_actors.state._token import Token
@@ -46,9 +48,9 @@ class TaskStores(StoreSet):
     `directory` is the task's own; without one, and for stores of type in_memory, nothing is on disk and all comes from the changelogs. `record_time`
     returns the timestamp (ms) of the record that is being processed. `expired` is called with the number of puts that came too late for a window
     store. `topics` are the names of the changelog topics by store, which serdes are told and the checkpoint file holds; a store's name by default.
-    `open`, `close` and `wipe` block; nothing else does, but for what stores of the user's own do. `exact` says that what a crash leaves must be what
-    was committed; `vectors`, that changelogs tell positions (see Positions); `assigned`, that the group assigns tasks by how far their stores are, as
-    a file has it. All of it belongs to one thread at a time.
+    `open`, `close` and `give_up` block; nothing else does, but for what stores of the user's own do. `exact` says that what a crash leaves must be
+    what was committed; `vectors`, that changelogs tell positions (see Positions); `assigned`, that the group assigns tasks by how far their stores
+    are, as a file has it. All of it belongs to one thread at a time.
     """
 
     def __init__(
@@ -83,6 +85,8 @@ class TaskStores(StoreSet):
         self._ahead: bool = False  # what has no changelog is further on disk than what is committed
         self._write: bool = True
         self._steps: ref[Generator[None, None, None]] | None = None
+        # Of which stores what is on disk is not to be used when they are opened next, with the reason.
+        self.unfit: Mapping[str, str] = {}
 
     # Opening and closing.
 
@@ -102,36 +106,15 @@ class TaskStores(StoreSet):
             raise
 
     def _open_stores(self) -> None:
-        engine = self._engine
-        manifest = None if engine is None else Manifest.read(engine, self.task)
-        known = set() if manifest is None else set(manifest.stores)
-        for spec in self._specs:
-            if spec.kind is StoreKind.CUSTOM:
-                self._stores[spec.name] = self._custom.open(spec, self._file.read(), self._offsets, self._written)
-                continue
-            if engine is None or manifest is None or spec.type == "in_memory":
-                self._stores[spec.name] = self._make(spec, None, b"")
-                continue
-            store = self._stores[spec.name] = self._make(spec, engine, b"")
-            number = manifest.admit(spec.name, spec.kind.value, store.segment_ms, self.task, duplicates=spec.retain_duplicates)
-            store.prefix = bytes((number,))
-            if spec.name in known:
-                offset = recall(engine, store, self._file.read().get(self._file.partition(spec.name)))
-                self._offsets |= {} if offset is None else {spec.name: offset}
-                self._written |= {} if offset is None else {spec.name: offset}
-                self.positions.recall(engine, spec.name, self._directory, empty=store.logged and offset is None)
-            else:
-                self.positions.recall(engine, spec.name, self._directory, empty=True)
-                if isinstance(store, Transactional):
-                    store.bare = True
-        if engine is not None and manifest is not None and set(manifest.stores) != known:
-            engine.write([manifest.row()], durable=True)  # a store that is not in it is taken for new, whatever there is of it
-        if engine is not None and self._shared is not None:
+        place = Place(self.task, self._directory, self._file, self._custom, self.positions)
+        opened = open_stores(place, self._specs, self._engine, self._make, topics=self._topics, unfit=self.unfit)
+        self._stores, self._offsets, self._written = opened
+        if self._engine is not None and self._shared is not None:
             self._memory = TaskMemory(self._shared.memory, [store for store in self._stores.values() if store.engine is not None])
 
-    def _make(self, spec: StoreSpec, engine: Engine | None, prefix: bytes) -> AnyStore:
+    def _make(self, spec: StoreSpec, engine: Engine | None) -> AnyStore:
         codec = Codec(spec, self._topics.get(spec.name, spec.name), timestamped=spec.kind in TIMESTAMPED)
-        return MAKERS[spec.kind](codec, engine, prefix, self._record_time, spec, self._expired)
+        return MAKERS[spec.kind](codec, engine, b"", self._record_time, spec, self._expired)
 
     def close(self, *, clean: bool) -> None:
         """Let go of everything; with `clean`, write first what is committed. Blocks. What is not committed is lost either way."""
@@ -155,12 +138,20 @@ class TaskStores(StoreSet):
         if engine is not None:
             engine.close()
 
-    def wipe(self) -> None:
-        """Delete the directory, after `close`. Blocks."""
+    def give_up(self, reason: str) -> None:
+        """Delete the database, after `close` or an `open` that has failed; stores of the user's own stay. Blocks.
+
+        Raises StateError, and deletes nothing, when a store in it has no changelog.
+        """
         if self._engine is not None:
-            raise IllegalTransition(f"task {self.task}: its state is to be closed before it is wiped")
-        if self._directory is not None and self._directory.exists():
-            shutil.rmtree(self._directory)
+            raise IllegalTransition(f"task {self.task}: its state is to be closed before it is given up")
+        if self._directory is None or not self._directory.exists():
+            return
+        give_up(self.task, [spec for spec in self._specs if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM], self._directory, reason)
+        database = self._directory / DATABASE
+        if database.exists():
+            shutil.rmtree(database)
+        self._file.keep(spec.name for spec in self._specs if spec.kind is StoreKind.CUSTOM)
 
     # The stores.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ks_actors.state import CheckpointRows, SharedResources
 from ks_actors.state._engine import RocksEngine
-from ks_actors.state._manifest import Manifest, offset_row
+from ks_actors.state._manifest import Manifest, StoreFacts, offset_row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def test_reading_a_copy_writes_nothing(tmp_path: Path) -> None:
     with closing(SharedResources()) as shared:
         with closing(RocksEngine("0_0", tmp_path / "rocksdb", shared)) as engine:
             manifest = Manifest()
-            manifest.admit("counts", "key_value", 0, "0_0", duplicates=False)
+            manifest.admit("counts", StoreFacts(0, "key_value"), "0_0")
             engine.write([manifest.row(), offset_row("counts", 7)])
             engine.checkpoint(copy)
         before = files_of(copy)

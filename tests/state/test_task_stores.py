@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -96,40 +97,72 @@ def test_a_new_store_starts_at_the_beginning(on_disk: MakeTask) -> None:
 
 
 @pytest.mark.parametrize("other", [key_value(timestamped=True), window(), window(retention_ms=400_000), window(retain_duplicates=True)])
-def test_a_store_of_another_kind_is_not_read(on_disk: MakeTask, other: Any) -> None:
-    """Neither is one whose segments are others: the task is to be wiped and restored. The directory is free again."""
-    task = on_disk(key_value() if other.retention_ms in {0, 100} and not other.retain_duplicates else window())
+def test_a_store_of_another_kind_is_not_read(on_disk: MakeTask, other: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither is one whose segments are others: that store is given up alone, with a warning, and is to be restored; the others stay."""
+    former = key_value() if other.retention_ms in {0, 100} and not other.retain_duplicates else window()
+    task = on_disk(former, key_value("t", logging=False))
+    task["t"].put("a", 1)
+    task.commit()
     task.stores.close(clean=True)
-    specs, task.specs = task.specs, [other]
+    task.specs = [other, key_value("t", logging=False)]
     task.stores = task.make()
-    with pytest.raises(TaskCorrupted, match=r"store s was .*; it is .* now"):
+    task.stores.open()
+    assert re.search(r"store s of task 0_3, in .*0_3, is given up, and restored from its changelog: it was .*, and is .* now", caplog.text)
+    assert task.stores.next_offset("s") is None
+    assert list(task["s"].all()) == []
+    assert task["t"].get("a") == 1
+
+
+def test_a_store_without_a_changelog_is_never_given_up(on_disk: MakeTask) -> None:
+    """Its data is the only copy: the error names the store and the directory, and nothing is deleted."""
+    task = on_disk(key_value(logging=False))
+    task["s"].put("a", 1)
+    task.commit()
+    task.stores.close(clean=True)
+    former, task.specs = task.specs, [window(logging=False)]
+    task.stores = task.make()
+    with pytest.raises(StateError, match=r"store s of task 0_3 has no changelog, and its only copy, in .*0_3, cannot be used: it was .* move"):
         task.stores.open()
-    task.specs = specs
+    with pytest.raises(StateError, match=r"store s of task 0_3 has no changelog.*: it is damaged"):
+        task.stores.give_up("it is damaged")
+    task.specs = former
     task.stores = task.make()
     task.stores.open()
+    assert task["s"].get("a") == 1
+
+
+def test_a_store_that_is_filled_from_another_topic_is_given_up_alone(on_disk: MakeTask, caplog: pytest.LogCaptureFixture) -> None:
+    """An offset of the old topic says nothing about the new one."""
+    task = on_disk(key_value(), key_value("t"))
+    task["s"].put("a", 1)
+    task["t"].put("a", 1)
+    task.commit()
     task.stores.close(clean=True)
-    task.specs = [other]
-    task.stores = task.make()
-    task.stores.wipe()
+    task.stores = TaskStores(
+        "0_3", task.specs, directory=task.directory, shared=task.shared, record_time=lambda: 0, expired=lambda _: None, topics={"s": "other-topic"}
+    )
     task.stores.open()
+    assert "it was filled from topic s, and its changelog is other-topic now" in caplog.text
+    assert (task.stores.next_offset("s"), task.stores.next_offset("t")) == (None, 1)
+    assert (task["s"].get("a"), task["t"].get("a")) == (None, 1)
 
 
 def test_a_directory_has_one_owner(on_disk: MakeTask) -> None:
-    """The second one is told, and may have it when the first has closed; only a closed task can be wiped."""
+    """The second one is told, and may have it when the first has closed; only a closed task can be given up."""
     task = on_disk(key_value())
     second = task.make()
     with pytest.raises(StateLocked, match=r"task 0_3.*in use"):
         second.open()
-    with pytest.raises(IllegalTransition, match="closed before it is wiped"):
-        task.stores.wipe()
+    with pytest.raises(IllegalTransition, match="closed before it is given up"):
+        task.stores.give_up("a test")
     rows = task.store.all()
     task.stores.close(clean=True)
     second.open()
     second.close(clean=False)
-    second.wipe()
-    second.wipe()
+    second.give_up("a test")
+    second.give_up("a test")
     assert task.directory is not None
-    assert not task.directory.exists()
+    assert not (task.directory / "rocksdb").exists()
     with pytest.raises(StoreClosed, match="before it has been read to its end"):
         next(rows)
 

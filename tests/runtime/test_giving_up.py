@@ -1,0 +1,393 @@
+"""Each way by which local state is given up: one warning names store, task, directory and reason, and the other stores keep theirs."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import (
+    Consumed,
+    Materialized,
+    Processor,
+    ProcessorContext,
+    Produced,
+    Record,
+    StateError,
+    StateStore,
+    StateStoreContext,
+    StreamsBuilder,
+    stores,
+)
+from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
+from ks_actors.serdes import LONG, STRING
+from ks_actors.state import SharedResources, stored_offsets, write_checkpoint
+from ks_actors.state._engine import RocksEngine
+from ks_actors.testing import AppHarness, run_app
+from tests.runtime.helpers import GUARANTEES, by_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from ks_actors.topology import StoreSpec, Topology
+
+STRINGS = Consumed(STRING, STRING)
+TOPICS = {"in": 1, "out": 1}
+EOS = "exactly_once_v2"
+
+
+def counter(*specs: StoreSpec) -> Any:
+    """Return a processor that counts each key in each of the stores."""
+
+    class Counter(Processor[str, str, str, str]):
+        stores = specs
+
+        def init(self, context: ProcessorContext[str, str]) -> None:
+            self.context = context
+            self.found = [context.get_state_store(spec.name) for spec in specs]
+
+        def process(self, record: Record[str, str]) -> None:
+            counts = [(store.get(record.key) or 0) + 1 for store in self.found]
+            for store, count in zip(self.found, counts, strict=True):
+                store.put(record.key, count)
+            self.context.forward(record.with_value(",".join(map(str, counts))))
+
+    return Counter
+
+
+def counting(*specs: StoreSpec) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).process(counter(*specs)).to("out", Produced(STRING, STRING))
+    return builder.build()
+
+
+def store(name: str, *, logging: bool = True, timestamped: bool = False) -> StoreSpec:
+    return stores.key_value(name, STRING, LONG, logging=logging, timestamped=timestamped)
+
+
+def given_up(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING and "is given up" in record.getMessage()]
+
+
+async def counted(harness: AppHarness, value: str = "x") -> str:
+    """Send one record, and return the counts that it gives."""
+    await harness.produce("in", "k", value)
+    await harness.caught_up()
+    return str((await harness.read("out"))[-1].value)
+
+
+def edit(database: Path, key: bytes, value: bytes | None) -> None:
+    engine = RocksEngine("0", database, SharedResources())
+    engine.write([(key, value)])
+    engine.flush(wait=True)
+    engine.close()
+
+
+def damage(database: Path) -> None:
+    (database / "CURRENT").write_text("nothing")
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_store_that_is_beyond_its_changelog_is_restored_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The store beside it, which has no changelog, counts on."""
+
+    async def test(harness: AppHarness) -> None:
+        for _ in range(3):
+            await counted(harness)
+        await harness.close()
+        edit(harness.state_dir / "0_0" / "rocksdb", b"\0offset:a", (1 << 40).to_bytes(8, "big"))
+        await harness.restart()
+        assert await counted(harness) == "4,4,4"
+        (line,) = given_up(caplog)
+        directory = re.escape(str(harness.state_dir / "0_0"))
+        reason = "app-a-changelog-0 has offsets 0 to [0-9]+, the store is at 1099511627776"
+        assert re.fullmatch(f"the local state of store a of task 0_0, in {directory}, is given up, and restored from its changelog: {reason}", line)
+
+    run_app(test, counting(store("a"), store("b"), store("local", logging=False)), topics=TOPICS, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_store_without_offset_is_restored_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A crash has interrupted its first write, or it had no changelog before."""
+
+    async def test(harness: AppHarness) -> None:
+        for _ in range(3):
+            await counted(harness)
+        await harness.close()
+        edit(harness.state_dir / "0_0" / "rocksdb", b"\0offset:a", None)
+        (harness.state_dir / "0_0" / ".checkpoint").unlink()
+        await harness.restart()
+        assert await counted(harness) == "4,4"
+        (line,) = given_up(caplog)
+        assert "store a of task 0_0" in line
+        assert "nothing tells how far of the changelog it is" in line
+
+    run_app(test, counting(store("a"), store("local", logging=False)), topics=TOPICS, processing_guarantee=guarantee)
+
+
+def test_a_database_that_is_damaged_is_restored(caplog: pytest.LogCaptureFixture) -> None:
+    """All stores in it have changelogs: one warning names them, and the reason that RocksDB gives."""
+
+    async def test(harness: AppHarness) -> None:
+        await counted(harness)
+        await harness.close()
+        damage(harness.state_dir / "0_0" / "rocksdb")
+        await harness.restart()
+        assert await counted(harness) == "2,2"
+        (line,) = given_up(caplog)
+        assert "store a, b of task 0_0" in line
+        assert "Corruption" in line
+
+    run_app(test, counting(store("a"), store("b")), topics=TOPICS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_damaged_database_with_the_only_copy_of_a_store_is_kept(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The app does not start: the error names the store, the directory and the ways out; with the files put back, all is there."""
+
+    async def test(harness: AppHarness) -> None:
+        await counted(harness)
+        await harness.close()
+        current = harness.state_dir / "0_0" / "rocksdb" / "CURRENT"
+        whole = current.read_text()
+        damage(current.parent)
+        with pytest.raises(
+            StateError, match=r"store local of task 0_0 has no changelog, and its only copy, in .*0_0, cannot be used: .*Put back a copy"
+        ):
+            await harness.restart()
+        assert given_up(caplog) == []
+        await harness.close()
+        current.write_text(whole)
+        await harness.restart()
+        assert await counted(harness) == "2,2"
+
+    run_app(test, counting(store("a"), store("local", logging=False)), topics=TOPICS, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_store_of_another_kind_begins_from_its_changelog_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The next version of the topology keeps what it can: the other store counts on."""
+
+    async def test(harness: AppHarness) -> None:
+        await counted(harness)
+        await harness.close()
+        builder = StreamsBuilder()
+        builder.add_state_store(store("a", timestamped=True))
+        builder.stream("in", STRINGS).process(counter(store("b"), store("local", logging=False)), "a").to("out", Produced(STRING, STRING))
+        await harness.restart(builder.build())
+        assert await counted(harness) == "2,2"
+        (line,) = given_up(caplog)
+        assert "store a of task 0_0" in line
+        assert "it was key_value with segments of 0 ms, duplicates False, and is timestamped_key_value" in line
+
+    topology = counting(store("a"), store("b"), store("local", logging=False))
+    run_app(test, topology, topics=TOPICS, processing_guarantee=guarantee)
+
+
+def test_the_only_copy_of_a_store_whose_kind_has_changed_is_kept() -> None:
+    """The app does not start with the version that cannot use it, and does with the one before."""
+    before = counting(store("local", logging=False))
+
+    async def test(harness: AppHarness) -> None:
+        await counted(harness)
+        await harness.close()
+        with pytest.raises(StateError, match=r"store local of task 0_0 has no changelog.*it was key_value.*and is timestamped_key_value"):
+            await harness.restart(counting(store("local", logging=False, timestamped=True)))
+        await harness.close()
+        await harness.restart(before)
+        assert await counted(harness) == "2"
+
+    run_app(test, before, topics=TOPICS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_changelog_that_retention_has_emptied_costs_no_state_exactly_once(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Between what the store has and the begin of the changelog lies the marker of the commit, which is no record."""
+
+    async def test(harness: AppHarness) -> None:
+        for _ in range(3):
+            await counted(harness)
+        await harness.close()
+        changelog = TopicPartition("app-a-changelog", 0)
+        end = (await harness.log.end_offsets([changelog], IsolationLevel.READ_UNCOMMITTED))[changelog]
+        await harness.log.delete_records({changelog: end})
+        await harness.restart()
+        assert await counted(harness) == "4"
+        assert given_up(caplog) == []
+
+    run_app(test, counting(store("a")), topics=TOPICS, processing_guarantee=guarantee)
+
+
+def joined(topic: str) -> Topology:
+    builder = StreamsBuilder()
+    table = builder.global_table(topic, STRINGS, Materialized("names", STRING, STRING))
+    kept = builder.global_table("kept", STRINGS, Materialized("kept", STRING, STRING))
+    stream = builder.stream("in", STRINGS).left_join(table, lambda key, _: key, lambda value, name: f"{value}:{name}")
+    stream.left_join(kept, lambda key, _: key, lambda value, name: f"{value}:{name}").to("out", Produced(STRING, STRING))
+    return builder.build()
+
+
+def test_a_global_table_of_another_topic_begins_anew_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """Rows of the old topic are not there any more."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("old", "k", "old")
+        await harness.produce("kept", "k", "kept")
+        await harness.produce("new", b"other", b"new")
+        await harness.restart()
+        assert await counted(harness) == "x:old:kept"
+        await harness.restart(joined("new"))
+        assert await counted(harness) == "x:None:kept"
+        (line,) = given_up(caplog)
+        assert "store names of task" in line
+        assert "it was filled from another topic than new" in line
+
+    run_app(test, joined("old"), topics={**TOPICS, "old": 1, "new": 1, "kept": 1})
+
+
+def test_a_global_table_whose_topic_was_made_anew_begins_anew_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """Its position is behind the topic's end."""
+
+    async def test(harness: AppHarness) -> None:
+        for number in range(3):
+            await harness.produce("old", "k", str(number))
+        await harness.produce("kept", "k", "kept")
+        await harness.restart()
+        assert await counted(harness) == "x:2:kept"
+        await harness.close()
+        await harness.log.delete_topics(["old"])
+        await harness.log.create_topics([NewTopic("old", 1)])
+        await harness.restart()
+        assert await counted(harness) == "x:None:kept"
+        (line,) = given_up(caplog)
+        assert "store names of task" in line
+        assert "it goes up to offset 3 of old-0, which has 0 to 0" in line
+
+    run_app(test, joined("old"), topics={**TOPICS, "old": 1, "kept": 1})
+
+
+@pytest.mark.parametrize("harm", [lambda path: path.write_text("nonsense"), lambda path: path.write_bytes(b"\xff\xfe")])
+def test_a_checkpoint_file_that_is_none_costs_no_database(harm: Callable[[Path], Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Databases know their offsets themselves; the file is told of, and made anew."""
+
+    async def test(harness: AppHarness) -> None:
+        await counted(harness)
+        await harness.close()
+        harm(harness.state_dir / "0_0" / ".checkpoint")
+        await harness.restart()
+        assert await counted(harness) == "2"
+        assert given_up(caplog) == []
+        assert "is no checkpoint file" in caplog.text
+
+    run_app(test, counting(store("a")), topics=TOPICS)
+
+
+def test_a_store_is_not_given_up_twice_for_nothing() -> None:
+    """Restarts of an app that is well say nothing, and count on."""
+
+    async def test(harness: AppHarness) -> None:
+        for number in range(1, 5):
+            assert await counted(harness) == f"{number},{number}"
+            await (harness.crash() if number % 2 else harness.close())
+            await harness.restart()
+        assert by_key(await harness.read("out"))["k"] == [f"{number},{number}" for number in range(1, 5)]
+
+    run_app(test, counting(store("a"), store("local", logging=False)), topics=TOPICS, processing_guarantee=EOS)
+
+
+class Noting(StateStore):
+    """A persistent store of the user's own, which notes what it is asked and told."""
+
+    persistent = True
+    manages_offsets = True
+
+    def __init__(self) -> None:
+        self.rows: dict[Any, Any] = {}
+        self.committed: list[dict[Any, int]] = []
+        self.asked: list[Any] = []
+
+    def init(self, context: StateStoreContext) -> None:
+        context.register(lambda batch: self.rows.update(zip(batch.keys, batch.values, strict=True)))
+
+    def commit(self, offsets: Mapping[Any, int]) -> None:
+        self.committed.append(dict(offsets))
+
+    def committed_offset(self, partition: Any) -> int | None:
+        self.asked.append(partition)
+        return None
+
+    def close(self) -> None: ...
+
+
+def test_a_global_store_of_ones_own_gets_its_commits() -> None:
+    """With the positions of its topic: when it is filled, after changes, and at the end; it is never asked about a changelog, which it has not."""
+    made: list[Noting] = []
+
+    def supplier() -> Noting:
+        made.append(Noting())
+        return made[-1]
+
+    class Keeper(Processor[str, str, str, str]):
+        def init(self, context: ProcessorContext[str, str]) -> None:
+            self.rows = context.get_state_store("own").rows
+
+        def process(self, record: Record[str, str]) -> None:
+            self.rows[record.key] = record.value
+
+    builder = StreamsBuilder()
+    builder.add_global_store(stores.custom("own", supplier), "names", Keeper, STRINGS)
+    builder.stream("in", STRINGS).to("out", Produced(STRING, STRING))
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("names", "a", "1")
+        await harness.restart()
+        store = made[-1]
+        names = TopicPartition("names", 0)
+        assert store.committed[-1] == {names: 1}
+        await harness.produce("names", "b", "2")
+        await harness.kit.clock.advance(2)
+        assert store.committed[-1] == {names: 2}
+        await harness.produce("names", "c", "3")
+        await counted(harness)
+        await harness.close()
+        assert store.committed[-1] == {names: 3}
+        assert store.rows == {"a": "1", "b": "2", "c": "3"}
+        assert store.asked == []
+
+    run_app(test, builder.build(), topics={**TOPICS, "names": 1}, commit_interval_ms=1000)
+
+
+def test_tasks_whose_only_state_is_ones_own_are_remembered(tmp_path: Path) -> None:
+    """The group is told how far their stores are, as the checkpoint file has it: such a task comes back to where its state is."""
+    write_checkpoint(tmp_path, {("app-own-changelog", 3): 17})
+    assert stored_offsets(tmp_path, SharedResources()) == {"app-own-changelog": 17}
+    (tmp_path / ".checkpoint").write_text("nonsense")
+    assert stored_offsets(tmp_path, SharedResources()) == {}
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_store_of_ones_own_without_offset_is_restored_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its directory is given up with a warning when there was something in it, and in silence when there was nothing to lose."""
+
+    class Writing(Noting):
+        def init(self, context: StateStoreContext) -> None:
+            super().init(context)
+            assert context.directory is not None
+            (context.directory / "data").write_text("rows")
+
+    builder = StreamsBuilder()
+    builder.add_state_store(stores.custom("own", Writing))
+    builder.stream("in", STRINGS).process(counter(store("a"), store("local", logging=False)), "own").to("out", Produced(STRING, STRING))
+
+    async def test(harness: AppHarness) -> None:
+        await counted(harness)
+        assert given_up(caplog) == []
+        await harness.restart()
+        assert await counted(harness) == "2,2"
+        (line,) = given_up(caplog)
+        assert re.search("store own of task 0_0, in .*/0_0/own, is given up, and restored from its changelog: it has no offset", line)
+
+    run_app(test, builder.build(), topics=TOPICS, processing_guarantee=guarantee)
