@@ -187,9 +187,10 @@ class Drains:
         if not task.drained:
             draining.slow = draining.slow or draining.since is not None
             return False
-        if draining.since is not None:
-            draining.slow = draining.slow and now - draining.since > _GRACE_S
-            draining.since, draining.fed, draining.took = None, now, now - draining.since
+        since = draining.since
+        if since is not None:
+            draining.slow = draining.slow and now - since > _GRACE_S
+            draining.since, draining.fed, draining.took = None, now, now - since
             self._draining.pop(task.id, None)
             if self.calm is not None:
                 self.calm.note(task)
