@@ -16,7 +16,7 @@ BOUND_S: Final = 4.0
 """How long a task may stand still that nothing of its own holds up."""
 LOOK_S: Final = 0.25
 _FIRST_SLICE: Final = 64
-_SLICES_A_SECOND: Final = 200
+_SLICES_A_SECOND: Final = 50
 _COMMIT_WAYS: Final = 10
 _HARDLY_ANY: Final = 1 << 20
 _QUIET_LOOKS: Final = 8
@@ -99,12 +99,9 @@ class Watch:
         bound: float = BOUND_S + max(0, config["max_task_idle_ms"]) / 1000 + 20 * plan.latency
         if lane.work.kind == "async":
             # When its calls have ended it waits for the commit that is under way before it takes anything new.
-            bound += 2 * lane.work.seconds + self.slow_commits
+            bound += lane.work.seconds + self.slow_commits
         # A function that holds its thread does so for a slice, though others wait.
         bound += sum(each.partitions * _FIRST_SLICE * each.work.seconds for each in plan.lanes if each.work.kind == "blocking")
-        if plan.exactly_once:
-            # Records of a repartition topic can be read when they are committed, and a commit of all tasks waits for calls in flight.
-            bound += 2 * max(each.work.seconds for each in plan.lanes if each.work.kind != "blocking" or each is lane)
         if 0 <= config["statestore_uncommitted_max_bytes"] < _HARDLY_ANY and lane.priority < max(each.priority for each in plan.lanes):
             # The second after which it has its turn stands still in each commit, and there may be one behind each slice of a few ms.
             bound += _SLICES_A_SECOND * _COMMIT_WAYS * plan.latency
@@ -113,5 +110,8 @@ class Watch:
             bound += self.slow_commits
         if place.part == "by":
             # Output that is made while a commit ends is sent when it has ended.
-            bound += 2 * self.slow_commits + (2 * config["commit_interval_ms"] / 1000 if plan.exactly_once else lane.work.seconds)
+            bound += 2 * self.slow_commits + lane.work.seconds
+            if plan.exactly_once:
+                # It can be read when it is committed.
+                bound += 2 * config["commit_interval_ms"] / 1000
         return bound
