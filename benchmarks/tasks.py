@@ -29,9 +29,8 @@ from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:
-    from ks_actors.dsl._options import StoreType
     from ks_actors.log import Producer
-    from ks_actors.topology import Topology
+    from ks_actors.topology import StoreType, Topology
 
 TASKS = (10, 100, 1_000)
 APPS = ("map", "count", "rocksdb")

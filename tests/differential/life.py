@@ -38,7 +38,7 @@ def generate(seed: int, count: int) -> Iterator[Case]:
         for at, name in enumerate(names[: sources + r.randint(1, 9)]):
             parents = [] if at < sources else r.sample([node["name"] for node in nodes], min(len(nodes), r.choice([1, 1, 1, 2, 3])))
             count_of = r.choice([0, 1, 1, 2, 3]) if parents else 0
-            schedules = [
+            schedules: list[dict[str, Any]] = [
                 {
                     "clock": r.choice(["stream", "stream", "wall"]),
                     "every": r.choice([5, 10, 10, 10, 20, 30]),
