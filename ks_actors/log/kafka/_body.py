@@ -162,4 +162,5 @@ def body_of(
     head[ATTRIBUTES_AT + 1] &= ~CODEC
     head[_LENGTH_AT : _LENGTH_AT + 4] = (HEADER.size - BEHIND_LENGTH + len(data)).to_bytes(4, "big")
     # The batch itself can be iterated over only once, and not piece by piece.
-    return IteratedBody(iter(MemoryRecords(b"".join((head, data))).next_batch()), plain)
+    batch: Any = MemoryRecords(b"".join((head, data))).next_batch()
+    return IteratedBody(iter(batch), plain)
