@@ -107,6 +107,16 @@ class _Driver:
     # --- inside ---------------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        """Start; leave nothing open, and nothing on disk, when that fails."""
+        try:
+            self._begin()
+        except BaseException:
+            # Processors that were initialized are not closed: it is not known which.
+            self._task = self._globals = None
+            self._stop()
+            raise
+
+    def _begin(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="ks-actors-test-", ignore_cleanup_errors=True)
         topology, setup = self._topology, self._setup
         if topology.global_topics:
@@ -275,7 +285,12 @@ class TopologyTestDriver(_Driver):
         self._loop: VirtualLoop | None = None
 
     def __enter__(self) -> Self:
-        self._run(self._enter())
+        try:
+            self._run(self._enter())
+        except BaseException:
+            if self._loop is not None:
+                self._loop.close()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from typing import TYPE_CHECKING
+
 import pytest
 
 from ks_actors import Processor, ProcessorContext, Record, StreamsError, Topology
@@ -9,6 +12,9 @@ from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
 
 from .life import events_of, read_cases
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CASES = list(read_cases())
 
@@ -50,3 +56,15 @@ def test_a_record_for_a_processor_that_is_not_initialized_is_an_error() -> None:
     topology.add_processor("early", TooEarly, "in").add_processor("late", Quiet, "early")
     with pytest.raises(StreamsError, match=r"before the processor is initialized: forward in process .* \(node late\)"), TopologyTestDriver(topology):
         pass
+
+
+def test_a_driver_that_does_not_start_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its directory is deleted, and its loop closed, though it was never entered."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    topology = Topology().add_source("in", "in", key=STRING, value=STRING)
+    topology.add_processor("early", TooEarly, "in").add_processor("late", Quiet, "early")
+    driver = TopologyTestDriver(topology)
+    with pytest.raises(StreamsError), driver:
+        pass
+    assert list(tmp_path.iterdir()) == []
+    driver.close()
