@@ -3,6 +3,8 @@
 #include "building.h"
 #include "packing.h"
 
+#define LONGEST_HEADER 4096
+
 static inline void put_bytes(Buffer *buffer, PyObject *bytes) {
     if (bytes == Py_None) {
         put_varint(buffer, -1);
@@ -158,7 +160,10 @@ PyObject *kernel_write_records(PyObject *Py_UNUSED(self), PyObject *const *args,
         return NULL;
     }
     PyObject *keys = args[0], *values = args[1], *timestamps = args[2], *headers = args[3] == Py_None ? NULL : args[3];
-    Py_ssize_t start = PyLong_AsSsize_t(args[4]), limit = PyLong_AsSsize_t(args[5]), header = PyLong_AsSsize_t(args[6]);
+    /* No code of others may run while an error is set, and an int of theirs is code. */
+    Py_ssize_t start = PyLong_AsSsize_t(args[4]);
+    Py_ssize_t limit = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(args[5]);
+    Py_ssize_t header = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(args[6]);
     if (PyErr_Occurred() || !kernel_is_list("write_records", keys) || !kernel_is_list("write_records", values) ||
         !kernel_is_list("write_records", timestamps) || (headers != NULL && !kernel_is_list("write_records", headers))) {
         return NULL;
@@ -168,8 +173,8 @@ PyObject *kernel_write_records(PyObject *Py_UNUSED(self), PyObject *const *args,
         (headers != NULL && !kernel_is_long("write_records", headers, total))) {
         return NULL;
     }
-    if (start < 0 || start >= total || header < 0) {
-        PyErr_SetString(PyExc_ValueError, "write_records starts at a record that there is");
+    if (start < 0 || start >= total || header < 0 || header > LONGEST_HEADER) {
+        PyErr_SetString(PyExc_ValueError, "write_records starts at a record that there is, behind a header of 4096 bytes at most");
         return NULL;
     }
     Buffer buffer = {NULL, 0, 0};

@@ -178,7 +178,11 @@ PyObject *kernel_meet(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize
     int good = 1;
     for (Py_ssize_t at = 0; good && at < PyList_GET_SIZE(keys) && at < PyList_GET_SIZE(times); at++) {
         PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, at)), *places = Py_XNewRef(PyDict_GetItemWithError(index, key));
-        if (places != NULL) {
+        if (places != NULL && at >= PyList_GET_SIZE(times)) {
+            /* A key's __eq__ has run. */
+            PyErr_SetString(PyExc_ValueError, "the times have changed while records meet");
+            good = 0;
+        } else if (places != NULL) {
             int64_t time = PyLong_AsLongLong(PyList_GET_ITEM(times, at));
             good = !PyErr_Occurred() && meet_key(&meeting, places, at, kernel_time(time, -before), kernel_time(time, after));
         }

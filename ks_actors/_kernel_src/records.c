@@ -201,8 +201,11 @@ PyObject *kernel_read_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
         return NULL;
     }
     Py_ssize_t count = PyLong_AsSsize_t(args[2]);
-    int64_t base_offset = PyLong_AsLongLong(args[3]), base_time = PyLong_AsLongLong(args[4]);
-    int append_time = PyObject_IsTrue(args[5]), with_offsets = PyObject_IsTrue(args[6]);
+    /* No code of others may run while an error is set, and an int of theirs is code. */
+    int64_t base_offset = PyErr_Occurred() ? 0 : PyLong_AsLongLong(args[3]);
+    int64_t base_time = PyErr_Occurred() ? 0 : PyLong_AsLongLong(args[4]);
+    int append_time = PyErr_Occurred() ? 0 : PyObject_IsTrue(args[5]);
+    int with_offsets = PyErr_Occurred() ? 0 : PyObject_IsTrue(args[6]);
     if (PyErr_Occurred()) {
         return NULL;
     }

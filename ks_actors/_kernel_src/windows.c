@@ -27,18 +27,19 @@ static int enter_window(Counting *counting, int64_t start) {
     }
     PyObject *number = PyLong_FromLongLong(start);
     PyObject *window = number == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(counting->windows, number));
-    PyObject *pane = window == NULL ? NULL : PyDict_GetItemWithError(counting->panes, number);
+    PyObject *pane = window == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(counting->panes, number));
     if (pane == NULL || !PyDict_CheckExact(pane)) {
         if (pane != NULL) {
             PyErr_SetString(PyExc_TypeError, "count_windows takes dicts by start");
         }
         Py_XDECREF(window);
+        Py_XDECREF(pane);
         Py_XDECREF(number);
         return PyErr_Occurred() ? -1 : 0;
     }
     Py_XSETREF(counting->number, number);
     Py_XSETREF(counting->window, window);
-    Py_XSETREF(counting->pane, Py_NewRef(pane));
+    Py_XSETREF(counting->pane, pane);
     counting->start = start;
     return 1;
 }
@@ -180,6 +181,10 @@ PyObject *kernel_count_windows(PyObject *Py_UNUSED(self), PyObject *const *args,
         !kernel_is_list("count_windows", keys) || !kernel_is_list("count_windows", timestamps)) {
         return NULL;
     }
+    if (index < 0) {
+        PyErr_SetString(PyExc_ValueError, "count_windows starts at a record that there is");
+        return NULL;
+    }
     if (counting.size <= 0) {
         PyErr_SetString(PyExc_ValueError, "count_windows takes windows that last");
         return NULL;
@@ -230,6 +235,10 @@ PyObject *kernel_windowed(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
             Py_CLEAR(made);
             break;
         }
+#if PY_VERSION_HEX >= 0x030E0000
+        /* From 3.14 on tuples keep their hash: -1 is not known, and tp_alloc leaves 0. */
+        ((PyTupleObject *)pair)->ob_hash = -1;
+#endif
         PyTuple_SET_ITEM(pair, 0, Py_NewRef(key));
         PyTuple_SET_ITEM(pair, 1, Py_NewRef(PyList_GET_ITEM(windows, index)));
         if (kernel_is_plain(key)) {
@@ -307,7 +316,8 @@ PyObject *kernel_expire_windows(PyObject *Py_UNUSED(self), PyObject *const *args
     for (Py_ssize_t index = 0; index < PyList_GET_SIZE(keys); index++) {
         PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index)), *track = Py_XNewRef(PyDict_GetItemWithError(tracks, key));
         Py_ssize_t count = track != NULL && PyDict_Check(track) ? expire(track, limit) : 0;
-        int failed = PyErr_Occurred() || (track != NULL && PyDict_GET_SIZE(track) == 0 && PyDict_DelItem(tracks, key) < 0);
+        int emptied = track != NULL && PyDict_Check(track) && PyDict_GET_SIZE(track) == 0;
+        int failed = PyErr_Occurred() || (emptied && PyDict_DelItem(tracks, key) < 0);
         Py_XDECREF(track);
         Py_DECREF(key);
         if (failed) {
@@ -364,7 +374,16 @@ PyObject *kernel_window_keys(PyObject *Py_UNUSED(self), PyObject *const *args, P
     PyObject *made = PyList_New(count);
     for (Py_ssize_t index = 0; made != NULL && index < count; index++) {
         int64_t start = PyLong_AsLongLong(PyList_GET_ITEM(starts, index));
-        int64_t sequence = sequences == NULL ? 0 : PyLong_AsLongLong(PyList_GET_ITEM(sequences, index));
+        int64_t sequence = 0;
+        if (sequences != NULL && !PyErr_Occurred() && index < PyList_GET_SIZE(sequences)) {
+            sequence = PyLong_AsLongLong(PyList_GET_ITEM(sequences, index));
+        }
+        /* An __index__ has run: it may have changed the lists. */
+        if (PyList_GET_SIZE(keys) != count || PyList_GET_SIZE(starts) != count || (sequences != NULL && PyList_GET_SIZE(sequences) != count)) {
+            if (!PyErr_Occurred()) {
+                PyErr_SetString(PyExc_ValueError, "the lists of window_keys have changed meanwhile");
+            }
+        }
         PyObject *key = PyErr_Occurred() ? NULL : windowed_key(PyList_GET_ITEM(keys, index), start, sequence);
         if (key == NULL) {
             Py_CLEAR(made);
