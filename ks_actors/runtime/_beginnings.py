@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from ks_actors.log._types import TopicPartition
     from ks_actors.runtime._membership import GroupView
 
+_LOOKS = 50
+_LOOK_AGAIN_S = 0.1
 _log = logging.getLogger("ks_actors")
 
 
@@ -45,9 +48,26 @@ async def begin_positions(
     """Return offset and partition time of where to begin: what is committed, else what the topic's `reset` policy says.
 
     A partition that was added while the app runs begins at its first record, as nobody has had the chance to read it. The sizes of topics of
-    `standbys` are known afterwards.
+    `standbys` are known afterwards. Topics that matched a pattern and are gone are left out: the group will assign without them.
     """
     await group.look(standbys, log)
+    wanted = list(partitions)
+    for attempt in range(_LOOKS):
+        try:
+            return await _positions(wanted, group, membership, log, reset)
+        except UnknownTopicOrPartition as error:
+            gone = await gone_topics(error, log, wanted, group.matched)
+            if not gone and attempt == _LOOKS - 1:
+                raise
+            wanted = [partition for partition in wanted if partition.topic not in gone]
+            # Brokers do not know of a deleted topic all at once.
+            await asyncio.sleep(0 if gone else _LOOK_AGAIN_S)
+    return {}
+
+
+async def _positions(
+    partitions: Sequence[TopicPartition], group: GroupView, membership: Membership, log: Log, reset: Callable[[str], str]
+) -> dict[TopicPartition, Position]:
     if not partitions:
         return {}
     committed = await membership.committed(partitions)

@@ -363,7 +363,7 @@ class Poller(Actor[m.PollerMessage]):
             return
         for task, partitions in new.items():
             if task in self._tasks:
-                self._state.tell(m.OpenTask(task, {partition: positions[partition] for partition in partitions}, number))
+                self._state.tell(m.OpenTask(task, {one: positions[one] for one in partitions if one in positions}, number))
         for task in sorted(self._standbys - self._parting.tasks):
             self._state.tell(m.OpenStandby(task))
 
