@@ -166,6 +166,14 @@ def _write_options(*, log: bool) -> Any:
     return options
 
 
+def _check_beginning(directory: Path) -> None:
+    """Raise FileNotFoundError when a database has lost the file that it begins with: RocksDB would begin a new one in its place."""
+    if (directory / "CURRENT").exists():
+        return
+    if any(directory.glob("*.sst")) or any(log.stat().st_size for log in directory.glob("*.log")):
+        raise FileNotFoundError(f"No such file: {directory / 'CURRENT'}, beside data of the database")
+
+
 @final
 class RocksEngine:
     """One RocksDB. Open and close block; nothing may be in use in another thread when it is closed.
@@ -185,6 +193,7 @@ class RocksEngine:
                 self._database: Any = rocksdict.Rdict(str(directory), options, access_type=rocksdict.AccessType.read_only())
             else:
                 directory.mkdir(parents=True, exist_ok=True)
+                _check_beginning(directory)
                 self._database = rocksdict.Rdict(str(directory), options)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse(error)

@@ -90,6 +90,13 @@ def damage(database: Path) -> None:
     (database / "CURRENT").write_text("nothing")
 
 
+def lose(database: Path) -> None:
+    (database / "CURRENT").unlink()
+
+
+HARMS = [(damage, "Corruption"), (lose, "No such file")]
+
+
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_store_that_is_beyond_its_changelog_is_restored_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The store beside it, which has no changelog, counts on."""
@@ -128,24 +135,28 @@ def test_a_store_without_offset_is_restored_alone(guarantee: str, caplog: pytest
     run_app(test, counting(store("a"), store("local", logging=False)), topics=TOPICS, processing_guarantee=guarantee)
 
 
-def test_a_database_that_is_damaged_is_restored(caplog: pytest.LogCaptureFixture) -> None:
-    """All stores in it have changelogs: one warning names them, and the reason that RocksDB gives."""
+@pytest.mark.parametrize(("harm", "reason"), HARMS)
+def test_a_database_that_is_damaged_is_restored(harm: Callable[[Path], None], reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    """All stores in it have changelogs: one warning names them, and the reason; RocksDB begins no new one in its place."""
 
     async def test(harness: AppHarness) -> None:
         await counted(harness)
         await harness.close()
-        damage(harness.state_dir / "0_0" / "rocksdb")
+        harm(harness.state_dir / "0_0" / "rocksdb")
         await harness.restart()
         assert await counted(harness) == "2,2"
         (line,) = given_up(caplog)
         assert "store a, b of task 0_0" in line
-        assert "Corruption" in line
+        assert reason in line
 
     run_app(test, counting(store("a"), store("b")), topics=TOPICS)
 
 
+@pytest.mark.parametrize("harm", [harm for harm, _ in HARMS])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_damaged_database_with_the_only_copy_of_a_store_is_kept(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_database_with_the_only_copy_of_a_store_is_kept(
+    guarantee: str, harm: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
     """The app does not start: the error names the store, the directory and the ways out; with the files put back, all is there."""
 
     async def test(harness: AppHarness) -> None:
@@ -153,7 +164,7 @@ def test_a_damaged_database_with_the_only_copy_of_a_store_is_kept(guarantee: str
         await harness.close()
         current = harness.state_dir / "0_0" / "rocksdb" / "CURRENT"
         whole = current.read_text()
-        damage(current.parent)
+        harm(current.parent)
         with pytest.raises(
             StateError, match=r"store local of task 0_0 has no changelog, and its only copy, in .*0_0, cannot be used: .*Put back a copy"
         ):
