@@ -175,7 +175,8 @@ class GlobalTables(Actor[GlobalMessage]):
     def _apply(self) -> None:
         task = self._task
         task.process(_SLICE)
-        task.take_output()
+        if letters := sum(len(one.batch) for one in task.take_output()):
+            _log.warning("%d dead letters of global tables are not written: an instance reads global tables without a producer", letters)
         self._metrics.global_dropped = task.dropped
         self._positions = {partition: queue.position for partition, queue in task.group.queues.items()}
         token = self._stores.freeze(contained(self._positions))
