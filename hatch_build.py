@@ -16,12 +16,14 @@ from setuptools.errors import BaseError, CCompilerError
 SOURCES = Path("ks_actors/_kernel_src")
 WITHOUT = "KS_ACTORS_WITHOUT_KERNEL"
 NEEDED = "KS_ACTORS_WITH_KERNEL"
+WITHOUT_AHEAD = "KS_ACTORS_WITHOUT_AHEAD"
 
 
 class KernelHook(BuildHookInterface[Any]):
     """Compile for the wheel; an editable installation gets the kernel beside its sources.
 
     The environment may say KS_ACTORS_WITHOUT_KERNEL=1 to leave it out, or KS_ACTORS_WITH_KERNEL=1 to fail when it cannot be built.
+    KS_ACTORS_WITHOUT_AHEAD=1 leaves out the one part of it that reads Python's dicts by their layout in memory (`_kernel_src/ahead.c`).
     """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -55,6 +57,7 @@ class KernelHook(BuildHookInterface[Any]):
             sorted(str(path.relative_to(root)) for path in (root / SOURCES).glob("*.c")),
             depends=sorted(str(path.relative_to(root)) for path in (root / SOURCES).glob("*.h")),
             extra_compile_args=[] if sys.platform == "win32" else ["-O3"],
+            define_macros=[("KERNEL_WITHOUT_AHEAD", "1")] if os.environ.get(WITHOUT_AHEAD) == "1" else [],
         )
         command = build_ext(Distribution({"name": "ks-actors", "ext_modules": [kernel]}))
         # Several Pythons may build from one tree at the same time.

@@ -8,6 +8,9 @@ from typing_extensions import Buffer
 
 _T = TypeVar("_T")
 
+LOOKS_AHEAD: bool
+"""Whether this build reads dicts by their layout in memory, to have the next keys in the processor's cache: it changes nothing but speed."""
+
 def read_records(
     data: Buffer, at: int, count: int, base_offset: int, base_time: int, append_time: bool, with_offsets: bool, /
 ) -> tuple[int, list[bytes | None], list[bytes | None], list[int], list[tuple[tuple[str, bytes | None], ...]] | None, list[int] | None]:
@@ -125,7 +128,10 @@ def count_windows(
     """
 
 def windowed(kind: type[_T], keys: list[Any], windows: list[Any], /) -> list[_T]:
-    """Return a pair of each key and window, of a class of tuples. Raises TypeError for other classes, and for those with attributes of their own."""
+    """Return a pair of each key and window, of a class of tuples.
+
+    Raises TypeError for other classes, those with attributes of their own, and those that `tuple.__new__` makes no object of.
+    """
 
 def window_values(dicts: dict[Any, dict[Any, Any]], dirty: dict[Any, Any], handles: list[tuple[Any, int]], by_start: bool, /) -> list[Any] | None:
     """Return for each pair of key and start what `dirty` has noted of it, else what it has in `dicts`; None when there is nothing of one.
@@ -134,12 +140,15 @@ def window_values(dicts: dict[Any, dict[Any, Any]], dirty: dict[Any, Any], handl
     """
 
 def expire_windows(tracks: dict[Any, dict[int, Any]], keys: list[Any], limit: int, /) -> int:
-    """Take out of the dicts of some keys what is at `limit` or before, and the dicts that are empty then; return how much that was."""
+    """Take out of the dicts of some keys what is at `limit` or before, and the dicts that are empty then; return how much that was.
+
+    Starts and the limit may be any int.
+    """
 
 def window_keys(keys: list[Any], starts: list[int], sequences: list[int] | None, /) -> list[bytes]:
     """Return the bytes of each key (str or bytes), with start (int64) and sequence number (int32, 0 by default) behind them, big-endian.
 
-    Raises TypeError for other keys, UnicodeEncodeError for text that is none.
+    Raises TypeError for other keys, UnicodeEncodeError for text that is none, OverflowError for larger numbers.
     """
 
 def add_places(index: dict[Any, int | list[int]], keys: list[Any], starts: array[int], base: int, numbers: list[int], /) -> list[int]:
@@ -197,10 +206,13 @@ class Rows:
         """Put another value and time into the place of those of a row, which is found by its key as before."""
 
     def cut(self, left: int, /) -> None:
-        """Take out all rows but the first `left`."""
+        """Take out all rows but the first `left`; those that stay are found as before."""
+
+    def steps(self) -> int:
+        """Return how many links from row to row were followed, or tried, so far: how much work it was to find rows."""
 
     def places(self, key: Any, first: int, last: int, /) -> list[int]:
-        """Return the places of the rows of a key that start from `first` to `last`, both included."""
+        """Return the places of the rows of a key that start from `first` to `last`, both included; these may be any int, as may times in `meet`."""
 
     def entries(self, key: Any, first: int, last: int, /) -> list[tuple[int, tuple[Any, int]]]:
         """Return start, value and time of those."""

@@ -4,9 +4,12 @@
    there, what it has. One lookup after the other waits for each of them, and that takes most of the time of counting. Here, the first places of all are
    asked for before the second ones are read, and so on. Nothing is changed, and no lookup depends on it: those that follow are only faster.
 
-   Where the entries of a dict are is told by Python's own headers, which are for one version of it; without them nothing is done here. */
+   This is the only file that knows how a dict lies in memory. Python's own headers tell it, for one version each, and promise nothing for the next one.
+   So it is done on versions only that the tests have passed on, with those headers, and with a GIL; KERNEL_WITHOUT_AHEAD leaves it out everywhere. */
 
-#if defined(__has_include)
+#include <patchlevel.h>
+
+#if !defined(KERNEL_WITHOUT_AHEAD) && PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030F0000 && defined(__has_include)
 #if __has_include(<internal/pycore_dict.h>)
 #define Py_BUILD_CORE_MODULE
 #endif
@@ -14,7 +17,7 @@
 
 #include "kernel.h"
 
-#if defined(Py_BUILD_CORE_MODULE) && PY_VERSION_HEX >= 0x030B0000 && !defined(Py_GIL_DISABLED)
+#if defined(Py_BUILD_CORE_MODULE) && !defined(Py_GIL_DISABLED)
 
 #ifdef __GNUC__ /* Python's own headers have warnings that are theirs */
 #pragma GCC diagnostic push
@@ -148,15 +151,24 @@ void kernel_look_ahead(const KernelSought *sought, int count) {
     }
 }
 
+#define LOOKS_AHEAD 1
+
 #else
+
+#define LOOKS_AHEAD 0
 
 void kernel_look_ahead(const KernelSought *Py_UNUSED(sought), int Py_UNUSED(count)) {}
 
 #endif
 
+int kernel_add_looks_ahead(PyObject *module) { return PyModule_AddObjectRef(module, "LOOKS_AHEAD", LOOKS_AHEAD ? Py_True : Py_False); }
+
 /* Look ahead for the next keys of a list in one dict or, unless `other` is NULL, in two. Keys that are not plain are left out: to hash them may do
    anything. */
 void kernel_warm(PyObject *dict, PyObject *other, PyObject *keys, Py_ssize_t index) {
+    if (!LOOKS_AHEAD) {
+        return;
+    }
     KernelSought sought[KERNEL_SOUGHT];
     int count = 0;
     for (Py_ssize_t end = index + KERNEL_AHEAD; index < end && index < PyList_GET_SIZE(keys); index++) {

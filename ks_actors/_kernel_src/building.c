@@ -19,7 +19,7 @@ static inline Py_ssize_t length_of(PyObject *bytes) {
     return bytes == Py_None ? -1 : PyBytes_GET_SIZE(bytes);
 }
 
-static inline Py_ssize_t size_of(PyObject *bytes) {
+static inline int64_t size_of(PyObject *bytes) {
     Py_ssize_t length = length_of(bytes);
     return varint_size(length) + (length < 0 ? 0 : length);
 }
@@ -33,7 +33,7 @@ static int is_data(PyObject *object, const char *what) {
 }
 
 /* Return how many bytes headers take with their number; -1 with TypeError. A name's UTF-8 is kept by its object: it is not made twice. */
-static Py_ssize_t headers_size(PyObject *headers) {
+static int64_t headers_size(PyObject *headers) {
     if (headers == NULL) {
         return 1;
     }
@@ -41,7 +41,8 @@ static Py_ssize_t headers_size(PyObject *headers) {
         PyErr_Format(PyExc_TypeError, "a record's headers are a tuple, got %.80s", Py_TYPE(headers)->tp_name);
         return -1;
     }
-    Py_ssize_t count = PyTuple_GET_SIZE(headers), size = varint_size(count);
+    Py_ssize_t count = PyTuple_GET_SIZE(headers);
+    int64_t size = varint_size(count);
     for (Py_ssize_t index = 0; index < count; index++) {
         PyObject *pair = PyTuple_GET_ITEM(headers, index);
         Py_ssize_t length;
@@ -75,11 +76,11 @@ static int put_record(Buffer *buffer, Py_ssize_t delta, int64_t time_delta, PyOb
     if (!is_data(key, "key") || !is_data(value, "value")) {
         return -1;
     }
-    Py_ssize_t behind = headers_size(headers);
+    int64_t behind = headers_size(headers);
     if (behind < 0) {
         return -1;
     }
-    Py_ssize_t size = 1 + varint_size(time_delta) + varint_size(delta) + size_of(key) + size_of(value) + behind;
+    int64_t size = 1 + varint_size(time_delta) + varint_size(delta) + size_of(key) + size_of(value) + behind;
     if (delta > 0 && buffer->used + varint_size(size) + size > limit) {
         return 0;
     }
@@ -98,8 +99,8 @@ static int put_record(Buffer *buffer, Py_ssize_t delta, int64_t time_delta, PyOb
 
 /* Append one packed row as a record of a changelog; return as `put_record` does. */
 static int put_row(Buffer *buffer, Py_ssize_t delta, int64_t time_delta, const Rows *rows, const Row *row, const Parts *parts, Py_ssize_t limit) {
-    Py_ssize_t key = (Py_ssize_t)parts->key_length + KERNEL_SUFFIX, value = parts->value.data == NULL ? -1 : (Py_ssize_t)parts->value.length;
-    Py_ssize_t size = 1 + varint_size(time_delta) + varint_size(delta) + varint_size(key) + key + varint_size(value) + (value < 0 ? 0 : value) + 1;
+    int64_t key = (int64_t)parts->key_length + KERNEL_SUFFIX, value = parts->value.data == NULL ? -1 : (int64_t)parts->value.length;
+    int64_t size = 1 + varint_size(time_delta) + varint_size(delta) + varint_size(key) + key + varint_size(value) + (value < 0 ? 0 : value) + 1;
     if (delta > 0 && buffer->used + varint_size(size) + size > limit) {
         return 0;
     }
@@ -126,7 +127,7 @@ PyObject *packing_write(const Rows *rows, uint32_t from, uint32_t to, Py_ssize_t
     Buffer buffer = {NULL, 0, 0};
     int64_t first = 0, latest = 0;
     uint32_t at = from;
-    if (!grow(&buffer, header + 64 * (Py_ssize_t)(to - from))) {
+    if (!grow(&buffer, header + 64 * (int64_t)(to - from))) {
         return NULL;
     }
     memset(buffer.bytes, 0, (size_t)header);
@@ -180,7 +181,7 @@ PyObject *kernel_write_records(PyObject *Py_UNUSED(self), PyObject *const *args,
     Buffer buffer = {NULL, 0, 0};
     PyObject *result = NULL;
     int64_t first = 0, latest = 0;
-    if (!grow(&buffer, header + 64 * (total - start))) {
+    if (!grow(&buffer, header + 64 * (int64_t)(total - start))) {
         return NULL;
     }
     memset(buffer.bytes, 0, (size_t)header);

@@ -13,12 +13,13 @@ typedef struct {
 /* What the numbers of a record take at most: its length, attributes, two deltas, two lengths and the number of headers. */
 #define NUMBERS 60
 
-static inline int grow(Buffer *buffer, Py_ssize_t more) {
+/* Have room for some more bytes. Lengths are added up as int64: where Py_ssize_t has 32 bits, one large object that a record names twice is too much. */
+static inline int grow(Buffer *buffer, int64_t more) {
     if (more > PY_SSIZE_T_MAX / 2 - buffer->used) {
         PyErr_NoMemory();
         return 0;
     }
-    Py_ssize_t room = buffer->used + more;
+    Py_ssize_t room = buffer->used + (Py_ssize_t)more;
     if (room <= buffer->room) {
         return 1;
     }

@@ -19,8 +19,8 @@ static int put_change(Changes *changes, Py_ssize_t index, const KernelContent *k
         changes->latest = time;
     }
     int64_t delta = (int64_t)((uint64_t)time - (uint64_t)changes->first);
-    Py_ssize_t suffix = changes->store.shape == KERNEL_TABLE ? 0 : KERNEL_SUFFIX, length = key->length + suffix, content = value->length < 0 ? 0 : value->length;
-    Py_ssize_t size = 1 + varint_size(delta) + varint_size(index) + varint_size(length) + length + varint_size(value->length) + content + 1;
+    int64_t suffix = changes->store.shape == KERNEL_TABLE ? 0 : KERNEL_SUFFIX, length = key->length + suffix, content = value->length < 0 ? 0 : value->length;
+    int64_t size = 1 + varint_size(delta) + varint_size(index) + varint_size(length) + length + varint_size(value->length) + content + 1;
     if (varint_size(size) + size > changes->limit - buffer->used) {
         return NOT_PLAIN;
     }
@@ -84,7 +84,7 @@ PyObject *kernel_write_changes(PyObject *Py_UNUSED(self), PyObject *const *args,
         return NULL;
     }
     PyObject *handles = args[1], *written = NULL;
-    int done = grow(&changes.buffer, 64 * PyList_GET_SIZE(handles)) ? kernel_visit_entries(store, handles, write_one, &changes) : FAILED;
+    int done = grow(&changes.buffer, 64 * (int64_t)PyList_GET_SIZE(handles)) ? kernel_visit_entries(store, handles, write_one, &changes) : FAILED;
     if (done == DONE) {
         PyObject *bytes = PyBytes_FromStringAndSize((const char *)changes.buffer.bytes, changes.buffer.used);
         written = bytes == NULL ? NULL : Py_BuildValue("(NLL)", bytes, (long long)changes.first, (long long)changes.latest);

@@ -2,27 +2,34 @@
 
 #include "kernel.h"
 
-#include <string.h>
+/* A table has for each byte what it adds to the checksum; the polynomial is 0x82f63b78, lowest bit first. The sum of two bytes has the sum of what they
+   have, so what the eight bits have is enough to say. Nothing is computed when the kernel is loaded: several interpreters may load it at once. */
+#define BYTE(n, a, b, c, d, e, f, g, h) \
+    (((n) & 1 ? a : 0) ^ ((n) & 2 ? b : 0) ^ ((n) & 4 ? c : 0) ^ ((n) & 8 ? d : 0) ^ ((n) & 16 ? e : 0) ^ ((n) & 32 ? f : 0) ^ ((n) & 64 ? g : 0) ^ \
+     ((n) & 128 ? h : 0))
+#define BYTES_4(n, a, b, c, d, e, f, g, h) \
+    BYTE(n, a, b, c, d, e, f, g, h), BYTE(n + 1, a, b, c, d, e, f, g, h), BYTE(n + 2, a, b, c, d, e, f, g, h), BYTE(n + 3, a, b, c, d, e, f, g, h)
+#define BYTES_16(n, a, b, c, d, e, f, g, h) \
+    BYTES_4(n, a, b, c, d, e, f, g, h), BYTES_4(n + 4, a, b, c, d, e, f, g, h), BYTES_4(n + 8, a, b, c, d, e, f, g, h), \
+        BYTES_4(n + 12, a, b, c, d, e, f, g, h)
+#define BYTES_64(n, a, b, c, d, e, f, g, h) \
+    BYTES_16(n, a, b, c, d, e, f, g, h), BYTES_16(n + 16, a, b, c, d, e, f, g, h), BYTES_16(n + 32, a, b, c, d, e, f, g, h), \
+        BYTES_16(n + 48, a, b, c, d, e, f, g, h)
+#define TABLE(a, b, c, d, e, f, g, h) \
+    {BYTES_64(0, a, b, c, d, e, f, g, h), BYTES_64(64, a, b, c, d, e, f, g, h), BYTES_64(128, a, b, c, d, e, f, g, h), \
+     BYTES_64(192, a, b, c, d, e, f, g, h)}
 
-#define POLYNOMIAL 0x82f63b78u
-
-static uint32_t tables[8][256];
-
-static void fill_tables(void) {
-    for (uint32_t byte = 0; byte < 256; byte++) {
-        uint32_t value = byte;
-        for (int bit = 0; bit < 8; bit++) {
-            value = value & 1 ? value >> 1 ^ POLYNOMIAL : value >> 1;
-        }
-        tables[0][byte] = value;
-    }
-    for (int distance = 1; distance < 8; distance++) {
-        for (uint32_t byte = 0; byte < 256; byte++) {
-            uint32_t value = tables[distance - 1][byte];
-            tables[distance][byte] = value >> 8 ^ tables[0][value & 0xff];
-        }
-    }
-}
+/* The first table is for a byte at the end, each other one for a byte that is one further away from it. */
+static const uint32_t tables[8][256] = {
+    TABLE(0xf26b8303, 0xe13b70f7, 0xc79a971f, 0x8ad958cf, 0x105ec76f, 0x20bd8ede, 0x417b1dbc, 0x82f63b78),
+    TABLE(0x13a29877, 0x274530ee, 0x4e8a61dc, 0x9d14c3b8, 0x3fc5f181, 0x7f8be302, 0xff17c604, 0xfbc3faf9),
+    TABLE(0xa541927e, 0x4f6f520d, 0x9edea41a, 0x38513ec5, 0x70a27d8a, 0xe144fb14, 0xc76580d9, 0x8b277743),
+    TABLE(0xdd45aab8, 0xbf672381, 0x7b2231f3, 0xf64463e6, 0xe964b13d, 0xd725148b, 0xaba65fe7, 0x52a0c93f),
+    TABLE(0x38116fac, 0x7022df58, 0xe045beb0, 0xc5670b91, 0x8f2261d3, 0x1ba8b557, 0x37516aae, 0x6ea2d55c),
+    TABLE(0xef306b19, 0xdb8ca0c3, 0xb2f53777, 0x6006181f, 0xc00c303e, 0x85f4168d, 0x0e045beb, 0x1c08b7d6),
+    TABLE(0x68032cc8, 0xd0065990, 0xa5e0c5d1, 0x4e2dfd53, 0x9c5bfaa6, 0x3d5b83bd, 0x7ab7077a, 0xf56e0ef4),
+    TABLE(0x493c7d27, 0x9278fa4e, 0x211d826d, 0x423b04da, 0x847609b4, 0x0d006599, 0x1a00cb32, 0x34019664),
+};
 
 static uint32_t by_tables(uint32_t crc, const uint8_t *at, size_t left) {
     for (; left >= 8; left -= 8, at += 8) {
@@ -87,6 +94,3 @@ PyObject *kernel_crc32c(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssi
     PyBuffer_Release(&view);
     return PyLong_FromUnsignedLong(crc);
 }
-
-/* To be called once, before anything else here. */
-void kernel_prepare_checksums(void) { fill_tables(); }

@@ -20,35 +20,22 @@ static inline int note(Counting *counting, PyObject *key, PyObject *entry) {
     return 1;
 }
 
-/* Return a new reference to the later of two times. */
-static inline PyObject *later(PyObject *seen, PyObject *time) {
-    int64_t first = PyLong_AsLongLong(seen), second = PyLong_AsLongLong(time);
-    if ((first == -1 || second == -1) && PyErr_Occurred()) {
-        return NULL;
-    }
-    return Py_NewRef(first < second ? time : seen);
-}
-
 /* Put the next count of a key into the place of `entry`; return 1, or 0 when it is not as plain as that, or -1 with an error. */
 static int replace(Counting *counting, PyObject *key, PyObject *entry, PyObject *time) {
     PyObject *before = PyTuple_GET_ITEM(entry, 0), *seen = PyTuple_GET_ITEM(entry, 1);
-    if (!PyLong_CheckExact(before) || !PyLong_CheckExact(seen) || !PyLong_CheckExact(time)) {
+    int64_t number, last, now;
+    if (!kernel_number_of(before, &number) || !kernel_number_of(seen, &last) || !kernel_number_of(time, &now) || number == INT64_MAX) {
         return 0;
     }
-    int64_t number = PyLong_AsLongLong(before);
-    if (number == INT64_MAX || (number == -1 && PyErr_Occurred())) {
-        PyErr_Clear();
-        return 0;
-    }
-    PyObject *count = PyLong_FromLongLong(number + 1), *latest = later(seen, time);
-    PyObject *changed = count == NULL || latest == NULL ? NULL : kernel_plain_pair(count, latest);
+    PyObject *count = PyLong_FromLongLong(number + 1), *latest = Py_NewRef(last < now ? time : seen);
+    PyObject *changed = count == NULL ? NULL : kernel_plain_pair(count, latest);
     int done = -1;
     if (changed != NULL && kernel_append(counting->changes, kernel_plain_pair(count, counting->with_old ? before : Py_None)) &&
         PyList_Append(counting->times, latest) == 0 && note(counting, key, entry) && PyDict_SetItem(counting->view, key, changed) == 0) {
         done = 1;
     }
     Py_XDECREF(changed);
-    Py_XDECREF(latest);
+    Py_DECREF(latest);
     Py_XDECREF(count);
     return done;
 }

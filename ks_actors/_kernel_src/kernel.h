@@ -6,6 +6,29 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Until Python 3.11 whatever takes memory may run the garbage collector, and that finalizers, which are anybody's code: a list would be shorter by then,
+   rows elsewhere. From 3.12 on it waits for the interpreter. So every function is entered by one of these, and the collector goes on behind it. (Where
+   Python code runs within, another thread may come in between; what it finds off it leaves off, and whoever found it on has it on again.) */
+#if PY_VERSION_HEX < 0x030C0000
+#define KERNEL_ENTER(call) \
+    int collects = PyGC_Disable(); \
+    PyObject *made = call; \
+    if (collects) { \
+        PyGC_Enable(); \
+    } \
+    return made
+#else
+#define KERNEL_ENTER(call) return call
+#endif
+#define KERNEL_FAST(type, function) \
+    static PyObject *enter_##function(type *self, PyObject *const *args, Py_ssize_t count) { KERNEL_ENTER(function(self, args, count)); }
+#define KERNEL_ONE(type, function) \
+    static PyObject *enter_##function(type *self, PyObject *object) { KERNEL_ENTER(function(self, object)); }
+#define KERNEL_METHOD(name, function, flag) {name, (PyCFunction)(void (*)(void))function, flag, KERNEL_DOC}
+#define KERNEL_DOC PyDoc_STR("What it does is said in ks_actors/_kernel.pyi.")
 
 /* records.c */
 PyObject *kernel_read_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
@@ -43,12 +66,12 @@ PyObject *kernel_map_large(PyObject *self, PyObject *size);
 int kernel_add_rows_type(PyObject *module);
 
 /* meeting.c */
+int kernel_near(PyObject *time, int64_t before, int64_t after, int64_t *low, int64_t *high);
 PyObject *kernel_add_places(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_meet(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
 /* checksum.c */
 PyObject *kernel_crc32c(PyObject *self, PyObject *const *args, Py_ssize_t count);
-void kernel_prepare_checksums(void);
 
 /* partitions.c */
 PyObject *kernel_partitions(PyObject *self, PyObject *const *args, Py_ssize_t count);
@@ -71,6 +94,7 @@ typedef struct {
 #define KERNEL_SOUGHT (3 * KERNEL_AHEAD)
 void kernel_look_ahead(const KernelSought *sought, int count);
 void kernel_warm(PyObject *dict, PyObject *other, PyObject *keys, Py_ssize_t index);
+int kernel_add_looks_ahead(PyObject *module);
 
 /* restored.c */
 int kernel_add_restored_type(PyObject *module);
@@ -105,6 +129,13 @@ static inline int kernel_is_long(const char *name, PyObject *list, Py_ssize_t le
 /* Tell whether a key is of a type that is compared by no code but Python's own. */
 static inline int kernel_is_plain(PyObject *key) { return PyUnicode_CheckExact(key) || PyBytes_CheckExact(key) || PyLong_CheckExact(key); }
 
+/* Return an int as int64, INT64_MIN when it is none or too large. */
+static inline int64_t kernel_int(PyObject *object) {
+    int overflow = 0;
+    int64_t number = PyLong_CheckExact(object) ? PyLong_AsLongLongAndOverflow(object, &overflow) : INT64_MIN;
+    return overflow ? INT64_MIN : number;
+}
+
 /* Write `size` bytes of a number, the highest first. */
 static inline void kernel_put_number(char *to, uint64_t number, int size) {
     for (int place = size - 1; place >= 0; place--, number >>= 8) {
@@ -126,6 +157,14 @@ static inline int64_t kernel_time(int64_t first, int64_t second) {
         return 0;
     }
     return first + second < 0 ? 0 : first + second;
+}
+
+/* Return one number less another, but nothing beyond int64. */
+static inline int64_t kernel_less(int64_t first, int64_t second) {
+    if (second < 0 && first > INT64_MAX + second) {
+        return INT64_MAX;
+    }
+    return second > 0 && first < INT64_MIN + second ? INT64_MIN : first - second;
 }
 
 /* Return a pair that the garbage collector need not look at: what is in it refers to nothing. New pairs by the million would keep it busy. */

@@ -18,6 +18,11 @@ static int look(Starts *starts, PyObject *array) {
         PyBuffer_Release(&starts->buffer);
         return 0;
     }
+    if (starts->buffer.len > 0 && (uintptr_t)starts->buffer.buf % sizeof(int64_t) != 0) {
+        PyErr_SetString(PyExc_ValueError, "starts are an array of int64 at an address that int64 may have");
+        PyBuffer_Release(&starts->buffer);
+        return 0;
+    }
     starts->at = starts->buffer.buf;
     starts->count = starts->buffer.len / 8;
     return 1;
@@ -86,7 +91,7 @@ PyObject *kernel_add_places(PyObject *Py_UNUSED(self), PyObject *const *args, Py
         return NULL;
     }
     PyObject *left = PyList_New(0);
-    if (base < 0 || PyList_GET_SIZE(numbers) + base != starts.count || PyList_GET_SIZE(keys) != starts.count) {
+    if (base < 0 || base > starts.count || PyList_GET_SIZE(numbers) != starts.count - base || PyList_GET_SIZE(keys) != starts.count) {
         PyErr_SetString(PyExc_ValueError, "add_places takes columns of one length");
         Py_CLEAR(left);
     }
@@ -156,6 +161,33 @@ static int meet_key(Meeting *meeting, PyObject *places, Py_ssize_t at, int64_t l
     return 1;
 }
 
+/* Look at the sum of an int, of whatever class, and a number; what is below 0 is taken for 0, what is above the largest int64 for that. */
+static int sum_of(PyObject *time, int64_t number, int64_t *sum) {
+    int overflow = 0;
+    PyObject *other = PyLong_FromLongLong(number), *whole = other == NULL ? NULL : PyLong_Type.tp_as_number->nb_add(time, other);
+    long long found = whole == NULL ? -1 : PyLong_AsLongLongAndOverflow(whole, &overflow);
+    *sum = overflow > 0 ? INT64_MAX : overflow < 0 || found < 0 ? 0 : found;
+    Py_XDECREF(whole);
+    Py_XDECREF(other);
+    return whole != NULL;
+}
+
+/* Look at the stretch around a time, which may be beyond int64; return whether it is an int, or set TypeError. None of this runs code of others. */
+int kernel_near(PyObject *time, int64_t before, int64_t after, int64_t *low, int64_t *high) {
+    if (!PyLong_Check(time)) {
+        PyErr_Format(PyExc_TypeError, "a time is an int, got %.80s", Py_TYPE(time)->tp_name);
+        return 0;
+    }
+    int overflow = 0;
+    int64_t number = PyLong_AsLongLongAndOverflow(time, &overflow);
+    if (overflow == 0) {
+        *low = kernel_time(number, -before);
+        *high = kernel_time(number, after);
+        return 1;
+    }
+    return sum_of(time, -before, low) && sum_of(time, after, high);
+}
+
 /* meet(index, starts, values, keys, times, before, after, met): see _kernel.pyi */
 PyObject *kernel_meet(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
     if (!kernel_has("meet", nargs, 8)) {
@@ -183,8 +215,8 @@ PyObject *kernel_meet(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize
             PyErr_SetString(PyExc_ValueError, "the times have changed while records meet");
             good = 0;
         } else if (places != NULL) {
-            int64_t time = PyLong_AsLongLong(PyList_GET_ITEM(times, at));
-            good = !PyErr_Occurred() && meet_key(&meeting, places, at, kernel_time(time, -before), kernel_time(time, after));
+            int64_t low, high;
+            good = kernel_near(PyList_GET_ITEM(times, at), before, after, &low, &high) && meet_key(&meeting, places, at, low, high);
         }
         good = good && !PyErr_Occurred();
         Py_XDECREF(places);

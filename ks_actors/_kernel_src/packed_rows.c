@@ -31,6 +31,17 @@ static int number_of(PyObject *object, int64_t *number) {
     return *number != -1 || !PyErr_Occurred();
 }
 
+/* Read an int as a bound of what fits into int64: what is beyond that is beyond all of it. */
+static int bound_of(PyObject *object, int64_t *bound) {
+    int overflow = 0;
+    if (!PyLong_Check(object)) {
+        return number_of(object, bound); /* which sets TypeError */
+    }
+    *bound = PyLong_AsLongLongAndOverflow(object, &overflow);
+    *bound = overflow > 0 ? INT64_MAX : overflow < 0 ? INT64_MIN : *bound;
+    return 1;
+}
+
 static PyObject *rows_new(PyTypeObject *type, PyObject *args, PyObject *named) {
     long long base;
     int text, text_values;
@@ -130,11 +141,11 @@ static PyObject *rows_cut(Rows *self, PyObject *count) {
 
 static PyObject *rows_places(Rows *self, PyObject *const *args, Py_ssize_t nargs) {
     int64_t first, last;
-    if (!kernel_has("places", nargs, 3) || !number_of(args[1], &first) || !number_of(args[2], &last)) {
+    if (!kernel_has("places", nargs, 3) || !bound_of(args[1], &first) || !bound_of(args[2], &last)) {
         return NULL;
     }
     PyObject *places = PyList_New(0);
-    for (const Row *row = packing_latest(self, args[0], last); places != NULL && row != NULL && packing_start(self, row) >= first; row = packing_older(self, row)) {
+    for (const Row *row = chains_latest(self, args[0], last); places != NULL && row != NULL && packing_start(self, row) >= first; row = packing_older(self, row)) {
         if (!kernel_append(places, PyLong_FromSsize_t(row - self->rows))) {
             Py_CLEAR(places);
         }
@@ -147,11 +158,11 @@ static PyObject *rows_places(Rows *self, PyObject *const *args, Py_ssize_t nargs
 
 static PyObject *rows_entries(Rows *self, PyObject *const *args, Py_ssize_t nargs) {
     int64_t first, last;
-    if (!kernel_has("entries", nargs, 3) || !number_of(args[1], &first) || !number_of(args[2], &last)) {
+    if (!kernel_has("entries", nargs, 3) || !bound_of(args[1], &first) || !bound_of(args[2], &last)) {
         return NULL;
     }
     PyObject *entries = PyList_New(0);
-    for (const Row *row = packing_latest(self, args[0], last); entries != NULL && row != NULL && packing_start(self, row) >= first; row = packing_older(self, row)) {
+    for (const Row *row = chains_latest(self, args[0], last); entries != NULL && row != NULL && packing_start(self, row) >= first; row = packing_older(self, row)) {
         Parts parts = packing_parts(self, row);
         if (parts.value.data == NULL) {
             continue; /* it was deleted */
@@ -168,9 +179,9 @@ static PyObject *rows_entries(Rows *self, PyObject *const *args, Py_ssize_t narg
 }
 
 /* Add what a key has from `first` to `last`, but nothing up to `limit`. */
-static int meet_key(const Rows *self, PyObject *key, Py_ssize_t at, int64_t first, int64_t last, int64_t limit, PyObject *met) {
+static int meet_key(Rows *self, PyObject *key, Py_ssize_t at, int64_t first, int64_t last, int64_t limit, PyObject *met) {
     Py_ssize_t before = PyList_GET_SIZE(met);
-    for (const Row *row = packing_latest(self, key, last); row != NULL && packing_start(self, row) >= first && packing_start(self, row) > limit; row = packing_older(self, row)) {
+    for (const Row *row = chains_latest(self, key, last); row != NULL && packing_start(self, row) >= first && packing_start(self, row) > limit; row = packing_older(self, row)) {
         Parts parts = packing_parts(self, row);
         if (parts.value.data != NULL && !kernel_append(met, Py_BuildValue("(nLN)", at, (long long)packing_start(self, row), value_of(&parts.value, self->text_values)))) {
             return 0;
@@ -186,7 +197,7 @@ static PyObject *rows_meet(Rows *self, PyObject *const *args, Py_ssize_t nargs) 
         return NULL;
     }
     PyObject *keys = args[0], *times = args[1], *limits = args[4] == Py_None ? NULL : args[4], *met = args[5];
-    int64_t before, after, time, limit = INT64_MIN;
+    int64_t before, after, low, high, limit = INT64_MIN;
     if (!number_of(args[2], &before) || !number_of(args[3], &after) || !kernel_is_long("meet", times, PyList_GET_SIZE(keys)) ||
         (limits != NULL && !kernel_is_long("meet", limits, PyList_GET_SIZE(keys)))) {
         return NULL;
@@ -197,8 +208,9 @@ static PyObject *rows_meet(Rows *self, PyObject *const *args, Py_ssize_t nargs) 
     }
     Py_ssize_t count = PyList_GET_SIZE(keys);
     for (Py_ssize_t at = 0; at < count; at++) {
-        if (!number_of(PyList_GET_ITEM(times, at), &time) || (limits != NULL && !number_of(PyList_GET_ITEM(limits, at), &limit)) ||
-            !meet_key(self, PyList_GET_ITEM(keys, at), at, kernel_time(time, -before), kernel_time(time, after), limit, met)) {
+        if (!kernel_near(PyList_GET_ITEM(times, at), before, after, &low, &high) ||
+            (limits != NULL && !bound_of(PyList_GET_ITEM(limits, at), &limit)) ||
+            !meet_key(self, PyList_GET_ITEM(keys, at), at, low, high, limit, met)) {
             return NULL;
         }
     }
@@ -308,21 +320,24 @@ static PyObject *rows_take(Rows *self, PyObject *const *args, Py_ssize_t nargs) 
     return PyBool_FromLong(good);
 }
 
-#define METHOD(name, flag) {#name, (PyCFunction)(void (*)(void))rows_##name, flag, NULL}
+/* Return how many links were followed, or tried, to find rows: a measure of work that depends on no clock. */
+static PyObject *rows_steps(Rows *self, PyObject *Py_UNUSED(none)) { return PyLong_FromUnsignedLongLong(self->steps); }
+
+#define FAST_METHODS(DO) DO(take) DO(add) DO(add_all) DO(replace) DO(places) DO(entries) DO(meet) DO(column) DO(names) DO(write)
+#define ONE_METHODS(DO) DO(cut) DO(steps)
+
+#define ENTER_FAST(name) KERNEL_FAST(Rows, rows_##name)
+#define ENTER_ONE(name) KERNEL_ONE(Rows, rows_##name)
+FAST_METHODS(ENTER_FAST)
+ONE_METHODS(ENTER_ONE)
+
+#define FAST_METHOD(name) KERNEL_METHOD(#name, enter_rows_##name, METH_FASTCALL),
 
 static PyMethodDef methods[] = {
-    METHOD(take, METH_FASTCALL),
-    METHOD(add, METH_FASTCALL),
-    METHOD(add_all, METH_FASTCALL),
-    METHOD(replace, METH_FASTCALL),
-    METHOD(cut, METH_O),
-    METHOD(places, METH_FASTCALL),
-    METHOD(entries, METH_FASTCALL),
-    METHOD(meet, METH_FASTCALL),
-    METHOD(column, METH_FASTCALL),
-    METHOD(names, METH_FASTCALL),
-    METHOD(write, METH_FASTCALL),
-    {"__sizeof__", (PyCFunction)(void (*)(void))rows_sizeof, METH_NOARGS, NULL},
+    FAST_METHODS(FAST_METHOD)
+    KERNEL_METHOD("cut", enter_rows_cut, METH_O),
+    KERNEL_METHOD("steps", enter_rows_steps, METH_NOARGS),
+    KERNEL_METHOD("__sizeof__", rows_sizeof, METH_NOARGS),
     {NULL, NULL, 0, NULL},
 };
 

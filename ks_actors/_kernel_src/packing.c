@@ -1,19 +1,22 @@
-/* The memory of packed rows: how they lie in it, and how they are found. */
+/* The memory of packed rows: how they lie in it, and what of it is given back. */
 
 #include "packing.h"
 
 #define CHUNK ((size_t)256 << 10) /* only the pages of it that are written to take memory */
 #define LENGTH_BYTES 10
+#define LONGEST ((size_t)PY_SSIZE_T_MAX / 4) /* of a key or value: sums of lengths fit, also where size_t has 32 bits */
 
 /* --- data ------------------------------------------------------------------------------------------------------------------------- */
 
-/* Return room for some bytes, or NULL with MemoryError. */
-static uint8_t *reserve(Rows *self, size_t size) {
+/* Return room for some bytes behind some links, or NULL with MemoryError. */
+static uint8_t *reserve(Rows *self, int links, size_t size) {
     Chunk *chunk = self->chunk;
-    if (chunk == NULL || size > chunk->size - chunk->used) {
+    size_t front = (size_t)links * sizeof(uint32_t), room = chunk == NULL ? 0 : chunk->size - chunk->used;
+    size_t gap = links == 0 || chunk == NULL ? 0 : ((size_t)0 - chunk->used) & (sizeof(uint32_t) - 1); /* links have to be aligned */
+    if (chunk == NULL || gap > room || front > room - gap || size > room - gap - front) {
         PyObjectArenaAllocator allocator;
         PyObject_GetArenaAllocator(&allocator);
-        size_t whole = size > CHUNK - sizeof(Chunk) ? size + sizeof(Chunk) : CHUNK;
+        size_t whole = front + size > CHUNK - sizeof(Chunk) ? front + size + sizeof(Chunk) : CHUNK;
         chunk = allocator.alloc(allocator.ctx, whole);
         if (chunk == NULL) {
             PyErr_NoMemory();
@@ -21,17 +24,31 @@ static uint8_t *reserve(Rows *self, size_t size) {
         }
         *chunk = (Chunk){.before = self->chunk, .allocator = allocator, .size = whole, .used = sizeof(Chunk)};
         self->chunk = chunk;
+        gap = 0;
     }
-    uint8_t *room = (uint8_t *)chunk + chunk->used;
-    chunk->used += size;
-    return room;
+    uint8_t *data = (uint8_t *)chunk + chunk->used + gap + front;
+    chunk->used += gap + front + size;
+    self->used += gap + front + size;
+    return data;
 }
 
-static void free_chunk(Rows *self) {
+/* Free a list of chunks. */
+static void free_chunks(Chunk *chunk) {
+    while (chunk != NULL) {
+        Chunk *before = chunk->before;
+        PyObjectArenaAllocator allocator = chunk->allocator;
+        allocator.free(allocator.ctx, chunk, chunk->size);
+        chunk = before;
+    }
+}
+
+/* Give back the latest chunk. */
+static void drop_chunk(Rows *self) {
     Chunk *chunk = self->chunk;
     self->chunk = chunk->before;
-    PyObjectArenaAllocator allocator = chunk->allocator;
-    allocator.free(allocator.ctx, chunk, chunk->size);
+    self->used -= chunk->used - sizeof(Chunk);
+    chunk->before = NULL;
+    free_chunks(chunk);
 }
 
 static inline uint8_t *put_length(uint8_t *at, uint64_t length) {
@@ -53,11 +70,16 @@ static inline const uint8_t *get_length(const uint8_t *at, uint64_t *length) {
     }
 }
 
-/* Write what a row has: the key's length, with whether there is a time, that of the value and 1, or 0 without one; time, key, value. */
-static const uint8_t *write_data(Rows *self, const Key *key, int64_t start, const Value *value, int64_t time) {
+/* Write what a row has behind room for its links: the key's length, with whether there is a time, that of the value and 1, or 0 without one; time,
+   key, value. */
+static uint8_t *write_data(Rows *self, int links, const Key *key, int64_t start, const Value *value, int64_t time) {
     uint8_t lengths[2 * LENGTH_BYTES], *end = put_length(lengths, (uint64_t)key->length << 1 | (time != start));
     size_t head = (size_t)(put_length(end, value->data == NULL ? 0 : (uint64_t)value->length + 1) - lengths), stamp = time == start ? 0 : sizeof(time);
-    uint8_t *data = reserve(self, head + stamp + key->length + value->length), *at = data;
+    if (key->length > LONGEST || value->length > LONGEST) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    uint8_t *data = reserve(self, links, head + stamp + key->length + value->length), *at = data;
     if (data == NULL) {
         return NULL;
     }
@@ -68,6 +90,51 @@ static const uint8_t *write_data(Rows *self, const Key *key, int64_t start, cons
         memcpy(at + key->length, value->data, value->length);
     }
     return data;
+}
+
+/* Return how many links a row has in front of its data. */
+static inline int links_of(const Rows *self, uint32_t place) {
+    const Row *row = &self->rows[place];
+    return row->chained ? chains_levels(row->hash, place) : 0;
+}
+
+/* Return how many bytes a row has, without its links. */
+static size_t length_of(const Rows *self, uint32_t place) {
+    Parts parts = packing_parts(self, &self->rows[place]);
+    return (size_t)(parts.key - (const char *)self->rows[place].data) + parts.key_length + parts.value.length;
+}
+
+/* Move all rows into new chunks, in their order, and give the old ones back; without memory for that all stays as it is. */
+static void compact(Rows *self) {
+    Chunk *old = self->chunk;
+    self->chunk = NULL;
+    self->used = self->lost = 0;
+    for (uint32_t place = 0; place < self->count; place++) {
+        int links = links_of(self, place);
+        size_t length = length_of(self, place), front = (size_t)links * sizeof(uint32_t);
+        uint8_t *data = reserve(self, links, length);
+        if (data == NULL) {
+            PyErr_Clear();
+            Chunk **end = &self->chunk;
+            while (*end != NULL) {
+                end = &(*end)->before;
+            }
+            *end = old;
+            return;
+        }
+        memcpy(data - front, self->rows[place].data - front, front + length);
+        self->rows[place].data = data;
+    }
+    free_chunks(old);
+    self->scattered = 0;
+}
+
+/* Note that bytes are of no row any more. When they are most of what there is, they are given back. */
+static void lose(Rows *self, size_t bytes) {
+    self->lost += bytes;
+    if (self->lost > CHUNK && self->lost > self->used / 2) {
+        compact(self);
+    }
 }
 
 Parts packing_parts(const Rows *self, const Row *row) {
@@ -108,14 +175,14 @@ static int is_plain(PyObject *object, int text) {
     return 0;
 }
 
-/* Look at a key that is looked for. A class of its own may have another hash; what it stands for has that of its bytes. */
-static int find_key(const Rows *self, PyObject *object, Key *key) {
+/* A class of its own may have another hash; what it stands for has that of its bytes. */
+int packing_find_key(const Rows *self, PyObject *object, Key *key) {
     key->data = bytes_of(object, self->text, "keys", &key->length);
     key->hash = key->data == NULL ? 0 : (uint32_t)(self->text ? &PyUnicode_Type : &PyBytes_Type)->tp_hash(object);
     return key->data != NULL;
 }
 
-int packing_key(const Rows *self, PyObject *object, Key *key) { return is_plain(object, self->text) && find_key(self, object, key); }
+int packing_key(const Rows *self, PyObject *object, Key *key) { return is_plain(object, self->text) && packing_find_key(self, object, key); }
 
 int packing_value(const Rows *self, PyObject *object, Value *value) {
     *value = (Value){.data = NULL, .length = 0};
@@ -123,61 +190,6 @@ int packing_value(const Rows *self, PyObject *object, Value *value) {
         value->data = bytes_of(object, self->text_values, "values", &value->length);
     }
     return value->data != NULL || object == Py_None;
-}
-
-/* Return where in the table the latest row of a key is, or belongs. There has to be a table. */
-static uint32_t *place_of(const Rows *self, const Key *key) {
-    for (uint32_t at = key->hash & self->mask;; at = (at + 1) & self->mask) {
-        if (self->table[at] == NO_ROW) {
-            return &self->table[at];
-        }
-        const Row *row = &self->rows[self->table[at]];
-        if (row->hash == key->hash) {
-            Parts parts = packing_parts(self, row);
-            if (parts.key_length == key->length && memcmp(parts.key, key->data, key->length) == 0) {
-                return &self->table[at];
-            }
-        }
-    }
-}
-
-/* Make room in the table for one more key. */
-static int widen(Rows *self) {
-    uint64_t size = self->table == NULL ? 0 : (uint64_t)self->mask + 1, wider = size == 0 ? 8 : 2 * size;
-    if (3 * ((uint64_t)self->keys + 1) <= 2 * size) {
-        return 1;
-    }
-    uint32_t *table = wider > (uint64_t)NO_ROW ? NULL : PyMem_New(uint32_t, wider);
-    if (table == NULL) {
-        PyErr_NoMemory();
-        return 0;
-    }
-    memset(table, 0xff, wider * sizeof(*table));
-    for (uint64_t from = 0; from < size; from++) {
-        if (self->table[from] != NO_ROW) {
-            uint64_t to = self->rows[self->table[from]].hash & (wider - 1);
-            while (table[to] != NO_ROW) {
-                to = (to + 1) & (wider - 1);
-            }
-            table[to] = self->table[from];
-        }
-    }
-    PyMem_Free(self->table);
-    self->table = table;
-    self->mask = (uint32_t)(wider - 1);
-    return 1;
-}
-
-/* Put a row into the chain of its key; the table has room. */
-static void chain(Rows *self, uint32_t place, const Key *key) {
-    Row *row = &self->rows[place];
-    uint32_t *link = place_of(self, key);
-    self->keys += *link == NO_ROW;
-    while (*link != NO_ROW && self->rows[*link].delta > row->delta) {
-        link = &self->rows[*link].older;
-    }
-    row->older = *link;
-    *link = place;
 }
 
 /* --- rows ------------------------------------------------------------------------------------------------------------------------- */
@@ -188,7 +200,7 @@ static int lengthen(Rows *self) {
         return 1;
     }
     uint64_t room = (uint64_t)self->room + self->room / 4 + 16;
-    Row *rows = room >= (uint64_t)NO_ROW ? NULL : PyMem_Realloc(self->rows, room * sizeof(Row));
+    Row *rows = room >= (uint64_t)NO_ROW || room > SIZE_MAX / sizeof(Row) ? NULL : PyMem_Realloc(self->rows, (size_t)room * sizeof(Row));
     if (rows == NULL) {
         PyErr_NoMemory();
         return 0;
@@ -205,54 +217,55 @@ int packing_add(Rows *self, PyObject *object, int64_t start, int64_t sequence, P
         PyErr_SetString(PyExc_ValueError, "a start or sequence number is out of range");
         return 0;
     }
-    if (!packing_value(self, content, &value) || !packing_key(self, object, &key) || !lengthen(self) || !widen(self)) {
+    if (!packing_value(self, content, &value) || !packing_key(self, object, &key) || !lengthen(self) || !chains_widen(self)) {
         return 0;
     }
-    const uint8_t *data = write_data(self, &key, start, &value, time);
+    uint32_t place = self->count;
+    int links = value.data == NULL ? 0 : chains_levels(key.hash, place);
+    uint8_t *data = write_data(self, links, &key, start, &value, time);
     if (data == NULL) {
         return 0;
     }
-    uint32_t place = self->count++;
-    self->rows[place] = (Row){.data = data, .delta = (uint32_t)(start - self->base), .hash = key.hash, .older = NO_ROW, .sequence = (int32_t)sequence};
+    self->count++;
+    self->rows[place] = (Row){.data = data, .delta = (uint32_t)(start - self->base), .hash = key.hash, .older = NO_ROW, .sequence = (uint32_t)sequence};
     if (value.data != NULL) {
-        chain(self, place, &key);
+        chains_link(self, place, &key, links);
     }
     return 1;
+}
+
+/* Take away the data of all rows from `left` on, which lies behind that of all others. */
+static void cut_data(Rows *self, const uint8_t *behind) {
+    while ((uintptr_t)behind < (uintptr_t)self->chunk || (uintptr_t)behind >= (uintptr_t)self->chunk + self->chunk->size) {
+        drop_chunk(self);
+    }
+    size_t used = (size_t)(behind - (const uint8_t *)self->chunk);
+    self->used -= self->chunk->used - used;
+    self->chunk->used = used;
 }
 
 void packing_cut(Rows *self, uint32_t left) {
     if (left >= self->count) {
         return;
     }
-    const uint8_t *behind = self->rows[left].data;
-    while (!self->scattered && (behind < (uint8_t *)self->chunk || behind >= (uint8_t *)self->chunk + self->chunk->size)) {
-        free_chunk(self);
-    }
-    if (!self->scattered) {
-        self->chunk->used = (size_t)(behind - (uint8_t *)self->chunk);
-    }
-    self->count = left;
-    self->keys = 0;
-    memset(self->table, 0xff, ((size_t)self->mask + 1) * sizeof(*self->table));
-    for (uint32_t place = 0; place < left; place++) {
-        Parts parts = packing_parts(self, &self->rows[place]);
-        if (parts.value.data != NULL) {
-            chain(self, place, &(Key){.data = parts.key, .length = parts.key_length, .hash = self->rows[place].hash});
+    const uint8_t *behind = self->rows[left].data - (size_t)links_of(self, left) * sizeof(uint32_t);
+    size_t lost = 0;
+    for (uint32_t place = self->count; place-- > left;) {
+        if (self->scattered) {
+            lost += length_of(self, place) + (size_t)links_of(self, place) * sizeof(uint32_t);
+        }
+        if (self->rows[place].chained) {
+            chains_unlink(self, place);
         }
     }
-}
-
-const Row *packing_latest(const Rows *self, PyObject *object, int64_t last) {
-    Key key;
-    if (self->table == NULL || !find_key(self, object, &key)) {
-        PyErr_Clear(); /* nothing can be there of what is no key */
-        return NULL;
+    self->count = left;
+    if (left == 0) {
+        compact(self);
+    } else if (self->scattered) {
+        lose(self, lost);
+    } else {
+        cut_data(self, behind);
     }
-    uint32_t place = *place_of(self, &key);
-    while (place != NO_ROW && packing_start(self, &self->rows[place]) > last) {
-        place = self->rows[place].older;
-    }
-    return place == NO_ROW ? NULL : &self->rows[place];
 }
 
 int packing_replace(Rows *self, Row *row, PyObject *content, int64_t time) {
@@ -260,20 +273,23 @@ int packing_replace(Rows *self, Row *row, PyObject *content, int64_t time) {
     if (!packing_value(self, content, &value)) {
         return 0;
     }
+    uint32_t place = (uint32_t)(row - self->rows);
+    int links = links_of(self, place);
+    size_t front = (size_t)links * sizeof(uint32_t), lost = front + length_of(self, place);
     Parts parts = packing_parts(self, row);
-    const uint8_t *data = write_data(self, &(Key){.data = parts.key, .length = parts.key_length}, packing_start(self, row), &value, time);
+    uint8_t *data = write_data(self, links, &(Key){.data = parts.key, .length = parts.key_length}, packing_start(self, row), &value, time);
     if (data == NULL) {
         return 0;
     }
+    memcpy(data - front, row->data - front, front);
     self->scattered = 1;
     row->data = data;
+    lose(self, lost);
     return 1;
 }
 
 void packing_free(Rows *self) {
-    while (self->chunk != NULL) {
-        free_chunk(self);
-    }
+    free_chunks(self->chunk);
     PyMem_Free(self->rows);
     PyMem_Free(self->table);
 }

@@ -2,6 +2,8 @@
 
 #include "kernel.h"
 
+#define MOST_PARTITIONS 0x7fffffffL /* Kafka's own numbers have 32 bits */
+
 static uint32_t murmur2(const uint8_t *data, Py_ssize_t length) {
     const uint32_t m = 0x5bd1e995;
     uint32_t hash = 0x9747b28c ^ (uint32_t)length;
@@ -60,19 +62,20 @@ PyObject *kernel_partitions(PyObject *Py_UNUSED(self), PyObject *const *args, Py
     return found;
 }
 
-/* Read the numbers, and count how often there is each. */
-static int read_numbers(PyObject *numbers, long count, long *where, Py_ssize_t *sizes) {
+/* Read the numbers; return whether all are below `count`, or set ValueError. */
+static int read_numbers(PyObject *numbers, long count, long *where) {
     for (Py_ssize_t index = 0; index < PyList_GET_SIZE(numbers); index++) {
         PyObject *object = PyList_GET_ITEM(numbers, index);
         /* Anything but an int could run code that changes the lists. */
         long number = PyLong_CheckExact(object) ? PyLong_AsLong(object) : -1;
         if (number < 0 || number >= count) {
             PyErr_Clear();
+            Py_INCREF(object); /* to show it may run anything */
             PyErr_Format(PyExc_ValueError, "there is no partition %R of %ld", object, count);
+            Py_DECREF(object);
             return 0;
         }
         where[index] = number;
-        sizes[number]++;
     }
     return 1;
 }
@@ -116,12 +119,22 @@ PyObject *kernel_scatter(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ss
             return NULL;
         }
     }
+    if (count > MOST_PARTITIONS) {
+        return PyErr_Format(PyExc_ValueError, "a topic has %ld partitions at most, not %ld", MOST_PARTITIONS, count);
+    }
     long *where = PyMem_New(long, total + 1);
+    if (where == NULL || !read_numbers(numbers, count, where)) { /* before memory is taken for so many numbers */
+        PyMem_Free(where);
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    }
     Py_ssize_t *sizes = PyMem_Calloc((size_t)count * 2, sizeof(Py_ssize_t));
     PyObject *result = NULL;
-    if (where == NULL || sizes == NULL) {
+    if (sizes == NULL) {
         PyErr_NoMemory();
-    } else if (read_numbers(numbers, count, where, sizes)) {
+    } else {
+        for (Py_ssize_t index = 0; index < total; index++) {
+            sizes[where[index]]++;
+        }
         result = PyList_New(PyList_GET_SIZE(columns));
         for (Py_ssize_t index = 0; result != NULL && index < PyList_GET_SIZE(columns); index++) {
             PyObject *parts = take_apart(PyList_GET_ITEM(columns, index), where, total, sizes, sizes + count, count);

@@ -361,7 +361,11 @@ static PyObject *restored_written(Restored *self, PyObject *arg) {
 
 /* --- the type --------------------------------------------------------------------------------------------------------------------- */
 
-static PyObject *restored_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords)) {
+static PyObject *restored_new(PyTypeObject *type, PyObject *args, PyObject *named) {
+    if (named != NULL && PyDict_GET_SIZE(named) != 0) {
+        PyErr_SetString(PyExc_TypeError, "RestoredRows takes no names");
+        return NULL;
+    }
     return PyArg_ParseTuple(args, ":RestoredRows") ? type->tp_alloc(type, 0) : NULL;
 }
 
@@ -377,17 +381,26 @@ static void restored_dealloc(Restored *self) {
 
 static Py_ssize_t restored_length(Restored *self) { return (Py_ssize_t)self->count; }
 
-#define METHOD(name, flag) {#name, (PyCFunction)(void (*)(void))restored_##name, flag, NULL}
+#define ENTER_FAST(name) KERNEL_FAST(Restored, restored_##name)
+#define ENTER_ONE(name) KERNEL_ONE(Restored, restored_##name)
+ENTER_FAST(put)
+ENTER_FAST(get)
+ENTER_FAST(rows)
+ENTER_ONE(take_over)
+ENTER_ONE(discard)
+ENTER_ONE(items)
+ENTER_ONE(arranged)
+ENTER_ONE(written)
 
 static PyMethodDef methods[] = {
-    METHOD(put, METH_FASTCALL),
-    METHOD(take_over, METH_O),
-    METHOD(get, METH_FASTCALL),
-    METHOD(discard, METH_O),
-    METHOD(items, METH_NOARGS),
-    METHOD(arranged, METH_O),
-    METHOD(rows, METH_FASTCALL),
-    METHOD(written, METH_O),
+    KERNEL_METHOD("put", enter_restored_put, METH_FASTCALL),
+    KERNEL_METHOD("take_over", enter_restored_take_over, METH_O),
+    KERNEL_METHOD("get", enter_restored_get, METH_FASTCALL),
+    KERNEL_METHOD("discard", enter_restored_discard, METH_O),
+    KERNEL_METHOD("items", enter_restored_items, METH_NOARGS),
+    KERNEL_METHOD("arranged", enter_restored_arranged, METH_O),
+    KERNEL_METHOD("rows", enter_restored_rows, METH_FASTCALL),
+    KERNEL_METHOD("written", enter_restored_written, METH_O),
     {NULL, NULL, 0, NULL},
 };
 

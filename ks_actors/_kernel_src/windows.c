@@ -13,13 +13,6 @@ typedef struct {
     PyObject *handles[KERNEL_AHEAD]; /* of the next records, if they are in the same window */
 } Counting;
 
-/* Return an int as int64, INT64_MIN when it is none or too large. */
-static inline int64_t number_of(PyObject *object) {
-    int overflow = 0;
-    int64_t number = PyLong_CheckExact(object) ? PyLong_AsLongLongAndOverflow(object, &overflow) : INT64_MIN;
-    return overflow ? INT64_MIN : number;
-}
-
 /* Find the window that begins at `start`; return 1, or 0 when nobody has made it yet, or -1 with an error. */
 static int enter_window(Counting *counting, int64_t start) {
     if (counting->window != NULL && counting->start == start) {
@@ -99,13 +92,13 @@ static int replace(Counting *counting, PyObject *key, Py_ssize_t index, PyObject
 
 /* Count one record in its window; return 1, or 0 when it is not as plain as that, or -1 with an error. */
 static int count_one(Counting *counting, PyObject *key, Py_ssize_t index, PyObject *time) {
-    int64_t timestamp = number_of(time);
+    int64_t timestamp = kernel_int(time);
     if (!kernel_is_plain(key) || timestamp < 0 || timestamp > INT64_MAX - counting->size) {
         return 0;
     }
     int64_t now = timestamp > counting->now ? timestamp : counting->now, start = timestamp - timestamp % counting->size;
     int64_t observed = start > counting->observed ? start : counting->observed;
-    if (start + counting->size <= now - counting->grace || start <= observed - counting->retention) {
+    if (start + counting->size <= kernel_less(now, counting->grace) || start <= kernel_less(observed, counting->retention)) {
         return 0;
     }
     int entered = enter_window(counting, start);
@@ -118,8 +111,8 @@ static int count_one(Counting *counting, PyObject *key, Py_ssize_t index, PyObje
         if (!PyTuple_CheckExact(entry) || PyTuple_GET_SIZE(entry) != 2) {
             return 0;
         }
-        number = number_of(PyTuple_GET_ITEM(entry, 0));
-        seen = number_of(PyTuple_GET_ITEM(entry, 1));
+        number = kernel_int(PyTuple_GET_ITEM(entry, 0));
+        seen = kernel_int(PyTuple_GET_ITEM(entry, 1));
         if (number < 0 || number == INT64_MAX || seen == INT64_MIN) {
             return 0;
         }
@@ -163,6 +156,27 @@ static Py_ssize_t count_all(Counting *counting, PyObject *keys, PyObject *timest
     return index;
 }
 
+/* Read six numbers; return 1, or 0 when one is beyond int64, or -1 with TypeError. */
+static int read_numbers(Counting *counting, PyObject *numbers) {
+    long long *places[] = {&counting->now, &counting->grace, &counting->size, &counting->observed, &counting->retention, &counting->low};
+    int found = 1;
+    if (!PyTuple_CheckExact(numbers) || PyTuple_GET_SIZE(numbers) != 6) {
+        PyErr_SetString(PyExc_TypeError, "count_windows takes six numbers last");
+        return -1;
+    }
+    for (int each = 0; each < 6; each++) {
+        PyObject *number = PyTuple_GET_ITEM(numbers, each);
+        int overflow = 0;
+        if (!PyLong_Check(number)) {
+            PyErr_Format(PyExc_TypeError, "count_windows takes six numbers last, got %.80s", Py_TYPE(number)->tp_name);
+            return -1;
+        }
+        *places[each] = PyLong_AsLongLongAndOverflow(number, &overflow);
+        found = found && overflow == 0;
+    }
+    return found;
+}
+
 /* count_windows(store, keys, timestamps, start, out, numbers): see _kernel.pyi */
 PyObject *kernel_count_windows(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
     if (!kernel_has("count_windows", nargs, 6)) {
@@ -176,14 +190,19 @@ PyObject *kernel_count_windows(PyObject *Py_UNUSED(self), PyObject *const *args,
                           &counting.missing) ||
         !PyArg_ParseTuple(args[4], "O!O!O!p", &PyList_Type, &counting.found, &PyList_Type, &counting.changes, &PyList_Type, &counting.times,
                           &counting.with_old) ||
-        !PyArg_ParseTuple(args[5], "LLLLLL", &counting.now, &counting.grace, &counting.size, &counting.observed, &counting.retention,
-                          &counting.low) ||
         !kernel_is_list("count_windows", keys) || !kernel_is_list("count_windows", timestamps)) {
+        return NULL;
+    }
+    int plain = read_numbers(&counting, args[5]);
+    if (plain < 0) {
         return NULL;
     }
     if (index < 0) {
         PyErr_SetString(PyExc_ValueError, "count_windows starts at a record that there is");
         return NULL;
+    }
+    if (plain == 0) { /* Python counts on */
+        return Py_BuildValue("(nOOii)", index, PyTuple_GET_ITEM(args[5], 0), PyTuple_GET_ITEM(args[5], 3), 0, 0);
     }
     if (counting.size <= 0) {
         PyErr_SetString(PyExc_ValueError, "count_windows takes windows that last");
@@ -199,18 +218,22 @@ PyObject *kernel_count_windows(PyObject *Py_UNUSED(self), PyObject *const *args,
     return index < 0 ? NULL : Py_BuildValue("(nLLnn)", index, counting.now, counting.observed, counting.added, counting.key_bytes);
 }
 
-/* Tell whether a class is one of plain tuples: its objects have nothing but their items. */
+/* Tell whether a class is one of plain tuples: its objects have nothing but their items; or set TypeError. */
 static int is_tuple_class(PyObject *object) {
     PyTypeObject *type = (PyTypeObject *)object;
-    if (!PyType_Check(object) || !PyType_IsSubtype(type, &PyTuple_Type) || type->tp_basicsize != PyTuple_Type.tp_basicsize) {
-        return 0;
-    }
+    int fits = PyType_Check(object) && PyType_IsSubtype(type, &PyTuple_Type) && type->tp_basicsize == PyTuple_Type.tp_basicsize;
 #ifdef Py_TPFLAGS_MANAGED_DICT
-    if (PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT)) {
+    fits = fits && !PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT);
+#endif
+    if (!fits) {
+        PyErr_SetString(PyExc_TypeError, "windowed takes a class of tuples first, without attributes of its own");
         return 0;
     }
-#endif
-    return 1;
+    /* Some classes in C look like that, and rely on what their own `__new__` does, as os.stat_result. Python tells them apart: its tuple makes no object
+       of them. */
+    PyObject *empty = PyObject_CallMethod((PyObject *)&PyTuple_Type, "__new__", "O", object);
+    Py_XDECREF(empty);
+    return empty != NULL;
 }
 
 /* windowed(type, keys, windows): see _kernel.pyi */
@@ -220,11 +243,10 @@ PyObject *kernel_windowed(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
     }
     PyTypeObject *type = (PyTypeObject *)args[0];
     PyObject *keys = args[1], *windows = args[2];
-    Py_ssize_t count = PyList_GET_SIZE(keys);
     if (!is_tuple_class(args[0])) {
-        PyErr_SetString(PyExc_TypeError, "windowed takes a class of tuples first, without attributes of its own");
         return NULL;
     }
+    Py_ssize_t count = PyList_GET_SIZE(keys);
     if (!kernel_is_long("windowed", windows, count)) {
         return NULL;
     }
@@ -273,17 +295,24 @@ PyObject *kernel_window_values(PyObject *Py_UNUSED(self), PyObject *const *args,
     return done == NOT_PLAIN ? Py_NewRef(Py_None) : values;
 }
 
-/* Take out of a dict what is at `limit` or before; return how much, or -1 with an error. */
-static Py_ssize_t expire(PyObject *track, int64_t limit) {
+/* Tell whether an int is at another one or before. Objects of other classes are not: to compare them may run anything. */
+static int is_until(PyObject *start, PyObject *limit) {
+    if (!PyLong_CheckExact(start)) {
+        return 0;
+    }
+    int64_t first = kernel_int(start), second = kernel_int(limit);
+    return first == INT64_MIN || second == INT64_MIN ? PyObject_RichCompareBool(start, limit, Py_LE) > 0 : first <= second;
+}
+
+/* Take out of a dict what is at `limit`, an int, or before; return how much, or -1 with an error. */
+static Py_ssize_t expire(PyObject *track, PyObject *limit) {
     enum { FEW = 16 };
-    Py_ssize_t removed = 0;
-    for (;;) { /* a dict must not change while it is gone through */
+    Py_ssize_t removed = 0, place = 0;
+    for (;;) { /* a dict must not change while it is gone through; what is left in it stays where it is, so the next round goes on where this one ended */
         PyObject *old[FEW], *start, *value;
-        Py_ssize_t place = 0;
         int count = 0, failed = 0;
         while (count < FEW && PyDict_Next(track, &place, &start, &value)) {
-            int64_t number = number_of(start);
-            if (number != INT64_MIN && number <= limit) {
+            if (is_until(start, limit)) {
                 old[count++] = Py_NewRef(start);
             }
         }
@@ -308,14 +337,14 @@ PyObject *kernel_expire_windows(PyObject *Py_UNUSED(self), PyObject *const *args
         return NULL;
     }
     PyObject *tracks = args[0], *keys = args[1];
-    int64_t limit = PyLong_AsLongLong(args[2]);
     Py_ssize_t removed = 0;
-    if (limit == -1 && PyErr_Occurred()) {
+    if (!PyLong_CheckExact(args[2])) {
+        PyErr_Format(PyExc_TypeError, "expire_windows takes an int as its limit, got %.80s", Py_TYPE(args[2])->tp_name);
         return NULL;
     }
     for (Py_ssize_t index = 0; index < PyList_GET_SIZE(keys); index++) {
         PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index)), *track = Py_XNewRef(PyDict_GetItemWithError(tracks, key));
-        Py_ssize_t count = track != NULL && PyDict_Check(track) ? expire(track, limit) : 0;
+        Py_ssize_t count = track != NULL && PyDict_Check(track) ? expire(track, args[2]) : 0;
         int emptied = track != NULL && PyDict_Check(track) && PyDict_GET_SIZE(track) == 0;
         int failed = PyErr_Occurred() || (emptied && PyDict_DelItem(tracks, key) < 0);
         Py_XDECREF(track);
@@ -383,6 +412,9 @@ PyObject *kernel_window_keys(PyObject *Py_UNUSED(self), PyObject *const *args, P
             if (!PyErr_Occurred()) {
                 PyErr_SetString(PyExc_ValueError, "the lists of window_keys have changed meanwhile");
             }
+        }
+        if (!PyErr_Occurred() && (sequence < INT32_MIN || sequence > INT32_MAX)) {
+            PyErr_Format(PyExc_OverflowError, "a sequence number has 32 bits, and %lld has more", (long long)sequence);
         }
         PyObject *key = PyErr_Occurred() ? NULL : windowed_key(PyList_GET_ITEM(keys, index), start, sequence);
         if (key == NULL) {

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
-from typing import Any
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pytest
 
 from ks_actors import Window, Windowed
 from ks_actors._native import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 needs_kernel = pytest.mark.skipif(kernel is None, reason="the kernel was not built")
 
@@ -68,6 +74,240 @@ def test_an_int_that_acts_runs_with_no_error_set() -> None:
 
     with pytest.raises(OverflowError):
         kernel.read_records(b"", 0, 2**70, Acting(), Acting(), 0, 0)
+
+
+COUNT: Final = 300
+
+
+class Columns:
+    """What functions of the kernel take: lists that a finalizer may change, and rows that it may add to."""
+
+    def __init__(self) -> None:
+        self.texts: list[Any] = [f"key {number}" for number in range(COUNT)]
+        self.data: list[Any] = [b"%d" % number for number in range(COUNT)]
+        self.numbers: list[Any] = list(range(1_000, 1_000 + COUNT))
+        self.windows: list[Any] = [Window(number, number + 1) for number in range(COUNT)]
+        self.starts = array("q", range(COUNT))
+        self.index: dict[Any, Any] = {"k": list(range(COUNT))}
+        self.entries: dict[Any, Any] = {text: (number, number) for number, text in enumerate(self.texts)}
+        self.met: list[Any] = []
+        self.rows = kernel.Rows(0, True, False)
+        self.rows.add_all(["k"] * COUNT, list(range(COUNT)), list(range(COUNT)), list(self.data))
+        self.restored = kernel.RestoredRows()
+        self.restored.put(self.data, self.data, self.numbers)
+
+    def destroy(self) -> None:
+        """Do what makes a pointer into any of it wrong."""
+        for each in (self.texts, self.data, self.numbers, self.windows, self.index, self.entries):
+            each.clear()
+        self.rows.add_all(["new"] * 9_000, [1] * 9_000, [1] * 9_000, [b""] * 9_000)
+        self.restored.put([b"%d more" % number for number in range(2_000)], [b"v" * 99] * 2_000, [1] * 2_000)
+
+
+Call: TypeAlias = tuple[Callable[..., Any], *tuple[Any, ...]]
+
+CALLS: Final[dict[str, Callable[[Columns], Call]]] = {
+    "windowed": lambda columns: (kernel.windowed, Windowed, columns.texts, columns.windows),
+    "partitions": lambda columns: (kernel.partitions, columns.data, 7),
+    "scatter": lambda columns: (kernel.scatter, [0] * COUNT, 4, [columns.data, columns.texts]),
+    "encode_texts": lambda columns: (kernel.encode_texts, columns.texts),
+    "encode_longs": lambda columns: (kernel.encode_longs, columns.numbers),
+    "window_keys": lambda columns: (kernel.window_keys, columns.data, columns.numbers, None),
+    "write_records": lambda columns: (kernel.write_records, columns.data, columns.data, columns.numbers, None, 0, 1 << 20, 0),
+    "entry_columns": lambda columns: (kernel.entry_columns, columns.entries, {}, columns.texts),
+    "absent": lambda columns: (kernel.absent, {}, columns.texts, 0),
+    "engine_rows": lambda columns: (kernel.engine_rows, (columns.entries, {}, {}), columns.texts, (0, 1, 2, True, 0), b""),
+    "write_changes": lambda columns: (kernel.write_changes, (columns.entries, {}, {}), columns.texts, (0, 1, 2), 1 << 20),
+    "window_values": lambda columns: (kernel.window_values, {0: columns.entries}, {}, [(text, 0) for text in columns.texts], True),
+    "meet": lambda columns: (kernel.meet, columns.index, columns.starts, columns.data, ["k"], [5], 9, COUNT, columns.met),
+    "Rows.meet": lambda columns: (columns.rows.meet, ["k"], [5], 9, COUNT, None, columns.met),
+    "Rows.entries": lambda columns: (columns.rows.entries, "k", 0, COUNT),
+    "Rows.places": lambda columns: (columns.rows.places, "k", 0, COUNT),
+    "Rows.column": lambda columns: (columns.rows.column, 3, 0, COUNT),
+    "Rows.names": lambda columns: (columns.rows.names, 0, COUNT),
+    "RestoredRows.items": lambda columns: (columns.restored.items,),
+}
+
+
+@pytest.fixture
+def _collector() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+@needs_kernel
+@pytest.mark.usefixtures("_collector")
+@pytest.mark.parametrize("name", CALLS)
+def test_finalizers_wait_until_a_call_has_ended(name: str) -> None:
+    """On Python 3.11 whatever takes memory may run the collector, and that a finalizer; there it does not find the kernel at work."""
+    other, columns = Columns(), Columns()
+    (function, *arguments), (call, *rest) = CALLS[name](other), CALLS[name](columns)
+    expected, given = function(*arguments), tuple(rest)
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            columns.destroy()
+
+    gc.collect()
+    gc.disable()
+    Cycle()
+    # Lists and pairs that were freed are taken first, and run nothing.
+    held: Any = [[] for _ in range(200)], [(number, number) for number in range(5_000)], [(number, number, number) for number in range(5_000)]
+    gc.set_threshold(1, 1, 1)
+    gc.enable()
+    found = call(*given)
+    gc.set_threshold(700, 10, 10)
+    del held
+    assert (found, columns.met) == (expected, other.met)
+    gc.collect()
+    assert columns.texts == []
+
+
+@needs_kernel
+@pytest.mark.parametrize("collects", [True, False])
+def test_a_call_leaves_the_collector_as_it_was(collects: bool) -> None:
+    """On or off, whether it returns or raises."""
+    (gc.enable if collects else gc.disable)()
+    try:
+        kernel.partitions([b"k"], 3)
+        with pytest.raises(TypeError):
+            kernel.partitions(["k"], 3)
+        assert gc.isenabled() is collects
+    finally:
+        gc.enable()
+
+
+class Pair(tuple[Any, ...]):
+    """A class of tuples that is made in Python."""
+
+    __slots__ = ()
+
+
+@needs_kernel
+@pytest.mark.parametrize("kind", [os.stat_result, type(sys.version_info), type(sys.flags), os.terminal_size, object, int, 5])
+def test_pairs_are_made_only_of_classes_of_plain_tuples(kind: Any) -> None:
+    """A class in C may look like one, and rely on more items than two: its destructor reads them."""
+    with pytest.raises(TypeError):
+        kernel.windowed(kind, ["a"], ["b"])
+    assert kernel.windowed(Pair, ["a"], ["b"]) == [Pair(("a", "b"))]
+
+
+@needs_kernel
+def test_starts_at_odd_addresses_are_refused() -> None:
+    """An int64 is not read where none may be."""
+    view = memoryview(bytearray(33))[1:].cast("q")
+    with pytest.raises(ValueError, match="an array of int64"):
+        kernel.meet({"a": 0}, view, ["v"], ["a"], [0], 0, 0, [])
+    with pytest.raises(ValueError, match="an array of int64"):
+        kernel.add_places({}, ["a"] * 4, view, 0, [0, 1, 2, 3])
+
+
+@needs_kernel
+@pytest.mark.parametrize("base", [1, 2**62, 2**63 - 1])
+def test_places_that_are_not_there_are_refused(base: int) -> None:
+    """Also where the sum of two lengths is beyond all numbers."""
+    with pytest.raises(ValueError, match="one length"):
+        kernel.add_places({}, ["a"], array("q", [5]), base, [1])
+
+
+EXTREMES: Final = (-(1 << 70), -(1 << 63), -1, 0, (1 << 63) - 1, 1 << 63, 1 << 70)
+
+
+@needs_kernel
+@pytest.mark.parametrize("grace", EXTREMES)
+@pytest.mark.parametrize("retention", EXTREMES)
+@pytest.mark.parametrize("now", EXTREMES)
+def test_windows_are_open_as_for_numbers_of_any_size(now: int, grace: int, retention: int) -> None:
+    """Sums that are beyond int64 do not turn around; numbers that are beyond it themselves are left to Python."""
+    store: Any = ({0: {}}, {}, {0: "w"}, None)
+    stop, *clock, _, _ = kernel.count_windows(store, ["a"], [5], 0, ([], [], [], False), (now, grace, 10, now, retention, 0))
+    is_open = max(now, 5) - grace < 10 and max(now, 0) - retention < 0
+    small = all(-(1 << 63) <= number < 1 << 63 for number in (now, grace, retention))
+    assert stop == int(is_open and small)
+    assert clock == ([max(now, 5), max(now, 0)] if stop else [now, now])
+
+
+@needs_kernel
+@pytest.mark.parametrize("entry", [(1, 5), (1, 2**70), (2**70, 5), (1, -(2**70))])
+@pytest.mark.parametrize("time", [7, 2**63 - 1, 2**63, 2**70, -(2**70)])
+def test_counts_with_times_of_any_size_are_left_to_python(entry: tuple[int, int], time: int) -> None:
+    """What does not fit into int64 is no error: the kernel stops there."""
+    view = {"k": entry}
+    times: list[int] = []
+    small = all(-(1 << 63) <= number < 1 << 63 for number in (*entry, time))
+    assert kernel.count_up(view, {}, ["k"], [b""], [time], 0, [], times, True) == ((1, 1) if small else (0, 0))
+    assert view == {"k": (entry[0] + 1, max(entry[1], time)) if small else entry}
+    assert times == ([max(entry[1], time)] if small else [])
+
+
+@needs_kernel
+@pytest.mark.parametrize("time", [2**63 - 1, 2**63, 2**63 + 4, 2**70, -(2**70), -1])
+@pytest.mark.parametrize(("before", "after"), [(10, 10), (2**63 - 1, 2**63 - 1), (-5, 5)])
+def test_rows_are_met_by_times_of_any_size(time: int, before: int, after: int) -> None:
+    """What is near is near, also where the time itself is beyond int64, as the Python code has it."""
+    starts = [0, 5, 2**63 - 9, 2**63 - 2]
+    low, high = (min(max(0, each), 2**63 - 1) for each in (time - before, time + after))
+    expected = [(0, start, b"v") for start in starts if low <= start <= high]
+    found: list[Any] = []
+    kernel.meet({"k": [0, 1, 2, 3]}, array("q", starts), [b"v"] * 4, ["k"], [time], before, after, found)
+    assert found == expected
+    for base, some in ((0, starts[:2]), (2**63 - 100, starts[2:])):
+        rows = kernel.Rows(base, True, False)
+        rows.add_all(["k"] * 2, some, [1, 2], [b"v"] * 2)
+        found = []
+        rows.meet(["k"], [time], before, after, [2**70 * -1], found)
+        assert found == [each for each in expected if each[1] in some]
+
+
+@needs_kernel
+@pytest.mark.parametrize("sequence", [2**31, -(2**31) - 1, 2**32])
+def test_numbers_are_not_cut_off(sequence: int) -> None:
+    """A sequence number has 32 bits, with and without the kernel."""
+    assert kernel.window_keys(["k"], [5], [2**31 - 1]) == [b"k" + (5).to_bytes(8) + b"\x7f\xff\xff\xff"]
+    with pytest.raises(OverflowError):
+        kernel.window_keys(["k"], [5], [sequence])
+
+
+@needs_kernel
+@pytest.mark.parametrize("name", ["Rows", "RestoredRows"])
+def test_names_that_nobody_asks_for_are_refused(name: str) -> None:
+    """No argument is taken and ignored."""
+    with pytest.raises(TypeError, match="takes no names"):
+        getattr(kernel, name)(*((0, True, True) if name == "Rows" else ()), x=1)
+
+
+@needs_kernel
+def test_memory_is_taken_only_for_numbers_that_are_right() -> None:
+    """Numbers are looked at before there is room for as many as they may be, and Kafka's own have 32 bits."""
+    with pytest.raises(ValueError, match="no partition"):
+        kernel.scatter([2**31], 2**31 - 1, [["a"]])
+    with pytest.raises(ValueError, match="at most"):
+        kernel.scatter([0], 2**31, [["a"]])
+
+
+@needs_kernel
+def test_what_is_shown_in_an_error_is_held_on_to() -> None:
+    """An object that is no number, and empties the list when it is shown."""
+    numbers: list[Any] = []
+
+    class Shown:
+        def __repr__(self) -> str:
+            numbers.clear()
+            return "shown"
+
+    numbers.append(Shown())
+    with pytest.raises(ValueError, match="no partition shown of 3"):
+        kernel.scatter(numbers, 3, [["a"]])
+
+
+@needs_kernel
+def test_each_function_says_where_it_is_described() -> None:
+    """`help()` has a line for each."""
+    assert all("_kernel.pyi" in getattr(kernel, name).__doc__ for name in dir(kernel) if callable(getattr(kernel, name)) and name.islower())
 
 
 @pytest.mark.parametrize(("value", "there"), [("1", False), ("0", kernel is not None), ("", kernel is not None)])
