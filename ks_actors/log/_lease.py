@@ -47,6 +47,10 @@ class Lease:
         """Be sure of nothing any more."""
         self._until = _NEVER
 
+    def forget(self) -> None:
+        """Stop telling of its end: the member's producer is closing."""
+        self.lost = _nothing
+
 
 def _nothing() -> None:
     pass

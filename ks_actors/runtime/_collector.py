@@ -103,6 +103,8 @@ class Collector(Actor[CollectorMessage]):
     async def signal(self, signal: Signal) -> None:
         """Close the producer at the end."""
         if isinstance(signal, Stopping):
+            if self._lease is not None:
+                self._lease.forget()
             await self._producer.close()
 
     def receive(self, message: CollectorMessage) -> None:

@@ -82,14 +82,14 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._wakes: float | None = None
         self._rewinding: m.Rewind | None = None
         self._uncommitted: Uncommitted = Uncommitted(setup.config.statestore_uncommitted_max_bytes)
-        self._paused = self._pressed = False
+        self._paused = self._pressed = self._ended = False
 
     def signal(self, signal: Signal) -> None:
         """Close what nobody has closed: after a failure."""
-        if isinstance(signal, Stopping):
-            for task_id in list(self._tasks):
-                if (error := self._close(task_id)) is not None:
-                    _log.warning("closing task %s failed: %s", task_id, error)
+        self._ended = isinstance(signal, Stopping)
+        for task_id in list(self._tasks) if self._ended else ():
+            if (error := self._close(task_id)) is not None:
+                _log.warning("closing task %s failed: %s", task_id, error)
 
     def receive(self, message: TaskManagerMessage) -> None:  # noqa: C901, PLR0912, PLR0915 - one branch per message
         """Keep the schedule."""
@@ -192,8 +192,8 @@ class TaskManager(Actor[TaskManagerMessage]):
             self.ctx.timers.once("wake", seconds + 0.0005, m.Wake())
 
     def _wake(self, task: TaskId) -> None:
-        """Have a task looked at; also from its thread."""
-        if task not in self._woken:
+        """Have a task looked at; also from its thread. Calls that end behind the last message have nobody to wake."""
+        if task not in self._woken and not self._ended:
             self._woken.add(task)
             self.ctx.self_ref.tell(m.Wake(task))
 

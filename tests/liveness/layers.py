@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from tests.liveness.fetch_plan import draw_fetching
@@ -17,8 +17,25 @@ if TYPE_CHECKING:
 
 def run_app_seed(seed: int) -> None:
     """Run whole apps on the embedded log. Raises what is wrong."""
-    with _quiet():
-        live(draw(seed))
+    plan = draw(seed)
+    crashes = any(fault.kind == "crash" for fault in plan.faults)
+    with _quiet(), nullcontext() if crashes else _delivered():
+        live(plan)
+
+
+@contextmanager
+def _delivered() -> Iterator[None]:
+    """Raise when an app has left messages of its actors undelivered: a clean end logs nothing that looks like a failure."""
+    left: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: left.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("actors")
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+    assert not left, f"the end of an app was not quiet: {left}"
 
 
 def run_fetch_seed(seed: int) -> None:
