@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark oracle chaos kills wheels clean
+.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,6 +62,12 @@ chaos: $(VENV)/.ready ## kill, freeze and restart members on a real Kafka, for m
 
 kills: $(VENV)/.ready ## kill an app in the middle of commits, and look at what is left on its disk each time: KILLS=200 SEED=1
 	$(BIN)/python -m tests.chaos.kills --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
+
+kernel-sanitize: $(VENV)/.ready ## pass the kernel's tests with AddressSanitizer and UndefinedBehaviorSanitizer
+	$(BIN)/python -m tests.fuzz.sanitize
+
+kernel-fuzz: $(VENV)/.ready ## give the kernel and its twins in Python the same random input, with sanitizers: SECONDS=60 SEED=7
+	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 wheels: ## build an sdist and wheels for glibc and musl into dist/, check them, and try each in a fresh environment
 	scripts/wheels

@@ -31,14 +31,27 @@ static int number_of(PyObject *object, int64_t *number) {
     return *number != -1 || !PyErr_Occurred();
 }
 
-/* Read an int as a bound of what fits into int64: what is beyond that is beyond all of it. */
-static int bound_of(PyObject *object, int64_t *bound) {
-    int overflow = 0;
+/* Read an int as a bound: what is beyond int64 becomes the last number on that side, which `beyond` tells. */
+static int bound_of(PyObject *object, int64_t *bound, int *beyond) {
+    *beyond = 0;
     if (!PyLong_Check(object)) {
         return number_of(object, bound); /* which sets TypeError */
     }
-    *bound = PyLong_AsLongLongAndOverflow(object, &overflow);
-    *bound = overflow > 0 ? INT64_MAX : overflow < 0 ? INT64_MIN : *bound;
+    *bound = PyLong_AsLongLongAndOverflow(object, beyond);
+    *bound = *beyond > 0 ? INT64_MAX : *beyond < 0 ? INT64_MIN : *bound;
+    return 1;
+}
+
+/* Read from when to when rows are wanted, both included. */
+static int stretch_of(PyObject *from, PyObject *to, int64_t *first, int64_t *last) {
+    int above, below;
+    if (!bound_of(from, first, &above) || !bound_of(to, last, &below)) {
+        return 0;
+    }
+    if (above > 0 || below < 0) { /* nothing is there */
+        *first = 1;
+        *last = 0;
+    }
     return 1;
 }
 
@@ -141,7 +154,7 @@ static PyObject *rows_cut(Rows *self, PyObject *count) {
 
 static PyObject *rows_places(Rows *self, PyObject *const *args, Py_ssize_t nargs) {
     int64_t first, last;
-    if (!kernel_has("places", nargs, 3) || !bound_of(args[1], &first) || !bound_of(args[2], &last)) {
+    if (!kernel_has("places", nargs, 3) || !stretch_of(args[1], args[2], &first, &last)) {
         return NULL;
     }
     PyObject *places = PyList_New(0);
@@ -158,7 +171,7 @@ static PyObject *rows_places(Rows *self, PyObject *const *args, Py_ssize_t nargs
 
 static PyObject *rows_entries(Rows *self, PyObject *const *args, Py_ssize_t nargs) {
     int64_t first, last;
-    if (!kernel_has("entries", nargs, 3) || !bound_of(args[1], &first) || !bound_of(args[2], &last)) {
+    if (!kernel_has("entries", nargs, 3) || !stretch_of(args[1], args[2], &first, &last)) {
         return NULL;
     }
     PyObject *entries = PyList_New(0);
@@ -198,6 +211,7 @@ static PyObject *rows_meet(Rows *self, PyObject *const *args, Py_ssize_t nargs) 
     }
     PyObject *keys = args[0], *times = args[1], *limits = args[4] == Py_None ? NULL : args[4], *met = args[5];
     int64_t before, after, low, high, limit = INT64_MIN;
+    int beyond;
     if (!number_of(args[2], &before) || !number_of(args[3], &after) || !kernel_is_long("meet", times, PyList_GET_SIZE(keys)) ||
         (limits != NULL && !kernel_is_long("meet", limits, PyList_GET_SIZE(keys)))) {
         return NULL;
@@ -209,7 +223,7 @@ static PyObject *rows_meet(Rows *self, PyObject *const *args, Py_ssize_t nargs) 
     Py_ssize_t count = PyList_GET_SIZE(keys);
     for (Py_ssize_t at = 0; at < count; at++) {
         if (!kernel_near(PyList_GET_ITEM(times, at), before, after, &low, &high) ||
-            (limits != NULL && !bound_of(PyList_GET_ITEM(limits, at), &limit)) ||
+            (limits != NULL && !bound_of(PyList_GET_ITEM(limits, at), &limit, &beyond)) ||
             !meet_key(self, PyList_GET_ITEM(keys, at), at, low, high, limit, met)) {
             return NULL;
         }

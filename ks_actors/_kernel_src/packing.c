@@ -2,11 +2,29 @@
 
 #include "packing.h"
 
+#ifdef __SANITIZE_ADDRESS__ /* hardly a row shares a block with another one, and malloc watches over each block */
+#define CHUNK ((size_t)64)
+#else
 #define CHUNK ((size_t)256 << 10) /* only the pages of it that are written to take memory */
+#endif
 #define LENGTH_BYTES 10
 #define LONGEST ((size_t)PY_SSIZE_T_MAX / 4) /* of a key or value: sums of lengths fit, also where size_t has 32 bits */
 
 /* --- data ------------------------------------------------------------------------------------------------------------------------- */
+
+#ifdef __SANITIZE_ADDRESS__
+
+static void *take_block(void *Py_UNUSED(context), size_t size) { return malloc(size); }
+
+static void give_block(void *Py_UNUSED(context), void *block, size_t Py_UNUSED(size)) { free(block); }
+
+static void get_allocator(PyObjectArenaAllocator *allocator) { *allocator = (PyObjectArenaAllocator){.alloc = take_block, .free = give_block}; }
+
+#else
+
+static void get_allocator(PyObjectArenaAllocator *allocator) { PyObject_GetArenaAllocator(allocator); }
+
+#endif
 
 /* Return room for some bytes behind some links, or NULL with MemoryError. */
 static uint8_t *reserve(Rows *self, int links, size_t size) {
@@ -15,7 +33,7 @@ static uint8_t *reserve(Rows *self, int links, size_t size) {
     size_t gap = links == 0 || chunk == NULL ? 0 : ((size_t)0 - chunk->used) & (sizeof(uint32_t) - 1); /* links have to be aligned */
     if (chunk == NULL || gap > room || front > room - gap || size > room - gap - front) {
         PyObjectArenaAllocator allocator;
-        PyObject_GetArenaAllocator(&allocator);
+        get_allocator(&allocator);
         size_t whole = front + size > CHUNK - sizeof(Chunk) ? front + size + sizeof(Chunk) : CHUNK;
         chunk = allocator.alloc(allocator.ctx, whole);
         if (chunk == NULL) {

@@ -92,6 +92,16 @@ def test_batches_become_columns() -> None:
     assert source.next_offset == 8
 
 
+@pytest.mark.parametrize("magic", [3, 127, 128, 255])
+def test_batches_of_unknown_formats_are_refused(magic: int) -> None:
+    """As by Kafka's clients, with the place where reading can go on."""
+    unknown = bytearray(stored(5, b"a"))
+    unknown[16] = magic
+    with pytest.raises(LogCorrupted, match=f"format {magic}") as caught:
+        read(chunk(bytes(unknown), stored(6, b"b")), 5)
+    assert (caught.value.offset, caught.value.next_offset) == (5, 6)
+
+
 def test_more_is_asked_for_when_half_is_read() -> None:
     """One chunk is being read, and one may come behind it: what nobody will read soon takes up room."""
     source = Source(PARTITION, 0, Budget(1 << 30))

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 HEADER = 61
 LIMIT = 1 << 20
 
+of_glibc = pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc" or "libasan" in os.environ.get("LD_PRELOAD", ""),
+    reason="it is malloc of glibc that keeps memory, and a sanitizer has its own in the place of it",
+)
 data = st.none() | st.binary(max_size=70)
 names = st.text(max_size=5)
 headers = st.lists(st.tuples(names, data), max_size=3).map(tuple)
@@ -325,7 +329,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is malloc of glibc that keeps memory")
+@of_glibc
 def test_memory_that_was_freed_is_given_back() -> None:
     """What malloc keeps because something behind it is still in use."""
     blocks = [bytearray(b"x" * 4_000) for _ in range(10_000)]
@@ -357,7 +361,7 @@ print(map_large(128 << 10), before < 9_000_000, given_back() > 16_000_000)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is malloc of glibc that keeps memory")
+@of_glibc
 def test_large_blocks_are_given_back() -> None:
     """Also once larger ones were freed, from which glibc concludes that these are small; a size that it does not take is refused."""
     for size, error in ((100, ValueError), (1 << 30, ValueError), ("x", TypeError), (1 << 80, OverflowError)):

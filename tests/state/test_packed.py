@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import nullcontext, suppress
 from random import Random
@@ -131,6 +132,7 @@ def test_large_values_lie_in_memory_of_their_own() -> None:
     assert rows.entries("k", 0, 9) == [(3, (b"v", 3))]
 
 
+@pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="for a sanitizer each row has a block of its own")
 def test_a_packed_row_takes_three_fifths_of_one_of_objects() -> None:
     """Keys of 8 bytes, values of 100: as a join of payments has them; and objects take more than they say, by the allocator."""
     count = 20_000

@@ -305,8 +305,10 @@ class Chunk:
 
     def _open_columnar(self, stored: memoryview, base: int, body: Body | None) -> bool:
         """Open a batch, of which the `body` may be there; tell whether it is to be read."""
-        (_, _, _, _, expected, attributes, last_delta, first_time, highest_time, producer, _, _, count) = HEADER.unpack_from(stored)
+        (_, _, _, magic, expected, attributes, last_delta, first_time, highest_time, producer, _, _, count) = HEADER.unpack_from(stored)
         self._end, self._behind = base, base + last_delta + 1
+        if magic != MAGIC:
+            raise CorruptRecordException(f"a batch has format {magic & 0xFF}, and there are none but 0, 1 and {MAGIC}")
         if body is None and checksum(stored) != expected:
             raise CorruptRecordException(WRONG_SUM)
         if not 0 <= count <= last_delta + 1:

@@ -1,0 +1,51 @@
+"""Run the tests of the kernel with a kernel that has sanitizers: `make kernel-sanitize`, or `python -m tests.fuzz.sanitize [TEST...]`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.fuzz.build import ROOT, SANITIZED, NoSanitizer, build, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TESTS: Final = (
+    "tests/fuzz/test_sections.py",
+    "tests/ks_actors/test_kernel.py",
+    "tests/ks_actors/test_kernel_misuse.py",
+    "tests/ks_actors/test_partitioner.py",
+    "tests/kafka/test_fetch_records.py",
+    "tests/serdes/test_columns.py",
+    "tests/state/test_counting.py",
+    "tests/state/test_engine_rows.py",
+    "tests/state/test_packed.py",
+    "tests/state/test_packed_work.py",
+    "tests/state/test_restored.py",
+    "tests/state/test_window_kernel.py",
+    "tests/state/test_written.py",
+)
+"""Tests that give the kernel something to do, and need no broker."""
+
+
+def run(tests: Sequence[str], built: Path) -> int:
+    """Pass tests with a kernel; return the exit code."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.fuzz.preload", "-p", "no:cacheprovider", *tests]
+    return subprocess.run(command, cwd=ROOT, env=environment(built), check=False).returncode  # noqa: S603 - its own interpreter
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Build, and pass the tests; the exit code is pytest's, or 2 when nothing could be built."""
+    with tempfile.TemporaryDirectory() as to:
+        try:
+            return run(arguments or TESTS, build(Path(to), *SANITIZED))
+        except NoSanitizer as error:
+            print(error, file=sys.stderr)  # noqa: T201
+            return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

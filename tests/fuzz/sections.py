@@ -1,0 +1,25 @@
+"""What is fuzzed: for each section a function that does one session with random numbers, and raises where the kernel differs from Python."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from tests.fuzz import batches, columns, counts, restored, rows, stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECTIONS: Final[dict[str, Callable[[Random], None]]] = {
+    "batches": batches.session,
+    "rows": rows.session,
+    "restored": restored.session,
+    "counts": counts.session,
+    "stores": stores.session,
+    "columns": columns.session,
+}
+
+
+def play(section: str, seed: int) -> None:
+    """Do the session that a section has for a seed: always the same one."""
+    SECTIONS[section](Random(f"{section}:{seed}"))

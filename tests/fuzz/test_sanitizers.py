@@ -1,0 +1,50 @@
+"""The kernel's tests, and some sessions, pass with a kernel that has sanitizers: `make kernel-sanitize` and `make kernel-fuzz` do it for longer."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.__main__ import fuzz
+from tests.fuzz.build import SANITIZED, NoSanitizer, build, environment
+from tests.fuzz.sanitize import run
+
+
+def missing() -> str | None:
+    """Return the reason why there can be no sanitizer on this machine, None where there can be one."""
+    try:
+        environment(Path("kernel"))
+    except NoSanitizer as error:
+        return str(error)
+    return None
+
+
+needs_sanitizer = pytest.mark.skipif(missing() is not None and not os.environ.get("CI"), reason=f"no sanitizer: {missing()}")
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kernel with sanitizers; where it cannot be built, tests fail in CI."""
+    return build(tmp_path_factory.mktemp("kernel"), *SANITIZED)
+
+
+@needs_sanitizer
+def test_sanitizers_report_nothing_in_tests(sanitized: Path) -> None:
+    """Misuse, records as they are read and written, and much work on packed rows."""
+    assert b"__asan_report_load" in sanitized.read_bytes()
+    assert run(["tests/ks_actors/test_kernel_misuse.py", "tests/state/test_packed_work.py", "-k", "not any_size"], sanitized) == 0
+
+
+@needs_sanitizer
+def test_sanitizers_report_nothing_in_sessions(sanitized: Path, tmp_path: Path) -> None:
+    """For some seconds, from a number on that is another one each time and is printed."""
+    assert fuzz(6, int.from_bytes(os.urandom(3)), "", sanitized, tmp_path) == 0
+
+
+@needs_sanitizer
+def test_the_kernel_is_built_without_looking_at_dicts(tmp_path: Path) -> None:
+    """The one file that knows how a dict lies in memory can be left out, and all that asks for it goes on."""
+    built = build(tmp_path, "-O0", "-DKERNEL_WITHOUT_AHEAD")
+    assert fuzz(1, 1, "counts,stores,columns", built, tmp_path) == 0

@@ -1,0 +1,41 @@
+"""The kernel does what Python does, for some random sessions of each kind and all batches that were kept; `python -m tests.fuzz` goes on."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ks_actors._native import kernel
+from ks_actors.log.kafka._format import HEADER
+
+pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
+if kernel is not None:
+    from tests.fuzz import batches, sections
+
+SESSIONS = 150
+
+
+@pytest.mark.parametrize("section", sections.SECTIONS if kernel is not None else [])
+def test_the_kernel_does_what_python_does(section: str) -> None:
+    """Whatever it is given: the same results and errors, in any order of operations."""
+    for seed in range(SESSIONS):
+        sections.play(section, seed)
+
+
+@pytest.mark.parametrize("name", batches.BATCHES if kernel is not None else [])
+def test_batches_that_were_kept_are_read_alike(name: str) -> None:
+    """With the kernel and without it, by as many records at a time as there may be; what lies behind is read when one cannot be."""
+    raw, random = batches.BATCHES[name], Random(name)
+    for position, limit in ((0, 1000), (0, 1), (1, 2)):
+        for aborted in (None, [(7, 0)]):
+            batches.compare(raw, aborted, position, limit)
+            batches.compare(raw + batches.BATCHES["plain"], aborted, position, limit)
+    for _ in range(20):
+        batches.read_exactly(random, raw[HEADER.size :])
+
+
+def test_a_session_is_always_the_same_one() -> None:
+    """The number that is printed is enough to play it again."""
+    drawn = [[batches.batch(Random(f"batches:{seed}")) for seed in range(20)] for _ in range(2)]
+    assert drawn[0] == drawn[1]
