@@ -32,8 +32,15 @@ class Tampering:
             fault = self._next(name)
             if isinstance(fault, Exception):
                 raise fault
-            response = await real(client, node, request, **options)
-            return response if fault is None else fault(response)
+            if fault is None:
+                return await real(client, node, request, **options)
+            try:
+                response = await real(client, node, request, **options)
+            except Exception:
+                # There is no answer to change: the next one is to be.
+                self._put_back(name, fault)
+                raise
+            return fault(response)
 
         monkeypatch.setattr(KafkaClient, "send", send)
 
@@ -46,6 +53,10 @@ class Tampering:
                 if name.startswith(kind) and faults:
                     return faults.pop(0)
         return None
+
+    def _put_back(self, name: str, fault: Fault) -> None:
+        with self._lock:
+            next((faults for kind, faults in self._faults.items() if name.startswith(kind)), []).insert(0, fault)
 
     def add(self, kind: str, *faults: Fault) -> None:
         """Have the next answers to requests whose class begins with `kind` changed."""

@@ -9,6 +9,7 @@ import pytest
 
 from ks_actors._errors import LogError
 from ks_actors.log import GroupMetadata, TransactionScope
+from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka._admin import Admin
 from ks_actors.log.kafka._client import KafkaClient
 from ks_actors.log.kafka._connections import PRODUCE
@@ -18,18 +19,23 @@ from tests.log.helpers import COMMITTED, group_name, new_topic, values_of, write
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ks_actors.log.kafka import KafkaLog
+    from tests.kafka.broker import Broker
 
 NOBODY = GroupMetadata("nobody", -1, "")
 NOT_COORDINATOR = 16
 
 
-async def test_a_transaction_into_described_topics_asks_only_for_what_is_its_own(log: KafkaLog, tampering: Tampering) -> None:
+async def test_a_transaction_into_described_topics_asks_only_for_what_is_its_own(kafka_broker: Broker, log: KafkaLog, tampering: Tampering) -> None:
     """Who leads, how large records may be, and where the brokers are was told when the topics were described."""
-    (partition,) = await new_topic(log)
+    # A broker that is not ready for a new topic, or for its first transaction, is asked again who is: another client has written before.
+    async with KafkaLog(kafka_broker.bootstrap) as other:
+        (partition,) = await new_topic(other)
+        scope = TransactionScope(topics=frozenset({partition.topic}))
+        first = await other.transactional_producer(group_name(), client_id="o", timeout_ms=10_000, scope=scope)
+        await write(first, partition, b"first")
+        await first.commit({}, NOBODY)
     await log.describe_topics([partition.topic])
     tampering.asked.clear()
-    scope = TransactionScope(topics=frozenset({partition.topic}))
     producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=10_000, scope=scope)
     await write(producer, partition, b"a")
     await producer.commit({}, NOBODY)
@@ -37,7 +43,7 @@ async def test_a_transaction_into_described_topics_asks_only_for_what_is_its_own
     assert "Metadata" not in kinds
     assert "DescribeConfigs" not in kinds
     assert kinds.index("InitProducerId") < kinds.index("AddPartitionsToTxn") < kinds.index("Produce") < kinds.index("EndTxn")
-    assert await values_of(log, partition, COMMITTED) == [b"a"]
+    assert await values_of(log, partition, COMMITTED) == [b"first", b"a"]
 
 
 async def test_limits_are_learned_while_a_producer_gets_its_id(log: KafkaLog, tampering: Tampering) -> None:

@@ -34,15 +34,18 @@ def lost(_: Any) -> Any:
 
 async def write_now(producer: Producer | KafkaTransactionalProducer, partition: TopicPartition, *values: bytes) -> Sequence[int]:
     """Write records of this time: brokers forget producers of old ones when they restart."""
-    return await soon(producer.send([Outgoing(partition, batch(*values, timestamps=[time.time_ns() // 1_000_000] * len(values)))]))
+    return await producer.send([Outgoing(partition, batch(*values, timestamps=[time.time_ns() // 1_000_000] * len(values)))])
 
 
 async def forgotten(
     log: KafkaLog, broker: Broker, tampering: Tampering, producer: Producer | KafkaTransactionalProducer
-) -> tuple[TopicPartition, list[asyncio.Future[Any]]]:
-    """Have three batches written of which the producer does not hear, and the broker know the last of them alone."""
+) -> tuple[TopicPartition, list[asyncio.Task[Sequence[int]]]]:
+    """Have three batches written of which the producer does not hear, and the broker know the last of them alone.
+
+    However long the broker takes to start, the caller's patience with the producer begins behind that.
+    """
     (partition,) = await new_topic(log)
-    await write_now(producer, partition, b"a")
+    await soon(write_now(producer, partition, b"a"))
     tampering.add("Produce", lost, lost, lost, *[Unavailable("not now")] * 10_000)
     sending = [asyncio.ensure_future(write_now(producer, partition, value, value)) for value in (b"b", b"c", b"d")]
     async with asyncio.timeout(30):
@@ -50,7 +53,7 @@ async def forgotten(
             await asyncio.sleep(0)
     await asyncio.to_thread(broker.restart)
     tampering.clear()
-    return partition, [asyncio.ensure_future(each) for each in sending]
+    return partition, sending
 
 
 @pytest.mark.timeout(120)
@@ -65,7 +68,7 @@ async def test_what_is_there_is_found_though_its_leader_has_forgotten_who_wrote_
     partition, sending = await forgotten(log, own_broker, tampering, producer)
     assert await soon(asyncio.gather(*sending)) == [[3], [5], [7]]
     assert tampering.count("Fetch") > 0
-    assert await write_now(producer, partition, b"e") == [8]
+    assert await soon(write_now(producer, partition, b"e")) == [8]
     if once is not None:
         await soon(once.commit({}, NOBODY))
     assert await values_of(log, partition) == [b"a", b"b", b"b", b"c", b"c", b"d", b"d", b"e"]
@@ -81,10 +84,10 @@ async def test_where_nobody_may_look_whether_records_are_there_it_is_said(own_br
     tampering.add("Fetch", fetch_code(_NOT_AUTHORIZED), fetch_code(_NOT_AUTHORIZED))
     for refused in sending[:2]:
         with pytest.raises(ProduceFailed, match=r"OUT_OF_ORDER_SEQUENCE_NUMBER.*not known.*AUTHORIZATION"):
-            await refused
+            await soon(refused)
     assert tampering.left == 0
     assert await soon(sending[2]) == [7]
-    assert await write_now(producer, partition, b"e") == [8]
+    assert await soon(write_now(producer, partition, b"e")) == [8]
     assert await values_of(log, partition) == [b"a", b"b", b"b", b"c", b"c", b"d", b"d", b"e"]
     await log.close()
 
@@ -93,7 +96,7 @@ async def test_what_was_repeated_and_is_not_there_is_refused(log: KafkaLog, tamp
     """Its leader has lost what was before it: nobody takes it for written, and what was repeated behind it goes out by a new id."""
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
-    await write_now(producer, partition, b"a")
+    await soon(write_now(producer, partition, b"a"))
     producer._sender._lanes[partition].next_sequence += 5
     tampering.add("Produce", *[Unavailable("not now")] * 3)
     sending = asyncio.gather(*(write_now(producer, partition, value) for value in (b"lost", b"b", b"c")), return_exceptions=True)

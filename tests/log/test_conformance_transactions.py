@@ -193,7 +193,7 @@ async def test_transactional_ids_do_not_meddle_with_each_other(log: Log) -> None
 async def test_a_transaction_has_its_time(log: Log) -> None:
     """After its timeout it is aborted: a commit raises TransactionAborted, and the next transaction is as good as any."""
     (partition,) = await new_topic(log)
-    producer = await transactional(log, group_name(), timeout_ms=50)
+    producer = await transactional(log, group_name(), timeout_ms=1_000)
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
     fetcher.assign({partition: 0})
     await write(producer, partition, b"a")

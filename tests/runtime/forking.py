@@ -19,17 +19,16 @@ def counting_app(directory: Path, log: EmbeddedLog) -> App:
 
 
 async def main(directory: Path) -> None:
-    """Start the app, fork, and write the child's process id; close the app at SIGTERM."""
+    """Start the app, fork, and have the child write its process id; close the app at SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with EmbeddedLog(directory / "log") as log, counting_app(directory, log):
-        child = os.fork()
-        if not child:
-            # It lives until nobody holds the other end of its input any more.
+        if not os.fork():
+            # It tells of itself when it has let go of its parent's locks, and lives until nobody holds the other end of its input any more.
+            os.write(1, f"{os.getpid()}\n".encode())
             while os.read(0, 1):
                 pass
             os._exit(0)
-        os.write(1, f"{child}\n".encode())
         await stop.wait()
 
 

@@ -409,6 +409,7 @@ def test_a_program_ends_at_a_signal(number: signal.Signals, tmp_path: Path) -> N
 def test_a_second_signal_ends_a_program_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It waits for nothing any more, here a call that does not end; a warning names uncommitted tasks, and the app is closed properly."""
     seen: list[tuple[InstanceState, InstanceState]] = []
+    apps: list[App] = []
 
     async def prepare() -> None:
         async with EmbeddedLog(tmp_path / "log") as made:
@@ -417,19 +418,20 @@ def test_a_second_signal_ends_a_program_at_once(tmp_path: Path, caplog: pytest.L
 
     async def call(value: str) -> str:
         signal.raise_signal(signal.SIGTERM)
+        while not apps[0]._closing.begun:
+            await asyncio.sleep(0)
+        # The app waits for this call while its other tasks go on.
+        assert apps[0].state is InstanceState.RUNNING
+        signal.raise_signal(signal.SIGTERM)
         await asyncio.Event().wait()
         return value
-
-    def note(new: InstanceState, old: InstanceState) -> None:
-        seen.append((new, old))
-        if new is InstanceState.PENDING_SHUTDOWN:
-            signal.raise_signal(signal.SIGTERM)
 
     asyncio.run(prepare())
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(call).to("out", STRINGS_OUT)
     config = StreamsConfig(application_id="app", state_dir=tmp_path / "state", log=f"embedded://{tmp_path / 'log'}", close_timeout_ms=3_600_000)
-    App(builder.build(), config, on_state=note).main()
+    apps.append(App(builder.build(), config, on_state=lambda new, old: seen.append((new, old))))
+    apps[0].main()
     assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
     assert "SIGTERM has come again" in caplog.text
     assert "the app closes without the last commit of tasks 0_0" in caplog.text

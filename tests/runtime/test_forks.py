@@ -92,6 +92,7 @@ def test_a_member_with_a_child_is_seen_to_die(tmp_path: Path, monkeypatch: pytes
     one = Neighbours("localhost:9092", "group", "one")
     one.enter()
     ready, held = os.pipe()
+    heard, forked = os.pipe()
 
     def enter_fork_and_die() -> None:
         victim = Neighbours("localhost:9092", "group", "victim")
@@ -99,13 +100,16 @@ def test_a_member_with_a_child_is_seen_to_die(tmp_path: Path, monkeypatch: pytes
         victim.know("victim-1")
         if not os.fork():
             os.close(held)
+            os.write(forked, b"x")
             os.read(ready, 1)
             os._exit(0)
 
     in_a_fork(enter_fork_and_die)
+    # Whoever was forked lets go as the first thing that it does; its parent may have ended by then.
+    assert os.read(heard, 1) == b"x"
     (dead,) = one.dead()
     assert dead.member_id == "victim-1"
     dead.release()
-    os.close(held)
-    os.close(ready)
+    for end in (held, ready, heard, forked):
+        os.close(end)
     one.leave(known=True)

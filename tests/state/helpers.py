@@ -144,6 +144,11 @@ class Task:
     def flush(self) -> int:
         return sum(1 for _ in self.stores.flush_steps())
 
+    def end_background_work(self) -> None:
+        """Wait until RocksDB has on disk what it was given: no flush is put off any more because another one is under way."""
+        assert self.stores._engine is not None
+        self.stores._engine.flush(wait=True)
+
     def restore(self, size: int = 3) -> int:
         restored = 0
         for name, log in self.logs.items():

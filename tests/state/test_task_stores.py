@@ -312,16 +312,19 @@ def test_when_a_flush_is_wanted(on_disk: MakeTask) -> None:
     next(steps)
     assert not task.stores.wants_flush(True)
     assert len(list(steps)) > 0
+    task.end_background_work()
     assert not task.stores.wants_flush(True)
     for number in range(10):
         task.store.put("b", str(number))
         task.commit()
     assert task.stores.wants_flush(False)
     task.flush()
+    task.end_background_work()
     task.store.put("c", "x" * (1 << 20))
     task.commit()
     assert task.stores.wants_flush(False)
     task.flush()
+    task.end_background_work()
     assert not task.stores.wants_flush(False)
 
 
