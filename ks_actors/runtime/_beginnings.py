@@ -11,7 +11,7 @@ from ks_actors.log._types import IsolationLevel
 from ks_actors.runtime._offsets import Position, decode_position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ks_actors._errors import OffsetOutOfRange
     from ks_actors._task_id import TaskId
@@ -38,20 +38,20 @@ async def reset_position(error: OffsetOutOfRange, log: Log, reset: Callable[[str
 
 
 async def begin_positions(
-    partitions: Sequence[TopicPartition],
+    tasks: Mapping[TaskId, Sequence[TopicPartition]],
     standbys: Collection[TaskId],
     group: GroupView,
     membership: Membership,
     log: Log,
     reset: Callable[[str], str],
 ) -> dict[TopicPartition, Position]:
-    """Return offset and partition time of where to begin: what is committed, else what the topic's `reset` policy says.
+    """Return offset and partition time of where tasks begin to read: what is committed, else what the topic's `reset` policy says.
 
     A partition that was added while the app runs begins at its first record, as nobody has had the chance to read it. The sizes of topics of
     `standbys` are known afterwards. Topics that matched a pattern and are gone are left out: the group will assign without them.
     """
     await group.look(standbys, log)
-    wanted = list(partitions)
+    wanted = [partition for partitions in tasks.values() for partition in partitions]
     for attempt in range(_LOOKS):
         try:
             return await _positions(wanted, group, membership, log, reset)

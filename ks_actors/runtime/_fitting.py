@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Self, final
+from typing import TYPE_CHECKING, Self, TypeAlias, final
 
 from ks_actors._errors import TopologyError
 from ks_actors.assignment import TopologyInfo
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime._setup import Setup
     from ks_actors.runtime._sizes import TopicSizes
 
+_Reading: TypeAlias = "tuple[int, str]"
 _log = logging.getLogger("ks_actors")
 
 
@@ -33,7 +34,8 @@ class Fitting:
         self._sizes: TopicSizes = sizes
         # As of the start.
         self._first: dict[str, int | None] = {topic: sizes(topic) for topics in topology().topics.values() for topic in topics}
-        self._asked: bool = False
+        # Of which subtopologies and topics the group was asked once more: what the topology does not read, and what nobody reads.
+        self._asked: tuple[frozenset[_Reading], frozenset[_Reading]] = frozenset(), frozenset()
 
     @classmethod
     def of(cls, setup: Setup, stateful: Collection[int]) -> Self:
@@ -67,50 +69,64 @@ class Fitting:
     def fit(self, assigned: Mapping[TaskId, tuple[TopicPartition, ...]]) -> tuple[dict[TaskId, tuple[TopicPartition, ...]], bool]:
         """Return the tasks that can be begun, and whether the group is to be asked for an assignment once more.
 
-        Raises TopologyError when it was asked, and the leader still gives partitions that the topology does not read.
+        Raises TopologyError when it was asked, and the leader still gives partitions of topics that the topology does not read. Topics that patterns
+        match may go one after the other: the group is asked about each.
         """
         topology = self.topology
         topics = topology.topics
         self._sizes.see(partition for partitions in assigned.values() for partition in partitions)
-        foreign = sorted(
-            f"{partition.topic}-{partition.partition} (task {task})"
-            for task, partitions in assigned.items()
+        foreign = [
+            (task, partition.topic)
+            for task, partitions in sorted(assigned.items())
             for partition in partitions
             if partition.topic not in topics.get(task.subtopology, ())
-        )
-        lacking = sorted(
-            f"{topic}-{task.partition} (task {task})"
-            for task, partitions in assigned.items()
+        ]
+        lacking = [
+            (task, topic)
+            for task, partitions in sorted(assigned.items())
             for topic in topics.get(task.subtopology, ())
             if topic not in topology.matched and task.partition < (self._sizes(topic) or 0)
             if all(partition.topic != topic for partition in partitions)
-        )
-        asked, self._asked = self._asked, bool(foreign or lacking)
-        if foreign and asked:
+        ]
+        asked, self._asked = self._asked, (_readings(foreign), _readings(lacking))
+        still_foreign, still_lacking = self._asked[0] & asked[0], self._asked[1] & asked[1]
+        if still_foreign:
             raise TopologyError(
-                f"the group's leader gives this instance partitions that its topology does not read: {', '.join(foreign)}. "
+                f"the group's leader gives this instance partitions that its topology does not read: {_named(foreign, still_foreign)}. "
                 "Its version cannot run beside this one: stop all members before the first one with this version starts"
             )
-        if lacking and asked:
+        if still_lacking:
             _log.warning(
                 "nobody reads %s for now: the group's leader runs another version of the topology, which does not; they are read when it has gone",
-                ", ".join(lacking),
+                _named(lacking, still_lacking),
             )
         usable = {
             task: partitions
             for task, partitions in assigned.items()
             if all(partition.topic in topics.get(task.subtopology, ()) for partition in partitions)
         }
-        return usable, self._asked and not asked
+        return usable, self._asked[0] > still_foreign or self._asked[1] > still_lacking
+
+
+def _readings(found: Iterable[tuple[TaskId, str]]) -> frozenset[_Reading]:
+    return frozenset((task.subtopology, topic) for task, topic in found)
+
+
+def _named(found: Iterable[tuple[TaskId, str]], wanted: Container[_Reading]) -> str:
+    return ", ".join(f"{topic}-{task.partition} (task {task})" for task, topic in found if (task.subtopology, topic) in wanted)
 
 
 def moved(
-    held: Mapping[TaskId, tuple[TopicPartition, ...]], assigned: Mapping[TaskId, tuple[TopicPartition, ...]], parting: Container[TaskId]
+    held: Mapping[TaskId, tuple[TopicPartition, ...]],
+    assigned: Mapping[TaskId, tuple[TopicPartition, ...]],
+    parting: Container[TaskId],
+    lacking: Container[TaskId],
 ) -> tuple[frozenset[TaskId], dict[TaskId, tuple[TopicPartition, ...]]]:
     """Return the tasks of `held` that are to be closed, and those of `assigned` that are to be begun: but for those that are `parting`.
 
-    A task whose partitions are others now is among both: it is closed, committed, and begun anew.
+    A task whose partitions are others now, or that is `lacking`, as one of its partitions is not read, is among both: it is closed, committed, and
+    begun anew.
     """
-    gone = frozenset(task for task, partitions in held.items() if set(assigned.get(task, ())) != set(partitions))
+    gone = frozenset(task for task, partitions in held.items() if task in lacking or set(assigned.get(task, ())) != set(partitions))
     new = {task: partitions for task, partitions in assigned.items() if task not in parting and (task in gone or task not in held)}
     return gone, new

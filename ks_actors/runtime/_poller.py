@@ -15,6 +15,7 @@ from ks_actors.runtime import _messages as m
 from ks_actors.runtime._beginnings import begin_positions, gone_topics, told_of_sources
 from ks_actors.runtime._fitting import moved
 from ks_actors.runtime._handover import Handover
+from ks_actors.runtime._lacking import Lacking
 from ks_actors.runtime._membership import OffsetCommits, answered
 from ks_actors.runtime._newcomers import Newcomers
 from ks_actors.runtime._parting import Parting
@@ -83,14 +84,14 @@ class Poller(Actor[m.PollerMessage]):
         self._positions: dict[TopicPartition, int] = {}
         self._newcomers = Newcomers()
         self._stopped: set[TopicPartition] = set()
-        self._resets = Resets(log, fetcher, reset)
+        self._lacking = Lacking(group)
+        self._resets = Resets(log, fetcher, reset, stopped=self._stopped, assigned=lambda: self._positions)
         self._work: asyncio.Future[Any] | None = None
         self._events: deque[MembershipEvent] = deque()
         self._rejoin: Exception | None = None
         self._handover = Handover(manager=manager, state=state, committer=committer, seconds=group.rebalance_seconds)
         self._parting = Parting(self._handover, membership, group, here=lambda: self._tasks)
-        # Set when somebody else has the place in the group: nothing is to be done for it any more.
-        self._fenced: FencedInstanceId | None = None
+        self._fenced: FencedInstanceId | None = None  # set when somebody else has the place in the group: nothing is to be done for it any more
         self._rests = Rests()
         # `leaving`: about to close, nothing new is begun, but the group is followed until the last commit is done.
         self._leaving = self._fetching = self._closing = self._waiting = self._following = self._ask_again = False
@@ -128,12 +129,13 @@ class Poller(Actor[m.PollerMessage]):
                 if not self._closing:
                     self._fetch_failed(message.error)
             case m.PositionKnown():
-                if self._resets.end(message.error, message.offset, assigned=self._positions.keys(), stopped=self._stopped):
+                if self._resets.end(message.error, message.offset):
                     self._manager.tell(m.PositionReset(message.error.partition, message.offset, message.error.begin, self._epoch))
                     self._find_ends((message.error.partition,))
             case m.TopicsGone():
-                self._positions = {one: at for one, at in self._positions.items() if one.topic not in message.topics}
+                self._lacking.drop(message.topics, self._positions)
                 self._assign({})
+                self._find_ends(self._positions)  # it may be a look-up of these that has failed
                 self._parting.ask()
             case m.FetchNew() | m.Rested():
                 self._fetch_new()  # a timer has held up that, or all fetching
@@ -204,9 +206,7 @@ class Poller(Actor[m.PollerMessage]):
 
     def _assign(self, anew: Mapping[TopicPartition, int]) -> None:
         """Add partitions to those that are read, without moving the others."""
-        self._fetcher.assign(
-            {partition: anew[partition] if partition in anew else self._fetcher.position(partition) for partition in self._positions}
-        )
+        self._fetcher.assign({one: anew[one] if one in anew else self._fetcher.position(one) for one in self._positions})
 
     def _seek(self, message: m.SeekAll) -> None:
         self._fetch_new()
@@ -326,7 +326,7 @@ class Poller(Actor[m.PollerMessage]):
             self._give_up(error)
             self._go_on()
             return
-        gone, new = moved(self._tasks, assigned, self._parting.tasks)
+        gone, new = moved(self._tasks, assigned, self._parting.tasks, self._lacking.take())
         standbys = self._group.standbys(event.assignment)
         migrated = self._standbys - standbys - frozenset(assigned) - self._parting.tasks
         # Lost since the group was told: they are kept for nobody.
@@ -356,11 +356,11 @@ class Poller(Actor[m.PollerMessage]):
     async def _begin(self, new: Mapping[TaskId, tuple[TopicPartition, ...]], number: int) -> None:
         self._pending -= self._parting.tasks
         self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in self._parting.tasks}
-        wanted = [partition for partitions in new.values() for partition in partitions]
-        looking = begin_positions(wanted, self._standbys, self._group, self._membership, self._log, self._reset)
+        looking = begin_positions(new, self._standbys, self._group, self._membership, self._log, self._reset)
         positions = await patiently("an assignment", "committed offsets", looking)
         if self._leaving:
             return
+        self._lacking.begun(new, positions, self.ctx.timers)
         for task, partitions in new.items():
             if task in self._tasks:
                 self._state.tell(m.OpenTask(task, {one: positions[one] for one in partitions if one in positions}, number))

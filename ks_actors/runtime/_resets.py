@@ -18,13 +18,24 @@ if TYPE_CHECKING:
 class Resets:
     """Have partitions that are being reset fetched no more until their new position is known.
 
-    The position is asked for beside the messages of the poller: the group is heard and other partitions are fetched meanwhile.
+    The position is asked for beside the messages of the poller: the group is heard and other partitions are fetched meanwhile. Partitions that are
+    `stopped` are not fetched when it is known, and those that are not `assigned` any more are left alone.
     """
 
-    def __init__(self, log: Log, fetcher: Fetcher, policy: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        fetcher: Fetcher,
+        policy: Callable[[str], str],
+        *,
+        stopped: Container[TopicPartition],
+        assigned: Callable[[], Container[TopicPartition]],
+    ) -> None:
         self._log = log
         self._fetcher = fetcher
         self._policy = policy
+        self._stopped = stopped
+        self._assigned = assigned
         self.partitions: set[TopicPartition] = set()
 
     def begin(self, error: OffsetOutOfRange) -> Awaitable[int] | None:
@@ -34,17 +45,26 @@ class Resets:
             return None
         self.partitions.add(partition)
         self._fetcher.pause((partition,))
-        return reset_position(error, self._log, self._policy)
+        return self._search(error)
 
-    def end(self, error: OffsetOutOfRange, offset: int, *, assigned: Container[TopicPartition], stopped: Container[TopicPartition]) -> bool:
-        """Read on from `offset`, unless the partition was moved meanwhile; not at once if it is `stopped`. Return whether it is read from there."""
+    async def _search(self, error: OffsetOutOfRange) -> int:
+        try:
+            return await reset_position(error, self._log, self._policy)
+        except Exception:
+            # The next fetch fails as this one has, and has it searched for again: a partition that is left out would never be read.
+            self._go_on(error.partition)
+            raise
+
+    def end(self, error: OffsetOutOfRange, offset: int) -> bool:
+        """Read on from `offset`, unless the partition was moved meanwhile. Return whether it is read from there."""
         partition = error.partition
-        self.partitions.discard(partition)
-        if partition not in assigned:
-            return False
-        wanted = self._fetcher.position(partition) == error.position
+        wanted = partition in self._assigned() and self._fetcher.position(partition) == error.position
         if wanted:
             self._fetcher.seek(partition, offset)
-        if partition not in stopped:
-            self._fetcher.resume((partition,))
+        self._go_on(partition)
         return wanted
+
+    def _go_on(self, partition: TopicPartition) -> None:
+        self.partitions.discard(partition)
+        if partition in self._assigned() and partition not in self._stopped:
+            self._fetcher.resume((partition,))

@@ -37,6 +37,17 @@ def test_foreign_partitions_are_asked_for_again_and_then_refused() -> None:
         fitting.fit({FIRST: of("old")})
 
 
+def test_the_group_is_asked_about_each_topic_that_is_foreign() -> None:
+    """Topics that a pattern matched may go one behind the other, faster than the group assigns: an app does not end by that."""
+    fitting = Fitting(lambda: TOPOLOGY, TopicSizes(COUNTS.get))
+    assert fitting.fit({FIRST: of("a", "b", "gone")}) == ({}, True)
+    assert fitting.fit({FIRST: of("a", "b", "gone-later")}) == ({}, True)
+    assert fitting.fit({FIRST: of("a")}) == ({FIRST: of("a")}, True)
+    with pytest.raises(TopologyError, match=r"does not read: gone-0 \(task 0_0\)\."):
+        for _ in range(2):
+            fitting.fit({FIRST: of("a", "b", "gone")})
+
+
 def test_partitions_that_are_lacking_are_asked_for_once_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """The task begins without them: a leader of an earlier release knows its own topology only."""
     fitting = Fitting(lambda: TOPOLOGY, TopicSizes(COUNTS.get))

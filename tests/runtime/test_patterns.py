@@ -144,3 +144,21 @@ def test_patterns_never_match_what_the_app_makes_for_itself() -> None:
         assert read == {TopicPartition("in", 0)}
 
     run_app(test, topology, topics={"in": 1, "__internal": 1}, metadata_max_age_ms=AGE_MS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("turns", range(0, 60, 4))
+def test_a_topic_that_comes_again_at_once_is_read(guarantee: str, turns: int) -> None:
+    """Whether the app has noticed that it was gone or not: nothing else makes the group assign anew then."""
+
+    async def test(harness: AppHarness) -> None:
+        await send(harness, "in-a", "1")
+        await harness.caught_up()
+        await harness.log.delete_topics(["in-b"])
+        await harness.turns(turns)
+        await harness.log.create_topics([NewTopic("in-b", 1)])
+        await send(harness, "in-b", "2")
+        await until_read(harness, 2, AGE_MS // 2)
+        assert await values(harness) == ["1", "2"]
+
+    run_app(test, following(), topics={"in-a": 1, "in-b": 1, **OUT}, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)

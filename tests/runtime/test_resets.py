@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ks_actors import UnknownTopicOrPartition
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.runtime import UncaughtResponse, blocking
@@ -130,3 +131,39 @@ def test_a_rollback_does_not_go_back_to_a_position_that_the_log_does_not_have() 
         transaction_timeout_ms=120_000,
         uncaught_handler=lambda error: UncaughtResponse.REPLACE_WORKER,
     )
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_position_is_searched_for_again_when_the_search_has_failed(guarantee: str) -> None:
+    """A broker may not know of a partition for a moment: it is read on when it does."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.app.pause()
+        for number in range(60):
+            await harness.produce("right", "a", f"r{number}", number)
+            await harness.turns(10)
+        await harness.kit.clock.advance(1)
+        await harness.log.delete_records({RIGHT: 60})
+        harness.log.inject("begin_offsets", UnknownTopicOrPartition("this broker does not lead right-0 yet"))
+        await harness.app.resume()
+        await harness.kit.clock.advance(1)
+        await harness.produce("right", "a", "last", 60)
+        await harness.caught_up()
+        assert (await values(harness))[-1] == "last"
+
+    run_app(test, merged(), topics=TOPICS, processing_guarantee=guarantee, buffered_records_per_partition=20)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_an_empty_input_is_known_to_be_empty_when_the_first_look_has_failed(guarantee: str) -> None:
+    """Nothing else tells, and the other input of the task waits for it."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.close()
+        harness.log.inject("end_offsets", UnknownTopicOrPartition("this broker does not lead right-0 yet"))
+        await harness.restart()
+        await harness.produce_all("left", [TestRecord("a", "l", 1)])
+        await harness.caught_up()
+        assert await values(harness) == ["l"]
+
+    run_app(test, merged(), topics=TOPICS, processing_guarantee=guarantee)
