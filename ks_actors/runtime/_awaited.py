@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from ks_actors._errors import TaskMigrated
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 @final
 class Awaited:
-    """Requests for a commit that has left tasks out: each is answered when later commits have taken those, or when one of them fails.
+    """Requests for a commit that has left tasks out: each is answered when later commits have taken those, or when one of them fails, or goes.
 
     A task that drains asks for a commit when it is at rest. One that was fed after the commit had begun does not: for that one `commit_again` is
     called, once per request.
@@ -32,10 +34,11 @@ class Awaited:
 
         A request because the group rebalances, or tasks move, waits for none of those: the group does, and each task moves when it is at rest.
         """
+        dropped = self.drop(there)
         served: list[Commit] = []
         for one, missing in self._requests:
             before = len(missing)
-            missing.intersection_update(left_out, there)
+            missing.intersection_update(left_out)
             if not missing or (one.one_of is not None and len(missing) < before):
                 served.append(one)
         self._keep_others(served)
@@ -47,7 +50,24 @@ class Awaited:
             served.append(request)
         for one in served:
             answer(one, None)
-        return served
+        return [*dropped, *served]
+
+    def drop(self, there: Collection[TaskId]) -> list[Commit]:
+        """Fail the requests that wait for tasks which are not `there` any more, and return them: no commit of this instance takes those tasks.
+
+        To be called when no commit is under way. A request for `one_of` some tasks waits for the others, as long as there are any.
+        """
+        failed: list[Commit] = []
+        for one, missing in self._requests:
+            gone = missing.difference(there)
+            if gone and one.one_of is not None:
+                missing.difference_update(gone)
+                gone = set() if missing else gone
+            if gone:
+                failed.append(one)
+                answer(one, _migrated(gone))
+        self._keep_others(failed)
+        return failed
 
     def fail(self, tasks: Collection[TaskId] | None, error: Exception) -> list[Commit]:
         """Fail the requests that wait for one of these tasks (None: all requests), and return them."""
@@ -59,6 +79,13 @@ class Awaited:
 
     def _keep_others(self, gone: list[Commit]) -> None:
         self._requests = [one for one in self._requests if not any(one[0] is request for request in gone)]
+
+
+def _migrated(tasks: Collection[TaskId]) -> TaskMigrated:
+    return TaskMigrated(
+        f"task {', '.join(map(str, sorted(tasks)))} was closed before its calls had ended, so its work since its last commit is not committed: "
+        "the member of the group that has it next begins at that commit"
+    )
 
 
 def _waits_for(request: Commit, left_out: frozenset[TaskId], there: Collection[TaskId]) -> set[TaskId]:

@@ -118,6 +118,7 @@ class Committer(Actor[CommitterMessage]):
                 self._held = message.held
                 if not message.held:
                     self._rebalancing = self._moved_on = False
+                    self._awaited.drop(self._metrics.tasks)  # tasks were handed over, if their commit has failed before they were at rest
                     self.ctx.unstash()
             case m.CommitTimer():
                 self.ctx.timers.once("commit", await self._commit_by_time(), message)
