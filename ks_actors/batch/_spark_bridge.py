@@ -9,8 +9,8 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
-from actors import ActorsError, System
-from ks_actors._errors import BatchError, JobCancelled
+from actors import ActorsError, AskTimeout, System
+from ks_actors._errors import BatchError, ConfigError, JobCancelled, JobTimeout, SparkUnavailable
 from ks_actors.batch._bridge import BatchBridge, run_job
 from ks_actors.batch._messages import RESTART, RunJob, StartQuery, StopQuery
 from ks_actors.batch._settings import SparkSettings
@@ -39,12 +39,18 @@ class _Life:
         self.stack = AsyncExitStack()
         self.ref: Ref[BridgeMessage] | None = None
 
-    async def open(self, settings: SparkSettings) -> None:
+    async def open(self, settings: SparkSettings, timeout_ms: int) -> None:
         async with AsyncExitStack() as stack:
             system = await stack.enter_async_context(System("batch"))
             ref = await system.spawn(BatchBridge.spec(settings), "bridge")
             # A commit does not wait as long as Spark takes to start, so that has to be over before there are any.
-            await ref.ask(RunJob, "start", _started).within(inf)
+            try:
+                await ref.ask(RunJob, "start", _started, timeout_ms).within(inf)
+            except JobTimeout as late:
+                raise SparkUnavailable(
+                    f"Spark at {settings.place} has not started, and done something small, within {timeout_ms} ms: look whether {settings.place} "
+                    "answers and has room, or give the SparkBridge more start_timeout_ms"
+                ) from late
             self.stack, self.ref = stack.pop_all(), ref
 
     async def close(self) -> None:
@@ -58,11 +64,15 @@ class SparkBridge:
 
     It may be made anywhere, and does nothing before it is entered: by an App, or `backfill` in one process, whose topology has such a function; by
     `async with`. Then Spark is started, and it is there for all who have entered, in this event loop, until the last of them has left; what still
-    runs then is cancelled. Entering it raises SparkUnavailable.
+    runs then is cancelled. Entering it raises SparkUnavailable, also when Spark has not started within `start_timeout_ms`: a start that cannot be
+    interrupted is then waited for up to 90 s more, until it is left alone.
     """
 
-    def __init__(self, settings: SparkSettings | None = None) -> None:
+    def __init__(self, settings: SparkSettings | None = None, *, start_timeout_ms: int = 300_000) -> None:
+        if start_timeout_ms < 1:
+            raise ConfigError(f"start_timeout_ms: is {start_timeout_ms}, it has to be at least 1")
         self.settings: SparkSettings = settings or SparkSettings()
+        self._start_timeout_ms: int = start_timeout_ms
         self._life: _Life | None = None
 
     def __reduce__(self) -> Any:
@@ -77,7 +87,7 @@ class SparkBridge:
         try:
             async with life.changing:
                 if life.ref is None:
-                    await life.open(self.settings)
+                    await life.open(self.settings, self._start_timeout_ms)
         except BaseException:
             life.users -= 1
             self._forget(life)
@@ -126,19 +136,30 @@ class SparkBridge:
         listener: Ref[QueryEvent] | None = None,
         restart: Restart = RESTART,
         stop_ms: int = 30_000,
+        timeout_ms: int = 300_000,
     ) -> None:
         """Run a streaming query of Spark's as StartQuery says, until it is stopped, or the bridge is closed; return when it runs.
 
-        `query(spark)` returns what `DataFrame.writeStream` gives, not started.
+        `query(spark)` returns what `DataFrame.writeStream` gives, not started. Raises JobTimeout when it does not run within `timeout_ms`: it is
+        stopped then.
         """
+        ref = self.ref
         try:
-            await self.ref.ask(StartQuery, name, query, checkpoint, listener, restart, stop_ms).within(inf)
+            await ref.ask(StartQuery, name, query, checkpoint, listener, restart, stop_ms).within(max(1, timeout_ms) / 1000)
+        except AskTimeout as late:
+            ref.ask(StopQuery, name)
+            raise JobTimeout(f"query {name} did not run within {timeout_ms} ms, and is stopped: look what Spark is at, or raise timeout_ms") from late
         except ActorsError as ended:
             raise JobCancelled("the batch bridge has ended") from ended
 
-    async def stop_query(self, name: str) -> bool:
-        """Stop a streaming query, and return when it has ended: whether there was one."""
-        return await self.ref.ask(StopQuery, name).within(inf)
+    async def stop_query(self, name: str, *, timeout_ms: int = 300_000) -> bool:
+        """Stop a streaming query, and return when it has ended: whether there was one. Raises JobTimeout after `timeout_ms`; it ends later then."""
+        try:
+            return await self.ref.ask(StopQuery, name).within(max(1, timeout_ms) / 1000)
+        except AskTimeout as late:
+            raise JobTimeout(f"query {name} has been told to stop, and has not ended within {timeout_ms} ms") from late
+        except ActorsError as ended:
+            raise JobCancelled("the batch bridge has ended") from ended
 
     def function(self, function: Callable[[Any, Any], Any], *, key_type: str | None = None, value_type: str | None = None) -> SparkFunction:
         """Make a function for `stream.batch` of one of Spark: `function(spark, rows)`, which is given a DataFrame and returns another one.

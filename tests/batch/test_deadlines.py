@@ -1,0 +1,63 @@
+"""Spark that does not answer: whoever waits for it hears of that in time, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from actors import System
+from ks_actors import ConfigError, JobTimeout, SparkUnavailable
+from ks_actors.batch import BatchBridge, SparkBridge, SparkSettings, _bridge
+from ks_actors.batch._session import SparkSession
+from ks_actors.batch._spark_bridge import _Life
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Spark that does not start before the bridge is closed."""
+    closing = threading.Event()
+    stop = BatchBridge._stop
+
+    async def let_go_and_stop(bridge: BatchBridge) -> None:
+        closing.set()
+        await stop(bridge)
+
+    monkeypatch.setattr(SparkSession, "open", lambda _: closing.wait())
+    monkeypatch.setattr(BatchBridge, "_stop", let_go_and_stop)
+    monkeypatch.setattr(_bridge, "_GIVE_UP_SECONDS", 0.01)
+    yield
+    closing.set()
+
+
+@pytest.mark.usefixtures("stuck")
+async def test_a_bridge_is_not_entered_when_spark_does_not_start_in_time() -> None:
+    """The error names Spark, the time, and the argument to raise; nothing is left of it."""
+    bridge = SparkBridge(SparkSettings(master="local[2]"), start_timeout_ms=20)
+    with pytest.raises(SparkUnavailable, match=r"Spark at local\[2\] has not started.* within 20 ms: .*start_timeout_ms"):
+        await bridge.__aenter__()
+    assert bridge._life is None
+
+
+@pytest.mark.usefixtures("stuck")
+async def test_a_query_that_does_not_run_in_time_is_stopped() -> None:
+    """Its start raises JobTimeout, and so does a stop that takes too long."""
+    bridge = SparkBridge()
+    async with System("test") as system:
+        life = bridge._life = _Life(asyncio.get_running_loop())
+        life.ref = await system.spawn(BatchBridge.spec(SparkSettings()), "bridge")
+        with pytest.raises(JobTimeout, match="query q did not run within 20 ms, and is stopped"):
+            await bridge.start_query("q", lambda _: None, "nowhere", timeout_ms=20)
+        with pytest.raises(JobTimeout, match="query q has been told to stop, and has not ended within 20 ms"):
+            await bridge.stop_query("q", timeout_ms=20)
+
+
+def test_a_bridge_needs_time_to_start() -> None:
+    """None at all is refused when the bridge is made."""
+    with pytest.raises(ConfigError, match="start_timeout_ms: is 0"):
+        SparkBridge(start_timeout_ms=0)
