@@ -7,13 +7,14 @@ import shutil
 from typing import TYPE_CHECKING, final
 
 from ks_actors._task_id import TaskId
-from ks_actors.state import stored_offsets
+from ks_actors.state import give_up, stored_offsets, without_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from ks_actors.state import SharedResources
+    from ks_actors.topology import StoreSpec
 
 _DELETED = ".deleted"
 _log = logging.getLogger("ks_actors")
@@ -23,12 +24,13 @@ _log = logging.getLogger("ks_actors")
 class Disk:
     """The directories of tasks below the state directory: how far the state is in each, and since when nobody uses it.
 
-    `offsets` are the sums of the changelogs' offsets that the state of a task goes up to, of tasks whose stores are not open. `remember`, `set_aside`
-    and `delete` block.
+    `offsets` are the sums of the changelogs' offsets that the state of a task goes up to, of tasks whose stores are not open. `stores` tells the
+    stores of a task, None for one that the topology does not have. `remember`, `set_aside` and `delete` block.
     """
 
-    def __init__(self, path: Path, wall_time: Callable[[], int]) -> None:
+    def __init__(self, path: Path, wall_time: Callable[[], int], stores: Callable[[TaskId], Iterable[StoreSpec] | None]) -> None:
         self.offsets: dict[TaskId, int] = {}
+        self._stores: Callable[[TaskId], Iterable[StoreSpec] | None] = stores
         self._path: Path = path
         self._wall_time: Callable[[], int] = wall_time
         self._unused_since: dict[TaskId, int] = {}
@@ -40,8 +42,8 @@ class Disk:
         for task, directory in self._directories():
             # A clock may be behind the files' times: then they count from now on.
             since = min(now, _changed_ms(directory))
-            if 0 <= max_age_ms < now - since:
-                _log.info("deleting %s, the state of task %s, which nobody has used for %d s", directory, task, (now - since) // 1000)
+            reason = f"nobody has used it for {(now - since) // 1000} s, longer than state_cleanup_dir_max_age_ms"
+            if 0 <= max_age_ms < now - since and self._may_go(task, directory, reason):
                 self.delete((directory,))
                 continue
             self._unused_since[task] = since
@@ -81,10 +83,31 @@ class Disk:
 
         Return where they are, to be deleted.
         """
-        old = self.old(seconds * 1000)
-        if old:
-            _log.info("deleting what is on disk of %s, which nobody has used for %g s", ", ".join(map(str, old)), seconds)
-        return self.set_aside(old)
+        gone = []
+        for task in self.old(seconds * 1000):
+            if self._may_go(task, self._path / str(task), f"nobody has used it for {seconds:g} s (state_cleanup_delay_ms)"):
+                gone.append(task)
+            else:
+                del self._unused_since[task]  # it stays, and that is told once
+        return self.set_aside(gone)
+
+    def _may_go(self, task: TaskId, directory: Path, reason: str) -> bool:
+        """Tell what is given up with a directory, and return whether to delete it: not when a store in it has no changelog."""
+        if not directory.exists():
+            return True
+        stores = self._stores(task)
+        if stores is None:
+            _log.warning("%s, the local state of task %s, which the topology does not have, is given up, and deleted: %s", directory, task, reason)
+            return True
+        known = list(stores)
+        if only := without_copy(known):
+            _log.warning(
+                "%s, the local state of task %s, is kept, though %s: it has the only copy of store %s, which has no changelog. Delete it if nobody "
+                "needs that", directory, task, reason, ", ".join(only),
+            )  # fmt: skip
+            return False
+        give_up(str(task), known, directory, reason, fate="is given up, and deleted; its changelog has all of it")
+        return True
 
     def set_aside(self, tasks: Iterable[TaskId]) -> list[Path]:
         """Take the directories of tasks out of the way, at once, and return where they are, to be deleted."""

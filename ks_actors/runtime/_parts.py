@@ -87,10 +87,10 @@ class Parts:
         self._progress = progress
         self._priority = priority
         self._directory = StateDirectory(setup.config.state_dir / setup.application_id)
-        self._disk = Disk(self._directory.path, setup.wall_time)
         self._lease: Lease | None = None if self._transactional else Lease()
         self._shared: SharedResources | None = None
         self._specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in setup.topology.subtopologies()}
+        self._disk = Disk(self._directory.path, setup.wall_time, lambda task: self._specs.get(task.subtopology))
         self._started: list[Ref[Any]] = []
         self._context: Context[Any] | None = None
         self._keeper: StateManager | None = None

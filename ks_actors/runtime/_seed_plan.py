@@ -65,6 +65,10 @@ class SeedPlan:
         """Return the stores of a task that are handed over."""
         return [spec for spec in self._setup.stores_of(task, self._specs[task.subtopology]) if spec.logging]
 
+    def all_specs(self, task: TaskId) -> Sequence[StoreSpec]:
+        """Return all stores of a task, also those that nothing is handed over of."""
+        return self._specs[task.subtopology]
+
     def _check_stores(self) -> None:
         place, tasks = self.snapshot.place, self.snapshot.manifest.tasks
         known = {str(task) for task in self.tasks}

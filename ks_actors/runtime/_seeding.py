@@ -173,7 +173,7 @@ class _Transfer:
         if any(_on_disk(spec) for spec in specs):
             path = self._directory.path / str(task)
             await in_thread(partial(path.mkdir, parents=True, exist_ok=True))
-            ingest = await in_thread(partial(Ingest, str(task), path, self._shared))
+            ingest = await in_thread(partial(Ingest, str(task), path, self._shared, self._plan.all_specs(task)))
             self._ingests.append(ingest)
         for spec in specs:
             on_disk = await in_thread(partial(ingest.store, spec)) if ingest is not None and _on_disk(spec) else None
@@ -258,7 +258,7 @@ class _Transfer:
     async def finish(self) -> None:
         """Put the databases in their places. What cannot be is restored from the changelog."""
         for ingest in self._ingests:
-            await in_thread(ingest.finish)
+            await in_thread(partial(ingest.finish, f"snapshot {self._plan.snapshot.place} is handed over"))
 
     async def close(self) -> None:
         """Delete the databases that are not finished."""

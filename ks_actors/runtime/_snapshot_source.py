@@ -16,7 +16,7 @@ from ks_actors.log._types import IsolationLevel, TopicPartition
 from ks_actors.runtime._offsets import contained
 from ks_actors.runtime._snapshot_files import shape_of
 from ks_actors.snapshots import find_snapshots
-from ks_actors.state import Ingest, clear_drafts, fill, has_rows, stored_offsets
+from ks_actors.state import Ingest, clear_drafts, fill, has_database, has_rows, stored_offsets, without_copy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -195,8 +195,9 @@ class SnapshotSource:
         stores = snapshot.manifest.tasks[str(held.task)].stores
         disk = [spec for spec in specs if spec.type != "in_memory" and spec.name in stores]
         offsets = {spec.name: stores[spec.name].next_offset or 0 for spec in disk}
-        if local and any(not spec.logging and spec.type != "in_memory" for spec in self._specs[held.task.subtopology]):
-            return  # it has what no changelog has; a table beyond the partitions of its topic has nothing
+        kept = await blocking(partial(has_database, self._directory / str(held.task)))
+        if kept and without_copy(self._specs[held.task.subtopology]):
+            return  # it has what no changelog has, maybe before there is anything in one; a table beyond the partitions of its topic has nothing
         if any(local.get(name, -1) > offset for name, offset in offsets.items()) or any(name not in offsets for name in local):
             return
         gain = sum(offset - max(local.get(name, 0), ranges[name][0]) for name, offset in offsets.items())
@@ -220,7 +221,7 @@ class SnapshotSource:
 
         rows: dict[str, int] = {}
         (self._directory / task).mkdir(parents=True, exist_ok=True)
-        with Ingest(task, self._directory / task, self._shared) as ingest:
+        with Ingest(task, self._directory / task, self._shared, self._specs[held.task.subtopology]) as ingest:
             for spec in specs:
                 stored: StoreSnapshot = snapshot.manifest.tasks[task].stores[spec.name]
                 store = ingest.store(spec)
@@ -228,7 +229,7 @@ class SnapshotSource:
                     store.write(batch, goes_on)
                 store.end(stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence)
                 rows[spec.name] = store.rows
-            ingest.finish()
+            ingest.finish(f"snapshot {snapshot.place} has more of it")
         return rows
 
     async def _fill_all(self, held: Held, snapshot: SnapshotReader, specs: list[StoreSpec], blocking: Blocking) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ks_actors.state._checkpoint import read_checkpoint, write_checkpoint
 from ks_actors.state._custom import CustomReader, CustomStore
 from ks_actors.state._engine import SharedResources
+from ks_actors.state._giving_up import give_up, without_copy
 from ks_actors.state._iterators import StoreIterator
 from ks_actors.state._key_value import KeyValueStore, TimestampedKeyValueStore, ValueAndTimestamp
 from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
@@ -22,7 +23,7 @@ from ks_actors.state._rows_on_disk import (
 )
 from ks_actors.state._session_reading import SessionReader
 from ks_actors.state._session_store import SessionStore
-from ks_actors.state._stored import stored_offsets
+from ks_actors.state._stored import has_database, stored_offsets
 from ks_actors.state._task_stores import TaskStores
 from ks_actors.state._token import Token
 from ks_actors.state._versioned_store import VersionedKeyValueStore, VersionedReader
@@ -60,6 +61,8 @@ __all__ = [
     "committed_facts",
     "committed_rows",
     "fill",
+    "give_up",
+    "has_database",
     "has_rows",
     "log_batch",
     "prepare_rows",
@@ -67,5 +70,6 @@ __all__ = [
     "reader_of",
     "segment_ms_of",
     "stored_offsets",
+    "without_copy",
     "write_checkpoint",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ks_actors._errors import StateError
 
@@ -16,19 +16,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ks_actors")
 
 
-def give_up(task: str, stores: Iterable[StoreSpec], directory: Path | None, reason: str) -> None:
+_RESTORED: Final = "is given up, and restored from its changelog"
+
+
+def without_copy(stores: Iterable[StoreSpec]) -> list[str]:
+    """Return the names of the stores that may be on disk and have no changelog: what is there is their only copy."""
+    return [spec.name for spec in stores if spec.type != "in_memory" and not spec.logging]
+
+
+def give_up(task: str, stores: Iterable[StoreSpec], directory: Path | None, reason: str, *, fate: str = _RESTORED) -> None:
     """Tell that what is on disk of some stores of a task is given up, and why; its caller deletes it then.
 
-    Raises StateError when one of them has no changelog: there is no other copy, so the user decides.
+    `fate` says what becomes of the stores. Raises StateError when one of them has no changelog: there is no other copy, so the user decides.
     """
-    wanted = list(stores)
-    only = [spec.name for spec in wanted if not spec.logging]
+    wanted = [spec for spec in stores if spec.type != "in_memory"]
+    only = without_copy(wanted)
     if only:
         raise StateError(
             f"store {', '.join(only)} of task {task} has no changelog, and its only copy, in {directory}, cannot be used: {reason}. Put back a copy "
             "of that directory, or, to begin with an empty store, move the directory away and start again"
         )
-    _log.warning(
-        "the local state of store %s of task %s, in %s, is given up, and restored from its changelog: %s",
-        ", ".join(spec.name for spec in wanted), task, directory, reason,
-    )  # fmt: skip
+    if not wanted:
+        return
+    _log.warning("the local state of store %s of task %s, in %s, %s: %s", ", ".join(spec.name for spec in wanted), task, directory, fate, reason)

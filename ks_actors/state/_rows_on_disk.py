@@ -11,6 +11,7 @@ from ks_actors._errors import StateError
 from ks_actors.state._checkpoint import NAME as CHECKPOINT_FILE
 from ks_actors.state._codec import TIME_BYTES, pack_time, unpack_time
 from ks_actors.state._engine import RocksEngine, SortedTables, after
+from ks_actors.state._giving_up import give_up, without_copy
 from ks_actors.state._manifest import Manifest, StoreFacts, facts_row, offset_row, read_facts, read_offset
 from ks_actors.state._sessions import ENDS
 from ks_actors.state._stored import DATABASE
@@ -20,7 +21,7 @@ from ks_actors.state._version_codec import snapshot_key, stored_key
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from ks_actors.state._engine import Engine, Row, SharedResources
@@ -145,10 +146,17 @@ class StoreIngest:
 class Ingest:
     """Make a task's database of rows, beside the one there may be, and put it in its place when it is whole: never before.
 
-    All methods block. Nobody may have the task's stores open. What an earlier one has left unfinished is deleted.
+    `stores` are all that the task has. All methods block. Nobody may have the task's stores open. What an earlier one has left unfinished is deleted.
+    Raises StateError when the database there is has the only copy of a store, as that has no changelog.
     """
 
-    def __init__(self, task: str, directory: Path, shared: SharedResources) -> None:
+    def __init__(self, task: str, directory: Path, shared: SharedResources, stores: Iterable[StoreSpec]) -> None:
+        self._stores: list[StoreSpec] = [spec for spec in stores if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM]
+        if (only := without_copy(self._stores)) and (directory / DATABASE).exists():
+            raise StateError(
+                f"the database of task {task} in {directory} cannot be replaced: it has the only copy of store {', '.join(only)}, which has no "
+                "changelog. Move the directory away to begin with an empty store"
+            )
         self._directory: Path = directory
         self._draft: Path = directory / _DRAFT
         self._task: str = task
@@ -181,8 +189,8 @@ class Ingest:
             raise StateError(f"task {self._task}: this ingest has ended")
         return self._engine
 
-    def finish(self) -> None:
-        """Bring all to disk, and put it in the place of what there was."""
+    def finish(self, reason: str) -> None:
+        """Bring all to disk, and put it in the place of what there was, which is told with the `reason`."""
         engine = self._opened()
         engine.ingest(self._tables.paths)
         engine.write([self._manifest.row(), *self._last])
@@ -191,6 +199,7 @@ class Ingest:
         engine.close()
         database = self._directory / DATABASE
         if database.exists():
+            give_up(self._task, self._stores, self._directory, reason, fate="is given up, and replaced")
             shutil.rmtree(database)
         (self._directory / CHECKPOINT_FILE).unlink(missing_ok=True)  # of what was there before
         self._draft.rename(database)

@@ -34,6 +34,11 @@ def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
     return found | {topic: offset for (topic, _), offset in told.items() if not any(topic.endswith(f"-{store}-changelog") for store in found)}
 
 
+def has_database(directory: Path) -> bool:
+    """Return whether a task's directory has a database, be there anything in it or not. Blocks."""
+    return (directory / DATABASE).exists()
+
+
 def _in_database(directory: Path, shared: SharedResources) -> dict[str, int]:
     database = directory / DATABASE
     found: dict[str, int] = {}

@@ -170,7 +170,7 @@ def test_what_is_on_disk_is_known_before_anything_is_opened() -> None:
         (harness.state_dir / "0_8" / "rocksdb" / "CURRENT").write_text("nonsense")
         (harness.state_dir / "0_7").write_text("no directory")
         (harness.state_dir / "notes").mkdir()
-        disk = Disk(harness.state_dir, harness.kit.wall_time_ms)
+        disk = Disk(harness.state_dir, harness.kit.wall_time_ms, lambda _: ())
         disk.remember(SharedResources(), -1)
         assert disk.offsets == expected
         assert len(disk.offsets) == 4

@@ -1,0 +1,129 @@
+"""Local state that others take the place of, or that nobody uses any more: it is told of, and the only copy of a store stays."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import StateError
+from ks_actors.runtime import _snapshot_source
+from ks_actors.state import Ingest, SharedResources
+from ks_actors.testing import AppHarness, run_app
+from tests.runtime.helpers import GUARANTEES
+from tests.runtime.standing import active, other, settled
+from tests.runtime.test_giving_up import TOPICS, counted, counting, edit, given_up, store
+from tests.snapshots.helpers import in_memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LATE_MS = 4_000_000_000_000  # behind the times of any file
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_snapshot_replaces_no_store_without_a_changelog(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Also where a crash has left no offset of the stores beside it, which have changelogs: these are restored."""
+    uri = in_memory()
+
+    async def test(harness: AppHarness) -> None:
+        await counted(harness)
+        await harness.app.snapshot()
+        await counted(harness)
+        await harness.crash()
+        edit(harness.state_dir / "0_0" / "rocksdb", b"\0offset:a", None)
+        await harness.restart()
+        assert await counted(harness) == "3,3"
+        (line,) = given_up(caplog)
+        assert line.startswith("the local state of store a of task 0_0, in ")
+
+    topology = counting(store("a"), store("local", logging=False))
+    run_app(test, topology, topics=TOPICS, processing_guarantee=guarantee, snapshot_uri=uri)
+
+
+def test_a_snapshot_that_takes_the_place_of_a_database_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """One warning names the stores, the task, the directory and the snapshot."""
+    monkeypatch.setattr(_snapshot_source, "WORTH", 0)
+    uri = in_memory()
+
+    async def test(harness: AppHarness) -> None:
+        await counted(harness)
+        await counted(harness)
+        await harness.app.snapshot()
+        await harness.close()
+        edit(harness.state_dir / "0_0" / "rocksdb", b"\0offset:a", (1).to_bytes(8, "big"))
+        await harness.restart()
+        assert await counted(harness) == "3"
+        (line,) = given_up(caplog)
+        directory = re.escape(str(harness.state_dir / "0_0"))
+        assert re.fullmatch(f"the local state of store a of task 0_0, in {directory}, is given up, and replaced: snapshot .* has more of it", line)
+
+    run_app(test, counting(store("a")), topics=TOPICS, snapshot_uri=uri)
+
+
+def test_rows_from_elsewhere_replace_no_only_copy(tmp_path: Path) -> None:
+    """The error names task, store and directory, before anything is written."""
+    (tmp_path / "rocksdb").mkdir()
+    with pytest.raises(StateError, match=f"task 0_0 in {re.escape(str(tmp_path))} cannot be replaced: it has the only copy of store local"):
+        Ingest("0_0", tmp_path, SharedResources(), [store("a"), store("local", logging=False)])
+    assert [path.name for path in tmp_path.iterdir()] == ["rocksdb"]
+
+
+@pytest.mark.parametrize("logging", [True, False])
+def test_directories_that_nobody_uses_are_given_up_or_kept(caplog: pytest.LogCaptureFixture, *, logging: bool) -> None:
+    """When the delay is over, with a warning for each; one with a store that has no changelog is kept, and that is said once."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "k", "v", partition=0)
+        await harness.produce("in", "k", "v", partition=1)
+        await harness.caught_up()
+        async with other(harness) as second:
+            await harness.caught_up()
+            await settled(harness.kit)
+            (gone,) = active(second)
+            for _ in range(3):
+                await harness.kit.clock.advance(25)
+            place, reason = str(harness.state_dir / gone), "nobody has used it for 10 s (state_cleanup_delay_ms)"
+            assert (harness.state_dir / gone).exists() is not logging
+            if logging:
+                told = f"the local state of store a of task {gone}, in {place}, is given up, and deleted; its changelog has all of it: {reason}"
+                assert given_up(caplog) == [told]
+            else:
+                kept = f"{place}, the local state of task {gone}, is kept, though {reason}: it has the only copy of store a, which has no changelog"
+                assert caplog.text.count(kept) == 1
+                assert given_up(caplog) == []
+
+    run_app(test, counting(store("a", logging=logging)), topics={"in": 2, "out": 1}, state_cleanup_delay_ms=10_000)
+
+
+@pytest.mark.parametrize("logging", [True, False])
+def test_directories_that_are_too_old_at_the_start_are_given_up_or_kept(caplog: pytest.LogCaptureFixture, *, logging: bool) -> None:
+    """As those are that nobody has used while the app ran."""
+
+    async def test(harness: AppHarness) -> None:
+        await counted(harness)
+        await harness.close()
+        await harness.restart()
+        assert await counted(harness) == "2"
+        assert len(given_up(caplog)) == logging
+        assert ("longer than state_cleanup_dir_max_age_ms" in caplog.text) is True
+        assert ("is kept, though" in caplog.text) is not logging
+
+    topology = counting(store("a", logging=logging))
+    run_app(test, topology, topics=TOPICS, wall_clock_ms=LATE_MS, state_cleanup_dir_max_age_ms=3_600_000)
+
+
+def test_directories_of_tasks_that_the_topology_does_not_have_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing tells which stores these had."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.close()
+        (harness.state_dir / "7_0").mkdir()
+        os.utime(harness.state_dir / "7_0", (0, 0))
+        await harness.restart()
+        assert not (harness.state_dir / "7_0").exists()
+        assert f"{harness.state_dir / '7_0'}, the local state of task 7_0, which the topology does not have, is given up, and deleted" in caplog.text
+
+    run_app(test, counting(store("a")), topics=TOPICS, wall_clock_ms=LATE_MS, state_cleanup_dir_max_age_ms=3_600_000)
