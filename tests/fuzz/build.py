@@ -17,6 +17,10 @@ WARNINGS: Final = ("-Wall", "-Wextra", "-Werror")
 SANITIZED: Final = ("-O1", "-g", "-Wno-maybe-uninitialized", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 
 
+REPORTED: Final = 99
+"""The exit code of a process that a sanitizer has ended."""
+
+
 class NoSanitizer(Exception):
     """There is no compiler with sanitizers on this machine."""
 
@@ -68,6 +72,6 @@ def environment(built: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
         "PYTHONMALLOC": "malloc",
         "LD_PRELOAD": library,
-        "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1:allocator_may_return_null=1",
-        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+        "ASAN_OPTIONS": f"detect_leaks=0:halt_on_error=1:allocator_may_return_null=1:exitcode={REPORTED}",
+        "UBSAN_OPTIONS": f"halt_on_error=1:print_stacktrace=1:exitcode={REPORTED}",
     }

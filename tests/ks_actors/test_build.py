@@ -41,6 +41,16 @@ def test_a_build_that_needs_the_kernel_fails_without_a_compiler(tmp_path: Path) 
     assert not list(tmp_path.glob("*.whl"))
 
 
+@pytest.mark.parametrize(("value", "left_out"), [("1", True), ("0", False)])
+def test_looking_ahead_is_left_out_by_a_switch_of_the_build(tmp_path: Path, value: str, left_out: bool) -> None:
+    """KS_ACTORS_WITHOUT_AHEAD=1 is told to the compiler."""
+    compiler, told = tmp_path / "cc", tmp_path / "told"
+    compiler.write_text(f'#!/bin/sh\necho "$@" >>"{told}"\nexit 1\n')
+    compiler.chmod(0o755)
+    assert build(tmp_path, CC=str(compiler), KS_ACTORS_WITHOUT_AHEAD=value).returncode == 0
+    assert ("KERNEL_WITHOUT_AHEAD" in told.read_text()) is left_out
+
+
 def test_the_wheel_has_what_is_imported_and_nothing_else(tmp_path: Path) -> None:
     """Both packages with their types, the license, and no sources of the kernel."""
     assert build(tmp_path, KS_ACTORS_WITHOUT_KERNEL="1").returncode == 0
