@@ -69,10 +69,11 @@ class FailedRecord(msgspec.Struct, frozen=True):
 
 
 class ErrorContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a record failed: the source record that was being processed, as it came from the log, and the node.
+    """Where a record failed: the source record that it was made of, as it came from the log, and the node.
 
-    Without a source record (in a punctuation) `topic` is None, `partition`, `offset` and `timestamp` may be -1. `dead_letter_queue_topic` is the
-    app's setting errors_dead_letter_queue_topic_name.
+    Without a source record (in a punctuation, or when several were made one) `topic` is None, `partition` and `offset` are -1, there are no headers,
+    and `timestamp` is the failed record's, or that of the punctuation. Of a record that was held back, key and value as they were read may be None
+    though topic and offset are known. `dead_letter_queue_topic` is the app's setting errors_dead_letter_queue_topic_name.
     """
 
     topic: str | None

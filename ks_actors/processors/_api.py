@@ -66,7 +66,11 @@ class Context(ABC, Generic[Out_contra]):
 
     @abstractmethod
     def record_metadata(self) -> RecordMetadata | None:
-        """Return topic, partition and offset of the input record that is being processed, None in a punctuation."""
+        """Return topic, partition and offset of the input record that is being processed.
+
+        None in a punctuation, and for what was made of several records: when a window closes, or by a function of many records. Of a record that was
+        held back they are its own.
+        """
 
 
 ProcessorContext: TypeAlias = Context[Record[KOut, VOut]]

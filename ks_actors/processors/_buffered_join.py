@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ks_actors._batch import Headers
     from ks_actors.processors._operator import NodeContext
+    from ks_actors.processors._origins import Origin
     from ks_actors.processors._views import AsOf, View
 
 _TIME = struct.Struct(">Bq")
@@ -65,6 +66,9 @@ class _Waiting:
         self._context = context
         self._as_of = as_of
         self._store = context.store(join.store)
+        self._origins = context.origins()
+        # Where those came from of which the store has no more than bytes.
+        self._known: dict[Any, Origin] = {}
         self._sequence = 0
         self._queue: list[tuple[bytes, WaitingKey]] | None = None
 
@@ -82,7 +86,7 @@ class _Waiting:
             return
         if timestamp > now:
             now = context.progress[join.store] = timestamp
-        self._wait(queue, WaitingKey(timestamp, key, self._sequence), Held(0, None, None, value, timestamp, headers))
+        self._wait(queue, WaitingKey(timestamp, key, self._sequence), Held(0, None, None, value, timestamp, headers, self._origins.origin()))
         while queue and queue[0][1].time <= now - join.grace_ms:
             self._release(queue)
 
@@ -96,16 +100,23 @@ class _Waiting:
     def _wait(self, queue: list[tuple[bytes, WaitingKey]], place: WaitingKey, held: Held) -> None:
         self._sequence = (self._sequence + 1) & _LAST_SEQUENCE
         self._store.put(place, held)
+        if self._store.mutable:
+            self._known[self._store.index(place)] = held.origin
         heapq.heappush(queue, self._store.own_key(place))
 
     def _release(self, queue: list[tuple[bytes, WaitingKey]]) -> None:
         place = heapq.heappop(queue)[1]
         held: Held = self._store.get(place)
         self._store.put(place, None)
+        known = self._known.pop(self._store.index(place), held.origin) if self._known else held.origin
+        here = self._origins.here()
+        self._origins.go_to(known, held.timestamp, held.headers)
         try:
             self._emit(place.key, held.new, held.timestamp, held.headers)
         except Exception as error:  # noqa: BLE001 - the handler decides, about this record and not the one that came just now
             self._context.failed(error, place.key, held.new, held.timestamp, held.headers)
+        finally:
+            self._origins.back(here)
 
     def _emit(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         join = self._join

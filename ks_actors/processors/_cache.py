@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from ks_actors._batch import Batch, Headers
     from ks_actors._windowed import Window
@@ -46,6 +46,12 @@ class HeldRows:
                 known.pop(key, None)
 
 
+class AtRecord(Protocol):
+    """The place of the record that is being processed, which somebody who takes a batch record by record has to tell."""
+
+    offset: int
+
+
 class Cache(Protocol):
     """Updates of one store of one task that have not gone downstream yet: at most one per row, the latest.
 
@@ -65,6 +71,11 @@ class Cache(Protocol):
         ...
 
     @property
+    def current(self) -> AtRecord:
+        """The record that the task is at: its `offset` is to be set before `hold` is called for the next record of a batch."""
+        ...
+
+    @property
     def copies(self) -> bool:
         """Whether old values are sent that could be changed in place, so that `before` makes copies."""
         ...
@@ -79,6 +90,13 @@ class Cache(Protocol):
 
     def hold_batch(self, batch: Batch) -> None:
         """Take many."""
+        ...
+
+    def came(self, batch: Batch, skipped: Collection[int] = (), late: Mapping[int, int | None] = ...) -> None:
+        """Note the records whose updates are going to be added to `rows`, or left to the store, so that errors downstream can name them.
+
+        Those at `skipped` have changed nothing, and those that were `late` only the windows that end behind a time (ms); None: some, who knows which.
+        """
         ...
 
     def leave_to_store(self, batch: Batch) -> bool:

@@ -56,6 +56,7 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
         if not found or None in counts or not all(map(is_not, batch.values, repeat(None))):
             singly(batch)
             return
+        cache.came(batch)
         rows = cache.rows()
         try:
             hold_counted(rows, counts, found, latest_times(batch.keys, batch.timestamps), put_entries)
@@ -73,6 +74,7 @@ def held_counts(cache: Cache) -> ProcessBatch:
     """Return what holds counts that are in their store already: changes of plain keys, 0 where there was nothing before."""
 
     def hold(batch: Batch) -> None:
+        cache.came(batch)
         if cache.leave_to_store(batch):
             return
         rows = cache.rows()
@@ -142,9 +144,11 @@ def _aggregate_batch_form(
     def process_batch(batch: Batch) -> None:
         folded: Folded = {}
         firsts: dict[Any, Any] = {}
+        skipped: set[int] = set()
         dropped = 0
         for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
             if key is None or value is None:
+                skipped.add(index)
                 dropped += 1
                 continue
             try:
@@ -163,8 +167,10 @@ def _aggregate_batch_form(
                 folded[key] = (new, timestamp if seen < timestamp or new is None else seen)
             except Exception as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
+                skipped.add(index)
         if dropped:
             context.dropped(dropped)
+        cache.came(batch, skipped)
         _hold_folded(store, cache, folded, firsts, batch if dropped == 0 else batch.select([value is not None for value in batch.values]))
 
     return process_batch
@@ -234,6 +240,7 @@ def cached_rows(context: NodeContext, store: Any, cache: Cache) -> Bound:
         if None in latest:
             singly(batch)
         else:
+            cache.came(batch)
             _hold_folded(store, cache, latest, firsts, batch)
 
     return Bound(process, process_batch)
@@ -241,10 +248,13 @@ def cached_rows(context: NodeContext, store: Any, cache: Cache) -> Bound:
 
 def one_at_a_time(context: NodeContext, cache: Cache, process: Process) -> ProcessBatch:
     """Return the batch form that takes record after record."""
+    current = cache.current
 
     def process_batch(batch: Batch) -> None:
         headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
-        for index, (key, value, timestamp, header) in enumerate(zip(batch.keys, batch.values, batch.timestamps, headers, strict=False)):
+        columns = zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets or repeat(-1), strict=False)
+        for index, (key, value, timestamp, header, offset) in enumerate(columns):
+            current.offset = offset
             try:
                 process(key, value, timestamp, header)
             except Exception as error:  # noqa: BLE001 - the handler decides

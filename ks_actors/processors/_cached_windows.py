@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     HoldCounts = Callable[[Batch, Sequence[int], list[Window], list[Any], list[int]], None]
 
 _NO_ENTRY: tuple[Any, int] = (None, -1)
+_NEVER = 2**63 - 1
 _count = itemgetter(0)
 
 
@@ -81,10 +82,13 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
     grace = aggregation.grace_ms
     admit = admission(store)
     absent = _absence(store)
+    # A record that fails in its only window has changed none.
+    none_of_them = _NEVER if size == aggregation.advance_ms else None
 
     def process_batch(batch: Batch) -> None:
         folded: dict[int, Folded] = {}
         firsts: dict[int, dict[Any, Any]] = {}
+        late: dict[int, int | None] = {}
         dropped = updates = 0
         for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
             if key is None:
@@ -96,6 +100,7 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
             try:
                 for start in starts(timestamp):
                     if start + size <= closed:
+                        late[index] = closed
                         dropped += 1
                         continue
                     rows = folded.get(start)
@@ -111,8 +116,10 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
                     rows[key] = (new, timestamp if entry[0] is None or entry[1] < timestamp or new is None else entry[1])
             except Exception as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
+                late[index] = none_of_them
         if dropped:
             context.dropped(dropped)
+        cache.came(batch, (), late)
         for start, rows in folded.items():
             _hold(store, cache, Window(start, start + size), rows, firsts[start])
         _note_headers(cache, batch, starts, size)
@@ -138,6 +145,7 @@ def held_window_counts(cache: Cache) -> HoldCounts:
         if holes:
             gone = set(holes)
             batch = batch.select([index not in gone for index in range(len(batch))])
+        cache.came(batch)
         at = 0
         for window, run in groupby(windows):
             stop = at + len(list(run))

@@ -26,7 +26,7 @@ class FinalSessionAggregate(Inline):
     the record's headers. This happens before the record is put into its own session, so that the store has forgotten none of them (Kafka Streams
     asks its store afterwards). Up to where results have been forwarded is committed along with the offsets: a task that takes over forwards none
     again, and drops records that are late for them. A late record may still join a session that has been forwarded: then the longer one is
-    forwarded in its turn.
+    forwarded in its turn. Errors behind this name no source record, see FinalWindowedAggregate.
     """
 
     def __init__(self, aggregation: SessionAggregation) -> None:
@@ -78,6 +78,7 @@ class _OpenSessions:
         self._context = context
         self._name = store
         self._store = context.store(store)
+        self._origins = context.origins()
         self._queue: list[tuple[Any, Any, int, int]] | None = None
 
     def _restored(self) -> list[tuple[Any, Any, int, int]]:
@@ -98,11 +99,19 @@ class _OpenSessions:
             queue = self._queue = self._restored()
         if closed <= max(0, progress.get(self._name, -1)):
             return
+        here = self._origins.here()
+        try:
+            self._forward(queue, closed, headers)
+        finally:
+            self._origins.back(here)
+        progress[self._name] = closed
+
+    def _forward(self, queue: list[tuple[Any, Any, int, int]], closed: int, headers: Headers) -> None:
         last: Any = None
         while queue and queue[0][3] < closed:
             order, key, start, end = heapq.heappop(queue)
             entry = self._store.get_entry(key, start, end) if order != last else None
             last = order
             if entry is not None:
+                self._origins.go_to(None, end, ())
                 self._context.forward(Windowed(key, Window(start, end)), (entry[0], None), end, headers)
-        progress[self._name] = closed

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors._batch import Headers
+    from ks_actors.processors._origins import Origin
     from ks_actors.serdes._as_read import AsRead
 
-_CONTEXT = struct.Struct(">qqiii")  # timestamp, offset, length of the topic (none is kept), partition, number of headers
+_PLACE = struct.Struct(">qq")  # timestamp, offset
+_COUNTS = struct.Struct(">ii")  # partition, number of headers
+_UNKNOWN = ("", -1, -1)
 _LENGTH = struct.Struct(">i")
 _TIME = struct.Struct(">q")
 _NULL, _LIKE_PRIOR = -1, -2
@@ -25,7 +28,7 @@ _NULL_LENGTH = _LENGTH.pack(_NULL)
 
 @final
 class HeldSerde(Serde[Held]):
-    """Where the record came from (not kept: offset -1, no topic), headers, prior, old and new value by the table's serde, the time it is held since.
+    """Where the record came from (unknown: an empty topic), headers, prior, old and new value by the table's serde, the time it is held since.
 
     An old value that is the prior one is not written twice. `inner` None is still to be told, by `or_default`.
     """
@@ -47,7 +50,8 @@ class HeldSerde(Serde[Held]):
             return _NULL_LENGTH if value is None else _prefixed(write(value))
 
         def serialize(held: Held) -> bytes:
-            parts = [_CONTEXT.pack(held.timestamp, -1, 0, -1, len(held.headers))]
+            topic, partition, offset = _whence(held.origin)
+            parts = [_PLACE.pack(held.timestamp, offset), _prefixed(topic.encode()), _COUNTS.pack(partition, len(held.headers))]
             for name, data in held.headers:
                 parts += (_prefixed(name.encode()), _NULL_LENGTH if data is None else _prefixed(data))
             prior, old = sized(held.prior), sized(held.old)
@@ -62,11 +66,10 @@ class HeldSerde(Serde[Held]):
 
         def deserialize(data: bytes) -> Held:
             try:
-                timestamp, at = _TIME.unpack_from(data)[0], 2 * _TIME.size
-                _, at = _sized(data, at)
-                at += _LENGTH.size
-                (count,) = _LENGTH.unpack_from(data, at)
-                headers, at = _headers(data, at + _LENGTH.size, count)
+                timestamp, offset = _PLACE.unpack_from(data)
+                topic, at = _sized(data, _PLACE.size)
+                partition, count = _COUNTS.unpack_from(data, at)
+                headers, at = _headers(data, at + _COUNTS.size, count)
                 prior_data, at = _sized(data, at)
                 (length,) = _LENGTH.unpack_from(data, at)
                 old_data, at = (prior_data, at + _LENGTH.size) if length == _LIKE_PRIOR else _sized(data, at)
@@ -75,7 +78,7 @@ class HeldSerde(Serde[Held]):
             except struct.error:
                 raise SerializationError(f"no change that is held back: {data[:64]!r}") from None
             prior, old, new = (None if part is None else read(part) for part in (prior_data, old_data, new_data))
-            return Held(time, prior, old, new, timestamp, headers)
+            return Held(time, prior, old, new, timestamp, headers, (topic.decode(), partition, offset) if topic else None)
 
         return deserialize
 
@@ -90,6 +93,16 @@ class HeldSerde(Serde[Held]):
 
 def _as_read(inner: AsRead | None) -> AsRead | None:
     return None if inner is None else lambda held: all(value is None or inner(value) for value in (held.prior, held.old, held.new))
+
+
+def _whence(origin: Origin) -> tuple[str, int, int]:
+    """Return topic, partition and offset."""
+    if origin is None:
+        return _UNKNOWN
+    if len(origin) == 2:  # noqa: PLR2004 - a page in memory, and an offset there
+        page, offset = origin
+        return page.metadata(offset) or _UNKNOWN
+    return origin
 
 
 def _prefixed(data: bytes) -> bytes:

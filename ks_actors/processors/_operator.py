@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.processors._async_options import AsyncOptions
     from ks_actors.processors._cache import Cache
+    from ks_actors.processors._origins import Origins
 
 Process: TypeAlias = Callable[[Any, Any, int, Headers], None]
 """Take one record: key, value, timestamp (ms), headers. Returns when all that the record causes downstream is done (depth first)."""
@@ -71,6 +72,10 @@ class NodeContext(Protocol):
         """
         ...
 
+    def origins(self) -> Origins:
+        """Return what lets an operator make records that it has held back the current ones again."""
+        ...
+
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
         """Call back periodically as Kafka Streams does; the returned function cancels."""
         ...
@@ -111,7 +116,7 @@ class NodeContext(Protocol):
         ...
 
     def record_metadata(self) -> RecordMetadata | None:
-        """Return where the current record came from; None in a punctuation. Exact in record mode only."""
+        """Return where the current record came from; None in a punctuation, or when that is not known. Exact in record mode only."""
         ...
 
 

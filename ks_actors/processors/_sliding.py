@@ -55,6 +55,7 @@ class _Sliding:
         self._mutable = self._store.mutable
         self._kept = keeper(self._store, send_old=aggregation.send_old)
         self._cache = None if on_close else context.cache(aggregation.store, send_old=aggregation.send_old)
+        self._origins = context.origins()
         self._initial, self._fold = _functions(aggregation)
         # what has come out takes no more records
         self._clock = Clock(context, self._name)
@@ -146,8 +147,13 @@ class _Sliding:
         last = closed - self._length - 1
         if emitted >= closed or last < 0:
             return
-        for key, start, (value, timestamp) in self._store.fetch_all_entries(first, last):
-            self._context.forward(Windowed(key, Window(start, start + self._length)), (value, None), timestamp, headers)
+        here = self._origins.here()
+        try:
+            for key, start, (value, timestamp) in self._store.fetch_all_entries(first, last):
+                self._origins.go_to(None, timestamp, ())
+                self._context.forward(Windowed(key, Window(start, start + self._length)), (value, None), timestamp, headers)
+        finally:
+            self._origins.back(here)
         progress[self._name] = closed
 
     def _beginning(self, timestamp: int) -> Entry:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ks_actors._batch import Headers
     from ks_actors.processors._operator import NodeContext, Process
+    from ks_actors.processors._origins import Origin
 
 
 _NONE: Final = -2
@@ -28,12 +29,16 @@ class PendingKey(NamedTuple):
 
 
 class Tracker:
-    """Times of one task that both sides of a join know: stream time, and since when records may be pending. Both are committed with the offsets."""
+    """Times of one task that both sides of a join know: stream time, and since when records may be pending. Both are committed with the offsets.
 
-    __slots__ = ("pending_since", "time")
+    `origins` tells where pending records came from, by place and number there: in memory, so that a task that begins anew knows none.
+    """
+
+    __slots__ = ("origins", "pending_since", "time")
 
     def __init__(self) -> None:
         self.time: int = -1
+        self.origins: dict[tuple[Any, int], Origin] = {}
         self.pending_since: int | None = -1  # at first the store may have some; None: there are none
 
     def recall(self, context: NodeContext, store: str) -> None:
@@ -166,6 +171,7 @@ class _Side:
         self._forward = context.forward
         self._fetch = context.store(join.other).fetch_entries
         self._pending = pending
+        self._origins = context.origins()
         self._tracker = tracker
         self._joiner = join.joiner
         self._keyed = join.keyed
@@ -191,8 +197,9 @@ class _Side:
         for time, (other, _) in met:
             if pending is not None:
                 place = PendingKey(time, not self._left, key)
-                if pending.get(place) is not None:
+                if (values := pending.get(place)) is not None:
                     pending.put(place, None)
+                    self._forget(place, len(values))
             self._forward(key, self._join(key, value, other), max(timestamp, time), headers)
         if self._outer and not met:
             if pending is None or until < tracker.time:
@@ -201,7 +208,14 @@ class _Side:
                 since = tracker.pending_since
                 tracker.pending_since = timestamp if since is None else min(since, timestamp)
                 place = PendingKey(timestamp, self._left, key)
-                pending.put(place, ((pending.get(place) or ()) + ((self._left, value),)))
+                values = pending.get(place) or ()
+                pending.put(place, (*values, (self._left, value)))
+                tracker.origins[pending.index(place), len(values)] = self._origins.origin()
+
+    def _forget(self, place: PendingKey, count: int) -> None:
+        index = self._pending.index(place)
+        for number in range(count):
+            self._tracker.origins.pop((index, number), None)
 
     def _release(self, headers: Headers) -> None:
         """Forward pending records that cannot meet any more."""
@@ -214,7 +228,7 @@ class _Side:
         waiting = {True: False, False: False}
         for place, values in self._pending.all():
             is_open = place.timestamp + self._waits[place.left] >= tracker.time
-            for of_left, value in values:
+            for number, (of_left, value) in enumerate(values):
                 # One by one as Kafka Streams' list store has it, so that two of one key are enough to stop at; and the time is that of the last one
                 # looked at, not of the first one left: what is left comes out when Kafka Streams sends it, not before.
                 tracker.pending_since = place.timestamp
@@ -223,11 +237,22 @@ class _Side:
                 if is_open:
                     waiting[place.left] = True
                     continue
-                left, right = (value, None) if of_left else (None, value)
-                joined = self._joiner(place.key, left, right) if self._keyed else self._joiner(left, right)
-                self._forward(place.key, joined, place.timestamp, headers)
+                self._let_go(place, number, value, headers, of_left=of_left)
             if not is_open:
                 self._pending.put(place, None)
+
+    def _let_go(self, place: PendingKey, number: int, value: Any, headers: Headers, *, of_left: bool) -> None:
+        """Forward a record that has met none, with the headers of the one that lets it go, as Kafka Streams does."""
+        here = self._origins.here()
+        self._origins.go_to(self._tracker.origins.pop((self._pending.index(place), number), None), place.timestamp, headers)
+        try:
+            left, right = (value, None) if of_left else (None, value)
+            joined = self._joiner(place.key, left, right) if self._keyed else self._joiner(left, right)
+            self._forward(place.key, joined, place.timestamp, headers)
+        except Exception as error:  # noqa: BLE001 - the handler decides, about this record and not the one that came just now
+            self._context.failed(error, place.key, value, place.timestamp, ())
+        finally:
+            self._origins.back(here)
 
     def _join(self, key: Any, mine: Any, theirs: Any) -> Any:
         left, right = (mine, theirs) if self._left else (theirs, mine)

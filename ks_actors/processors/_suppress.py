@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
     from ks_actors._batch import Headers
     from ks_actors.processors._operator import NodeContext
+    from ks_actors.processors._origins import Origin
     from ks_actors.processors._views import View
 
 
 class Held(NamedTuple):
-    """The latest change of a row that is held back since `time` (ms); `prior` is the value that was seen downstream last."""
+    """The latest change of a row that is held back since `time` (ms); `prior` is the value that was seen downstream last.
+
+    `origin` is where its record came from, None when that is not known.
+    """
 
     time: int
     prior: Any
@@ -29,6 +33,7 @@ class Held(NamedTuple):
     new: Any
     timestamp: int
     headers: Headers
+    origin: Origin = None
 
 
 @final
@@ -59,12 +64,16 @@ class _Buffer:
     def __init__(self, suppress: Suppress, context: NodeContext) -> None:
         self._context = context
         self._store = context.store(suppress.store)
+        self._origins = context.origins()
         self._wait = suppress.wait_ms
         self._until_close = suppress.until_close
         self._shut_down = suppress.shut_down
         self._max_records = suppress.max_records
         self._max_bytes = suppress.max_bytes
-        self._size: Callable[[Any, Held], int] = self._store.entry_bytes if suppress.max_bytes is not None else _no_size
+        self._size: Callable[[Any, Held], int] | None = self._store.entry_bytes if suppress.max_bytes is not None else None
+        self._limited = suppress.max_records is not None or suppress.max_bytes is not None
+        # Where those came from of which the store has no more than bytes.
+        self._known: dict[Any, Origin] | None = {} if self._store.mutable else None
         self._clock = Clock(context, suppress.store)
         self._bytes = 0
         self._queue: list[tuple[int, bytes, Any]] | None = None
@@ -73,12 +82,22 @@ class _Buffer:
         queue = self._queue
         if queue is None:
             queue = self._queue = self._restored()
-        self._clock.time = max(self._clock.time, timestamp)
+        clock = self._clock
+        if timestamp > clock.time:  # noqa: PLR1730 - `max` takes five times as long
+            clock.time = timestamp
         self._hold(queue, key, change, timestamp, headers)
-        due = self._clock.time - self._wait
+        due = clock.time - self._wait
+        if (queue and queue[0][0] <= due) or self._limited:
+            here = self._origins.here()
+            try:
+                self._release_all(queue, due)
+            finally:
+                self._origins.back(here)
+
+    def _release_all(self, queue: list[tuple[int, bytes, Any]], due: int) -> None:
         while queue and queue[0][0] <= due:
             self._release(queue)
-        while self._too_much(queue):
+        while self._limited and self._too_much(queue):
             if self._shut_down:
                 raise ProcessingFailed(
                     f"{self._context.node} holds back {len(queue)} changes ({self._bytes} bytes), {self._limits()} are allowed: "
@@ -91,33 +110,41 @@ class _Buffer:
         queue = []
         for key, held in self._store.all():
             queue.append((held.time, self._store.key_bytes(key), key))
-            self._bytes += self._size(key, held)
+            if self._size is not None:
+                self._bytes += self._size(key, held)
         heapq.heapify(queue)
         return queue
 
     def _hold(self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
         new, old = change
-        before: Held | None = self._store.get(key)
+        store, size = self._store, self._size
+        before: Held | None = store.get(key)
+        origin = self._origins.origin()
         if before is None:
-            time = key.window.end if self._until_close else timestamp
-            held = Held(time, old, old, new, timestamp, headers)
+            held = Held(key.window.end if self._until_close else timestamp, old, old, new, timestamp, headers, origin)
         else:
-            held = Held(before.time, before.prior, old, new, timestamp, headers)
-        self._store.put(key, held)
+            held = Held(before.time, before.prior, old, new, timestamp, headers, origin)
+        store.put(key, held)
+        if self._known is not None:
+            self._known[store.index(key)] = origin
         if before is None:
-            heapq.heappush(queue, (held.time, *self._store.own_key(key)))
-        else:
-            self._bytes -= self._size(key, before)
-        self._bytes += self._size(key, held)
+            heapq.heappush(queue, (held.time, *store.own_key(key)))
+        if size is not None:
+            self._bytes += size(key, held) - (0 if before is None else size(key, before))
 
     def _release(self, queue: list[tuple[int, bytes, Any]]) -> None:
         key = queue[0][2]
         held: Held = self._store.get(key)
         if held.new is not None or not self._until_close:
+            origin = held.origin if self._known is None else self._known.get(self._store.index(key), held.origin)
+            self._origins.go_to(origin, held.timestamp, held.headers)
             # still in the store: who reads the table meanwhile sees it as it was
             self._context.forward(key, (held.new, held.old), held.timestamp, held.headers)
         heapq.heappop(queue)
-        self._bytes -= self._size(key, held)
+        if self._known is not None:
+            self._known.pop(self._store.index(key), None)
+        if self._size is not None:
+            self._bytes -= self._size(key, held)
         self._store.put(key, None)
 
     def _too_much(self, queue: list[tuple[int, bytes, Any]]) -> bool:
@@ -126,10 +153,6 @@ class _Buffer:
     def _limits(self) -> str:
         limits = ((self._max_records, "changes"), (self._max_bytes, "bytes"))
         return " and ".join(f"{limit} {unit}" for limit, unit in limits if limit is not None)
-
-
-def _no_size(_: Any, __: Any) -> int:
-    return 0
 
 
 @final

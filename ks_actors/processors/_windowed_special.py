@@ -24,6 +24,7 @@ class FinalWindowedAggregate(Inline):
     record's headers. This happens before the record is put into its own windows, so that a store that keeps no more than window and grace has
     forgotten none of them (Kafka Streams asks its store afterwards, and loses results there unless the retention is longer). Up to where results
     have been forwarded is committed along with the offsets: a task that takes over forwards none again, and drops records that are late for them.
+    Results come from no single source record: an error behind this names none, least of all the record that brings them out.
     """
 
     def __init__(self, aggregation: WindowAggregation) -> None:
@@ -37,6 +38,7 @@ class FinalWindowedAggregate(Inline):
         put = store.put_entry
         forward = context.forward
         progress = context.progress
+        origins = context.origins()
         fold = aggregation.fold(store, send_old=False)
         size = aggregation.size_ms
         advance = aggregation.advance_ms
@@ -49,8 +51,13 @@ class FinalWindowedAggregate(Inline):
             last = closed - size
             if emitted >= closed or last < 0 or last // advance * advance < first:
                 return  # no window ends in between
-            for key, start, (value, timestamp) in store.fetch_all_entries(first, last):
-                forward(Windowed(key, Window(start, start + size)), (value, None), timestamp, headers)
+            here = origins.here()
+            try:
+                for key, start, (value, timestamp) in store.fetch_all_entries(first, last):
+                    origins.go_to(None, timestamp, ())
+                    forward(Windowed(key, Window(start, start + size)), (value, None), timestamp, headers)
+            finally:
+                origins.back(here)
             progress[aggregation.store] = closed
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

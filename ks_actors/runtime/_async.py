@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextvars import Context
 
-    from ks_actors._batch import Batch, Headers
+    from ks_actors._batch import Headers
     from ks_actors.processors._async_options import AsyncOptions
-    from ks_actors.processors._operator import AsyncOperator
+    from ks_actors.processors._operator import AsyncOperator, RecordMetadata
     from ks_actors.runtime._current import Current
     from ks_actors.runtime._node import NodeWork
-    from ks_actors.runtime._queue import RecordQueue
+    from ks_actors.runtime._pages import Page
 
 _UNHASHABLE = object()
 
@@ -25,15 +25,14 @@ _UNHASHABLE = object()
 class Call:
     """One record in the hands of a user's coroutine."""
 
-    __slots__ = ("chunk", "deadline", "error", "headers", "key", "lane", "late", "offset", "over", "queue", "result", "task", "timestamp", "value")
+    __slots__ = ("deadline", "error", "headers", "key", "lane", "late", "offset", "over", "page", "result", "task", "timestamp", "value")
 
     def __init__(self, key: Any, value: Any, timestamp: int, headers: Headers, current: Current) -> None:
         self.key: Any = key
         self.value: Any = value
         self.timestamp: int = timestamp
         self.headers: Headers = headers
-        self.queue: RecordQueue | None = current.queue
-        self.chunk: Batch | None = current.chunk
+        self.page: Page | None = current.page
         self.offset: int = current.offset
         self.lane: Any = None
         self.deadline: float = inf
@@ -42,6 +41,11 @@ class Call:
         self.result: Any = None
         self.error: Exception | None = None
         self.over: bool = False
+
+    @property
+    def origin(self) -> RecordMetadata | None:
+        """Where the record came from; None when it is a punctuation's, or that is not known."""
+        return None if self.page is None else self.page.metadata(self.offset)
 
 
 class AsyncNode:
@@ -229,16 +233,16 @@ class AsyncNode:
     def _invoke(self, call: Call) -> Awaitable[Any]:
         """Call the user's code as if the task were at its record, which it may not be any more."""
         current = self._current
-        was = current.queue, current.chunk, current.offset, current.timestamp, current.headers
+        was = current.page, current.offset, current.timestamp, current.headers
         self._go_to(call)
         try:
             return self._call(call.key, call.value, call.timestamp, call.headers)
         finally:
-            current.queue, current.chunk, current.offset, current.timestamp, current.headers = was
+            current.page, current.offset, current.timestamp, current.headers = was
 
     def _go_to(self, call: Call) -> None:
         current = self._current
-        current.queue, current.chunk, current.offset = call.queue, call.chunk, call.offset
+        current.page, current.offset = call.page, call.offset
         current.timestamp, current.headers = call.timestamp, call.headers
 
     def _over(self, call: Call) -> None:
@@ -309,4 +313,5 @@ class AsyncNode:
 
 def where(call: Call) -> str:
     """Return which record a call is about."""
-    return f"{call.queue.partition} offset {call.offset}" if call.queue is not None else "a record of a punctuation"
+    origin = call.origin
+    return "a record of a punctuation, or one of unknown origin" if origin is None else f"{origin.topic}-{origin.partition} offset {origin.offset}"

@@ -14,13 +14,13 @@ from ks_actors.runtime._async import AsyncNode
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from ks_actors._batch import Batch, Headers
+    from ks_actors._batch import Headers
     from ks_actors.processors._operator import AsyncOperator, Operator
     from ks_actors.runtime._async import Call
     from ks_actors.runtime._current import Current
     from ks_actors.runtime._in_flight import InFlight
     from ks_actors.runtime._node import NodeWork
-    from ks_actors.runtime._queue import RecordQueue
+    from ks_actors.runtime._pages import Page
 
 _AT_ONCE = 1000
 
@@ -33,7 +33,7 @@ class _Lot:
 
     def __init__(self) -> None:
         self.records: list[Record[Any, Any]] = []
-        self.places: list[tuple[RecordQueue | None, Batch | None, int]] = []
+        self.places: list[tuple[Page | None, int]] = []
 
 
 @final
@@ -43,7 +43,8 @@ class BatchNode:
     A lot goes when it is full, when its first record has waited for `max_wait_ms`, and when it is flushed, which is what a commit does. While as many
     lots as may are with the function, records are collected for one more, and then there is no room. Calls are those of an `AsyncNode`, with its
     timeouts and retries. A failed call is a failure of each of its records: the processing handler is asked about one after the other. Rows are
-    handed on at the last record of their lot. A `replayable` one has no clock: a lot goes when it is full or flushed.
+    handed on at the time of the last record of their lot, and come from no single source record unless the lot has only one. A `replayable` one has
+    no clock: a lot goes when it is full or flushed.
     """
 
     def __init__(self, work: NodeWork, operator: Batched, *, current: Current, wake: Callable[[], None], replayable: bool = False) -> None:
@@ -96,7 +97,7 @@ class BatchNode:
         """Take a record."""
         lot, current = self._lot, self._current
         lot.records.append(Record(key, value, timestamp, headers))
-        lot.places.append((current.queue, current.chunk, current.offset))
+        lot.places.append((current.page, current.offset))
         self.in_flight += 1
         count = len(lot.records)
         if count >= self._max_records:
@@ -143,12 +144,12 @@ class BatchNode:
     def _send(self) -> None:
         lot = self._begin_anew()
         current, last = self._current, lot.records[-1]
-        was = current.queue, current.chunk, current.offset
-        current.queue, current.chunk, current.offset = lot.places[-1]
+        was = current.page, current.offset
+        current.page, current.offset = lot.places[-1]
         try:
             self._calls.process(None, lot, last.timestamp, last.headers)
         finally:
-            current.queue, current.chunk, current.offset = was
+            current.page, current.offset = was
 
     def _begin_anew(self) -> _Lot:
         lot, self._lot = self._lot, _Lot()
@@ -172,6 +173,8 @@ class BatchNode:
     def _hand_on(self, lot: _Lot, rows: Iterator[Record[Any, Any]], limit: int) -> int:
         """Hand on up to so many rows; return how many."""
         self._go_to(lot, -1)
+        if len(lot.records) > 1:  # any of them may be what is wrong with a row
+            self._current.nowhere()
         forward = self._work.forward
         for done in range(limit):
             row = next(rows, None)
@@ -187,7 +190,7 @@ class BatchNode:
 
     def _go_to(self, lot: _Lot, index: int) -> None:
         current, record = self._current, lot.records[index]
-        current.queue, current.chunk, current.offset = lot.places[index]
+        current.page, current.offset = lot.places[index]
         current.timestamp, current.headers = record.timestamp, record.headers
 
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from itertools import compress, islice, repeat
+from itertools import islice, repeat
 from operator import is_not, itemgetter
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._batch import Batch
 from ks_actors._windowed import Windowed
 from ks_actors.processors._cache import Gone, HeldRows
 from ks_actors.processors._holes import ATOMS
+from ks_actors.runtime._cache_budget import weigh
 from ks_actors.runtime._hit_ratio import HitRatio
-from ks_actors.state._weight import TEXTS, average, size
+from ks_actors.runtime._recent import NONE_LATE, Flushed, Recent
+from ks_actors.state._weight import average
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ks_actors._batch import Headers
     from ks_actors._windowed import Window
     from ks_actors.processors._operator import Process, ProcessBatch
+    from ks_actors.runtime._cache_budget import CacheBudget
     from ks_actors.runtime._current import Current
+    from ks_actors.runtime._leaves import Place
     from ks_actors.topology import StoreSpec
 
 _ROW = 64  # what a row takes beside its key and value: so a cache holds about as many as one of Kafka Streams with as many bytes
@@ -35,30 +38,13 @@ _value, _timestamp = itemgetter(0), itemgetter(1)
 _new = tuple.__new__  # what a named tuple's own constructor calls
 
 
-class CacheBudget:
-    """How many bytes the held updates of an instance may take: all stores of all tasks have them together, first come, first served."""
-
-    __slots__ = ("_lock", "limit", "used")
-
-    def __init__(self, limit: int) -> None:
-        self.limit: int = limit
-        self.used: int = 0
-        self._lock = Lock()  # tasks with functions that block are in threads
-
-    def add(self, weight: int) -> int:
-        """Count more, or less; return how much it is too much."""
-        with self._lock:
-            self.used += weight
-            return self.used - self.limit
-
-
 class HeldUpdates:
     """The updates of one store of one task that have not gone downstream yet: at most one per row, the latest (see `processors._cache.Cache`).
 
     They go window by window, by the order in which windows and rows came here since they were last sent: all of them when the task is committed, and
     the oldest when there is no room. With a row goes the value that was last sent, and the timestamp and headers of its last update; an update from
-    nothing to nothing does not go. Behind it `forward` gets them one by one, with topic, partition and offset of the last record, where `exact`,
-    which says that somebody there looks at the record's context; else `forward_batch` gets them in batches, and there is no current record.
+    nothing to nothing does not go. Behind it `forward` gets them one by one where `exact`, which says that somebody there looks at the record's
+    context, else `forward_batch` gets them in batches. Either way the current record is the last one of the row, as far as that is known: see Recent.
     """
 
     def __init__(
@@ -104,6 +90,7 @@ class HeldUpdates:
         self._fresh: int = 0
         self._next: int = 0
         self._updates: int = 0
+        self._recent = Recent(current, self._row, windowed=self._windowed)
         self.hit_ratio: HitRatio = HitRatio()
 
     def __len__(self) -> int:
@@ -122,6 +109,11 @@ class HeldUpdates:
         """Whether old values are sent that could be changed in place."""
         return self._mutable and self.send_old
 
+    @property
+    def current(self) -> Current:
+        """The record that the task is at."""
+        return self._current
+
     # --- taking ---------------------------------------------------------------------------------------------------------------
 
     def before(self, key: Any, value: Any, window: Window | None = None) -> Any:
@@ -134,30 +126,36 @@ class HeldUpdates:
 
     def hold(self, key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
         """Take an update."""
-        rows = self._take(key, change, timestamp)
+        recent = self._recent
+        if self._current.page is not recent.page:
+            recent.turn()
+        rows = self._take(key, change, timestamp, (recent.leaf, self._current.offset))
         if rows is None:
             return
-        if headers or rows.headers or self._exact:
+        if headers or rows.headers:
             row = self._row(key)
             if headers:
                 rows.headers[row] = headers
             else:
                 rows.headers.pop(row, None)
-            if self._exact:
-                rows.places[row] = (self._current.queue, self._current.offset)
         if self._fresh > self._next:
             self.settle()
 
     def hold_batch(self, batch: Batch) -> None:
         """Take many."""
+        self._recent.came(batch, whole=True)
         for key, change, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-            rows = self._take(key, change, timestamp)
+            rows = self._take(key, change, timestamp, None)
         if batch.headers is not None or self.with_headers:
             headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
             for key, header in zip(batch.keys, headers, strict=False):
                 rows = self.rows(key[1] if self._windowed else None)
                 rows.note_headers((self._row(key),), (header,))
         self.settle(len(batch))
+
+    def came(self, batch: Batch, skipped: Collection[int] = (), late: Mapping[int, int | None] = NONE_LATE) -> None:
+        """Note where updates come from that an operator adds itself."""
+        self._recent.came(batch, skipped, late)
 
     def leave_to_store(self, batch: Batch) -> bool:
         """Return whether it is enough that the store has noted what is changed: not when some was sent since the last commit, or has headers."""
@@ -170,7 +168,7 @@ class HeldUpdates:
         self.hit_ratio.note(len(batch), self._count - before if self._count >= before else self._count)
         if not self._settled % _SAMPLED:
             key = next(reversed(changed))
-            self._typical = average(self._typical, _ROW + _weigh(key) + _weigh(self._store.get_entry(key)[0]))
+            self._typical = average(self._typical, _ROW + weigh(key) + weigh(self._store.get_entry(key)[0]))
         self._settled += 1
         if self._weigh() > 0:
             self._take_from_store()
@@ -197,11 +195,13 @@ class HeldUpdates:
             key = key[0]
         return key if self.plain else self._index(key)
 
-    def _take(self, key: Any, change: tuple[Any, Any], timestamp: int) -> HeldRows | None:
+    def _take(self, key: Any, change: tuple[Any, Any], timestamp: int, place: Place | None) -> HeldRows | None:
         """Hold an update; return None when nothing is left to send of its row."""
         new, old = change
         rows = self.rows(key[1] if self._windowed else None)
         row = self._row(key)
+        if place is not None:
+            rows.places[row] = place
         again = row in rows.olds
         if not again:
             self._fresh += 1
@@ -267,7 +267,7 @@ class HeldUpdates:
             return
         row = next(reversed(rows.olds))
         entry = self._entries(rows, (row,))[0]
-        self._typical = average(self._typical, _ROW + _weigh(row) + _weigh(entry[0]))
+        self._typical = average(self._typical, _ROW + weigh(row) + weigh(entry[0]))
 
     def _weigh(self) -> int:
         weight = self._count * self._typical
@@ -285,7 +285,7 @@ class HeldUpdates:
         entries: list[tuple[Any, int]] = []
         olds: list[Any] = []
         headers: list[Headers] = []
-        places: list[Any] = []
+        places: list[Place | None] = []
         groups = self._groups
         while groups and len(keys) < limit:
             rows = next(iter(groups.values()))
@@ -295,8 +295,9 @@ class HeldUpdates:
             if rows.headers:
                 headers += repeat((), len(olds) - len(headers))
                 headers += map(rows.headers.pop, taken, repeat(()))
-            if self._exact:
-                places += map(rows.places.pop, taken)
+            if rows.places:
+                places += repeat(None, len(olds) - len(places))
+                places += map(rows.places.pop, taken, repeat(None))
             if len(taken) < len(rows.olds):
                 olds += map(rows.olds.pop, taken)
                 for row in taken if rows.news else ():
@@ -308,7 +309,12 @@ class HeldUpdates:
         self._weigh()
         if headers:
             headers += repeat((), len(keys) - len(headers))
-        self._send(keys, entries, olds, headers or None, places)
+        if places:
+            places += repeat(None, len(keys) - len(places))
+        seen = self._recent.seen()
+        if not self._count:
+            self._recent.clear()
+        self._send(keys, entries, olds, headers or None, Flushed(keys, places, seen))
 
     def _entries(self, rows: HeldRows, taken: Iterable[Any]) -> list[tuple[Any, int]]:
         """Return the latest entry of each row."""
@@ -328,34 +334,34 @@ class HeldUpdates:
         keys: Iterable[Any] = taken if self.plain else map(rows.keys.pop, taken)
         return map(_new, repeat(Windowed), zip(keys, repeat(rows.window), strict=False)) if self._windowed else keys
 
-    def _send(self, keys: list[Any], entries: list[tuple[Any, int]], olds: list[Any], headers: list[Headers] | None, places: list[Any]) -> None:
+    def _send(self, keys: list[Any], entries: list[tuple[Any, int]], olds: list[Any], headers: list[Headers] | None, page: Flushed) -> None:
         values = list(map(_value, entries))
         changes = list(zip(values, olds if self.send_old else repeat(None), strict=False))
-        batch = Batch(keys, changes, list(map(_timestamp, entries)), headers)
+        batch = Batch(keys, changes, list(map(_timestamp, entries)), headers, range(len(keys)))
         if not all(map(is_not, values, repeat(None))):
             lasting = [new is not None or old is not None for new, old in zip(values, olds, strict=True)]
             if self._joined:  # a join may have met what was there, and what came of that has to be taken back
                 lasting = [lasts or type(entry) is Gone for lasts, entry in zip(lasting, entries, strict=True)]
-            batch, places = batch.select(lasting), list(compress(places, lasting))
+            batch = batch.select(lasting)
         if not len(batch):
             return
         current = self._current
-        was = current.queue, current.chunk, current.offset, current.timestamp, current.headers
-        current.nowhere()
+        was = current.page, current.offset, current.timestamp, current.headers
+        current.page, current.offset, current.headers = page, batch.offsets[0], ()
         try:
             if self._exact:
-                self._one_by_one(batch, places)
+                self._one_by_one(batch, page)
             else:
                 self._forward_batch(batch)
         finally:
-            current.queue, current.chunk, current.offset, current.timestamp, current.headers = was
+            current.page, current.offset, current.timestamp, current.headers = was
 
-    def _one_by_one(self, batch: Batch, places: list[Any]) -> None:
+    def _one_by_one(self, batch: Batch, page: Flushed) -> None:
         current, forward = self._current, self._forward
         headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
-        for key, change, timestamp, header, (queue, offset) in zip(batch.keys, batch.values, batch.timestamps, headers, places, strict=False):
-            # The bytes of the record are gone: they would keep all that was fetched with it.
-            current.queue, current.chunk, current.offset, current.timestamp, current.headers = queue, None, offset, timestamp, header
+        for key, change, timestamp, header, number in zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=False):
+            current.page, current.offset = page.place(number)
+            current.timestamp, current.headers = timestamp, header
             forward(key, change, timestamp, header)
 
     def drop(self) -> None:
@@ -363,6 +369,7 @@ class HeldUpdates:
         self._groups.clear()
         self._touched.clear()
         self._count = 0
+        self._recent.clear()
         self._weigh()
 
 
@@ -391,10 +398,3 @@ class Caches:
     def in_order(self) -> tuple[HeldUpdates, ...]:
         """Return all, upstream first: nodes are made from the sinks up."""
         return tuple(reversed(self._made.values()))
-
-
-def _weigh(value: Any) -> int:
-    """Return about how many bytes an object takes when it is written."""
-    if value is None:
-        return 0
-    return len(value) if type(value) in TEXTS else 8 if type(value) in ATOMS else size(value)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._current import Current
     from ks_actors.runtime._output import OutputBuffer
-    from ks_actors.runtime._queue import RawRecord
+    from ks_actors.runtime._pages import RawRecord
     from ks_actors.runtime._setup import Setup
 
 
@@ -34,12 +34,13 @@ class Faults:
         self.dropped: Callable[[int], None] = dropped
         self._setup = setup
         self._config = setup.config
+        self._letters: str | None = setup.config.errors_dead_letter_queue_topic_name
         self._current = current
         self._output = output
 
     def deserialization(self, node: str, raw: RawRecord, error: Exception) -> None:
         """Decide about bytes that are no record."""
-        context = self._context(node, raw)
+        context = self._of_source(node, raw)
         record = FailedRecord(raw.key, raw.value, raw.timestamp, raw.headers, raw.partition.topic, raw.partition.partition)
         self._ask(
             self._config.deserialization_exception_handler,
@@ -51,7 +52,7 @@ class Faults:
 
     def processing(self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None) -> None:
         """Decide about a record at which a user's code raised."""
-        context = self._context(node, self._current.raw(offset), offset)
+        context = self._context(node, timestamp, headers, offset)
         self._ask(
             self._config.processing_exception_handler,
             context,
@@ -64,7 +65,7 @@ class Faults:
         """Decide about a punctuator that raised at time `now`."""
         if isinstance(error, ProcessingFailed):
             raise error
-        context = self._context(node, None)
+        context = self._unknown(node, now)
         self._ask(
             self._config.processing_exception_handler,
             context,
@@ -75,7 +76,7 @@ class Faults:
 
     def unserializable(self, node: str, topic: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """Decide about a record that a serde cannot write."""
-        context = self._context(node, self._current.raw())
+        context = self._context(node, timestamp, headers)
         where = _where(self.task_id, context)
         failure = ProductionFailed(f"a record for topic {topic} cannot be serialized: {_told(error)}", **where)
         self._ask(self._config.production_exception_handler, context, FailedRecord(key, value, timestamp, headers, topic), error, failure)
@@ -96,34 +97,58 @@ class Faults:
         number = UNKNOWN_PARTITION if partitions is None else 0 if letter.key is None else partition(letter.key, partitions)
         self._output.column(letter.topic, number).append(letter.key, letter.value, letter.timestamp, letter.headers)
 
-    def _context(self, node: str, raw: RawRecord | None, offset: int | None = None) -> ErrorContext:
-        metadata = self._current.metadata()
-        letters = self._config.errors_dead_letter_queue_topic_name
+    def _context(self, node: str, timestamp: int, headers: Headers, offset: int | None = None) -> ErrorContext:
+        """Return where a record with this time and these headers failed.
+
+        Its source record may be known, and not kept as it came: a cache lets go of bytes, and a changelog has none. Then time and headers are those
+        that the record has now. When it comes from no single record, or nobody knows from which, nothing is said that is about another one.
+        """
+        raw = self._current.raw(offset)
         if raw is not None:
-            topic, number = raw.partition
-            return ErrorContext(
-                topic=topic,
-                partition=number,
-                offset=raw.offset,
-                headers=raw.headers,
-                processor_node_id=node,
-                task_id=self.task_id,
-                timestamp=raw.timestamp,
-                source_raw_key=raw.key,
-                source_raw_value=raw.value,
-                dead_letter_queue_topic=letters,
-            )
+            return self._of_source(node, raw)
+        metadata = self._current.metadata(offset)
+        if metadata is None:
+            return self._unknown(node, timestamp)
         return ErrorContext(
-            topic=None if metadata is None else metadata.topic,
-            partition=-1 if metadata is None else metadata.partition,
-            offset=-1 if metadata is None else metadata.offset if offset is None else offset,
-            headers=self._current.headers,
+            topic=metadata.topic,
+            partition=metadata.partition,
+            offset=metadata.offset,
+            headers=headers,
             processor_node_id=node,
             task_id=self.task_id,
-            timestamp=self._current.timestamp,
+            timestamp=timestamp,
             source_raw_key=None,
             source_raw_value=None,
-            dead_letter_queue_topic=letters,
+            dead_letter_queue_topic=self._letters,
+        )
+
+    def _of_source(self, node: str, raw: RawRecord) -> ErrorContext:
+        topic, number = raw.partition
+        return ErrorContext(
+            topic=topic,
+            partition=number,
+            offset=raw.offset,
+            headers=raw.headers,
+            processor_node_id=node,
+            task_id=self.task_id,
+            timestamp=raw.timestamp,
+            source_raw_key=raw.key,
+            source_raw_value=raw.value,
+            dead_letter_queue_topic=self._letters,
+        )
+
+    def _unknown(self, node: str, timestamp: int) -> ErrorContext:
+        return ErrorContext(
+            topic=None,
+            partition=-1,
+            offset=-1,
+            headers=(),
+            processor_node_id=node,
+            task_id=self.task_id,
+            timestamp=timestamp,
+            source_raw_key=None,
+            source_raw_value=None,
+            dead_letter_queue_topic=self._letters,
         )
 
 

@@ -6,6 +6,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import LogError, StateError, StoreNotConnected, StreamsError
+from ks_actors.runtime._origins import HeldBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -113,6 +114,10 @@ class NodeWork:
             return None
         found, forward, forward_batch = self.store(store), self.forward, self.forward_batch
         return caches.of(store, found, forward, forward_batch, exact=self._exact, joined=self._joined, send_old=send_old)
+
+    def origins(self) -> HeldBack:
+        """Return what lets this node make records that it has held back the current ones again."""
+        return HeldBack(self._services.current)
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
         """Call back periodically."""

@@ -9,6 +9,7 @@ from operator import index as index_of
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ks_actors._batch import Batch
+from ks_actors.runtime._pages import Chunk, RawRecord
 from ks_actors.runtime._unreadable import UnreadableBatch
 from ks_actors.serdes._columns import for_column
 from ks_actors.topology import InputRecord
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from ks_actors._batch import Headers
     from ks_actors.log._types import TopicPartition
     from ks_actors.topology import TimestampExtractor
 
@@ -66,24 +66,11 @@ class Source(Protocol):
         ...
 
 
-class RawRecord:
-    """A record as it came, for those who have to look at it again."""
-
-    __slots__ = ("headers", "key", "offset", "partition", "timestamp", "value")
-
-    def __init__(self, partition: TopicPartition, raw: Batch, index: int) -> None:
-        self.partition: TopicPartition = partition
-        self.offset: int = raw.offsets[index]
-        self.key: bytes | None = raw.keys[index]
-        self.value: bytes | None = raw.values[index]
-        self.timestamp: int = raw.timestamps[index]
-        self.headers: Headers = raw.headers[index] if raw.headers is not None else ()
-
-
 class RecordQueue:
     """The records of one partition, first in, first out: kept as they came, decoded a chunk at a time when their turn is near.
 
-    A record that cannot be decoded is decided about when those before it are done. `partition_time` is the highest timestamp taken so far.
+    A record that cannot be decoded is decided about when those before it are done. `partition_time` is the highest timestamp taken so far; `page` has
+    the chunk as it came that the records taken last are from.
     """
 
     def __init__(self, partition: TopicPartition, source: Source, position: int, partition_time: int = -1) -> None:
@@ -97,6 +84,7 @@ class RecordQueue:
         self._raw: deque[Batch] = deque()
         self._chunk: Batch = Batch([], [], [], None, ())
         self._raw_chunk: Batch = self._chunk
+        self.page: Chunk = Chunk(partition, self._raw_chunk)
         self._at: int = 0
         self._behind: int = position
         self._poison: Exception | None = None
@@ -132,6 +120,7 @@ class RecordQueue:
         """Forget all records, to go on from `position`, and how far the log goes: it may have changed meanwhile."""
         self._raw.clear()
         self._chunk = self._raw_chunk = Batch([], [], [], None, ())
+        self.page = Chunk(self.partition, self._raw_chunk)
         self._at = self.buffered = 0
         self.move(position)
         self._poison = self._fatal = None
@@ -228,17 +217,6 @@ class RecordQueue:
         chunk, at = self._chunk, self._at
         return chunk.timestamps[at] if at < len(chunk.timestamps) and not self._bad else None
 
-    @property
-    def chunk(self) -> Batch:
-        """The chunk as it came that the records taken last are from."""
-        return self._raw_chunk
-
-    def raw(self, chunk: Batch, offset: int) -> RawRecord | None:
-        """Return the record at `offset` as it came, from its chunk."""
-        offsets = chunk.offsets
-        index = bisect_left(offsets, offset)
-        return RawRecord(self.partition, chunk, index) if index < len(offsets) and offsets[index] == offset else None
-
     def _run(self, start: int, stop: int, until: int, inclusive: bool) -> int:
         timestamps = self._chunk.timestamps
         bound = until if inclusive else until - 1
@@ -258,6 +236,7 @@ class RecordQueue:
             self._raw.appendleft(raw.slice(wanted, len(raw)))
             raw = raw.slice(0, wanted)
         self._raw_chunk, self._at = raw, 0
+        self.page = Chunk(self.partition, raw)
         if isinstance(raw, UnreadableBatch):
             self._chunk = Batch([], [], [])
             self._bad.append((0, raw.error))

@@ -13,7 +13,7 @@ from ks_actors._optimizations import wanted_by
 from ks_actors._timestamps import FailOnInvalidTimestamp
 from ks_actors.log._types import TransactionScope
 from ks_actors.runtime._blocking import check_threads, needs_thread
-from ks_actors.runtime._cache import CacheBudget
+from ks_actors.runtime._cache_budget import CacheBudget
 from ks_actors.runtime._residents import Residents
 from ks_actors.runtime._sizes import TopicSizes
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode, StoreKind

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.runtime._faults import Faults
-    from ks_actors.runtime._queue import RawRecord
+    from ks_actors.runtime._pages import RawRecord
     from ks_actors.serdes import Serde
     from ks_actors.topology import SourceNode, TimestampExtractor
 

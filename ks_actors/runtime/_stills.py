@@ -87,7 +87,8 @@ class Stills:
         for place in self._standing.places(ends):
             key = (place.task_id, place.partition)
             slow = calls.get(place.task_id)
-            here = slow is not None and slow.call.queue is not None and slow.call.queue.partition == place.partition
+            origin = None if slow is None else slow.call.origin
+            here = origin is not None and origin[:2] == place.partition
             still = self._seen[key] = before.get(key) or Still(place, now)
             self._follow(still, place, now, slow if here else None)
             full = place.buffered > 0 and place.task is not None and slow is not None and place.task.draining.room() == 0

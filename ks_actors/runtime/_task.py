@@ -277,7 +277,7 @@ class Task:
             queue, until = turn
             chunk, start, stop = queue.run(limit - done, until)
             if stop - start < _FEW:
-                self._current.queue, self._current.chunk = queue, queue.chunk
+                self._current.page = queue.page
                 self._one_at_a_time(chunk, range(start, stop), self._plan.entrances[queue.source.name].process)
                 self.processed += stop - start
             else:
@@ -292,7 +292,7 @@ class Task:
         assert self._plan is not None
         entrance = self._plan.entrances[queue.source.name]
         current = self._current
-        current.queue, current.chunk = queue, queue.chunk
+        current.page = queue.page
         if entrance.batch is not None:
             current.offset = batch.offsets[0]
             current.stream_time = max(current.stream_time, queue.partition_time)

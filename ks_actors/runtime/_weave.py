@@ -6,12 +6,16 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from ks_actors.processors._join_pair import Woven
+from ks_actors.runtime._leaves import Leaf
 
 if TYPE_CHECKING:
     from ks_actors._batch import Batch
+    from ks_actors.processors._operator import RecordMetadata
     from ks_actors.runtime._compile import Plan
     from ks_actors.runtime._current import Current
     from ks_actors.runtime._group import PartitionGroup
+    from ks_actors.runtime._leaves import Place
+    from ks_actors.runtime._pages import Chunk, RawRecord
     from ks_actors.runtime._pairs import Pair
     from ks_actors.runtime._queue import RecordQueue
 
@@ -19,10 +23,12 @@ if TYPE_CHECKING:
 class Weave:
     """What was taken from two queues: `order` has the places of the records, those of the second queue behind all of the first.
 
-    They are at most so many, and not further apart than `longest_ms` where times ascend.
+    They are at most so many, and not further apart than `longest_ms` where times ascend. As a page it knows records by their ranks in the order.
     """
 
-    __slots__ = ("batches", "chunks", "order", "queues")
+    __slots__ = ("batches", "order", "pages", "queues")
+
+    lasting: bool = True
 
     def __init__(self, queues: tuple[RecordQueue, RecordQueue], limit: int, longest_ms: int) -> None:
         first, start, stop = queues[0].upcoming(limit)
@@ -34,7 +40,7 @@ class Weave:
         taken = sum(place < count for place in order)
         self.order: list[int] = order if taken == count else [place if place < count else place - count + taken for place in order]
         self.queues: tuple[RecordQueue, RecordQueue] = queues
-        self.chunks: tuple[Batch, Batch] = (queues[0].chunk, queues[1].chunk)
+        self.pages: tuple[Chunk, Chunk] = (queues[0].page, queues[1].page)
         self.batches: tuple[Batch, Batch] = (
             queues[0].skip(start + taken) if taken else first.slice(0, 0),
             queues[1].skip(other_start + len(order) - taken) if len(order) > taken else second.slice(0, 0),
@@ -47,10 +53,30 @@ class Weave:
         others = [rank for rank, place in enumerate(self.order) if place >= count]
         return Woven(self.batches[0], ranks), Woven(self.batches[1], others)
 
-    def find(self, rank: int) -> tuple[RecordQueue, Batch, int]:
-        """Return queue, chunk as it came, and offset of a record."""
+    def metadata(self, offset: int) -> RecordMetadata:
+        """Return where the record of a rank came from."""
+        page, offset = self._find(offset)
+        return page.metadata(offset)
+
+    def raw(self, offset: int) -> RawRecord | None:
+        """Return the record of a rank as it came."""
+        page, offset = self._find(offset)
+        return page.raw(offset)
+
+    def origin(self, offset: int) -> Place:
+        """Return the page of the record of a rank, and its offset there."""
+        page, offset = self._find(offset)
+        return Leaf(page, 0), offset
+
+    def bare(self) -> None:
+        """Tell nothing: without its records there are no ranks."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pages))
+
+    def _find(self, rank: int) -> tuple[Chunk, int]:
         side, at = self.side(self.order[rank])
-        return self.queues[side], self.chunks[side], self.batches[side].offsets[at]
+        return self.pages[side], self.batches[side].offsets[at]
 
     def side(self, place: int) -> tuple[int, int]:
         """Return which queue a place belongs to, and where in its batch it is."""
@@ -108,16 +134,11 @@ class PairedTurns:
             return 0
         weave = Weave(queues, limit, self._pair.join.run_ms)
         current = self._current
-        current.queue, current.chunk, current.offset, current.headers = queues[0], weave.chunks[0], 0, ()
+        current.page, current.offset, current.headers = weave, 0, ()
         before = current.stream_time
         current.stream_time = max(before, *(queue.partition_time for queue in queues))
         woven = weave.woven()
-        current.weave = weave
-        try:
-            done = self._pair.join.process(woven[self._left], woven[1 - self._left])
-        finally:
-            current.weave = None
-        if not done:
+        if not self._pair.join.process(woven[self._left], woven[1 - self._left]):
             current.stream_time = before
             self._one_by_one(weave)
         return len(weave.order)
@@ -130,7 +151,7 @@ class PairedTurns:
             batch = weave.batches[side]
             timestamp = batch.timestamps[at]
             headers = () if batch.headers is None else batch.headers[at]
-            current.queue, current.chunk, current.offset = weave.queues[side], weave.chunks[side], batch.offsets[at]
+            current.page, current.offset = weave.pages[side], batch.offsets[at]
             current.timestamp, current.headers = timestamp, headers
             current.stream_time = max(current.stream_time, timestamp)
             entrances[side](batch.keys[at], batch.values[at], timestamp, headers)

@@ -58,6 +58,10 @@ class KeyValueBase(Table[K], Generic[K, P]):
         encoded: bytes = self._codec.key(key)
         return encoded
 
+    def index(self, key: K) -> Any:
+        """Return what stands for a key in dicts: the key itself when equal keys have equal bytes, else its bytes."""
+        return key if self._codec.faithful else self._codec.key(key)
+
     def own_key(self, key: K) -> tuple[bytes, K]:
         """Return the bytes of a key, and the key as nobody else has it who could change it in place."""
         encoded: bytes = self._codec.key(key)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors._errors import ProcessingFailed, StreamsError
 from ks_actors._task_id import TaskId
+from ks_actors.runtime._current import Current
+from ks_actors.runtime._origins import HeldBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -153,6 +155,9 @@ class Node:
 
     def cache(self, store: str, *, send_old: bool) -> Cache | None:
         return None
+
+    def origins(self) -> HeldBack:
+        return HeldBack(Current())
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
         self.scheduled.append((interval_ms, punctuation, start_ms))

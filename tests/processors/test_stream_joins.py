@@ -50,6 +50,9 @@ class Plain:
     def get(self, key: PendingKey) -> Any:
         return self.values.get(key)
 
+    def index(self, key: PendingKey) -> Any:
+        return key
+
     def put(self, key: PendingKey, value: Any) -> None:
         if value is None:
             self.values.pop(key, None)

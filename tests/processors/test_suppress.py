@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class Store:
     """A plain key-value store in the order of the keys' text."""
 
+    mutable = False
+
     def __init__(self) -> None:
         self.values: dict[Any, Held] = {}
 
@@ -42,6 +44,9 @@ class Store:
 
     def all(self) -> Iterator[tuple[Any, Held]]:
         return iter(sorted(self.values.items(), key=lambda item: self.key_bytes(item[0])))
+
+    def index(self, key: Any) -> Any:
+        return key
 
     def key_bytes(self, key: Any) -> bytes:
         return str(key).encode()
@@ -150,22 +155,26 @@ OPTIONAL = st.none() | st.text(max_size=5)
 
 
 @given(
-    st.integers(0, 99), OPTIONAL, OPTIONAL, OPTIONAL, st.integers(0, 99), st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)))
+    st.tuples(st.integers(0, 99), OPTIONAL, OPTIONAL, OPTIONAL, st.integers(0, 99)),
+    st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3))),
+    st.none() | st.tuples(st.text("in.é", min_size=1), st.integers(0, 99), st.integers(0, 1 << 62)),
 )
-def test_what_is_held_comes_back_as_it_went(time: int, prior: Any, old: Any, new: Any, timestamp: int, headers: list[Any]) -> None:
-    """Nulls and headers included."""
-    held = Held(time, prior, old, new, timestamp, tuple(headers))
+def test_what_is_held_comes_back_as_it_went(row: tuple[int, Any, Any, Any, int], headers: list[Any], origin: tuple[str, int, int] | None) -> None:
+    """Nulls, headers, and where it came from included."""
+    held = Held(*row, tuple(headers), origin)
     assert read(write(held)) == held
 
 
 def test_what_is_held_is_written_as_kafka_streams_writes_it() -> None:
     """BufferValue and buffer time, version 3: context, prior, old (or that it is the prior one), new, time."""
-    context = b"\0\0\0\0\0\0\0\7" + b"\xff" * 8 + b"\0\0\0\0" + b"\xff" * 4 + b"\0\0\0\1" + b"\0\0\0\1h\0\0\0\1v"
+    header, unknown = b"\0\0\0\1" + b"\0\0\0\1h\0\0\0\1v", b"\xff" * 8 + b"\0\0\0\0" + b"\xff" * 4
+    values = b"\0\0\0\1p" + b"\xff\xff\xff\xfe" + b"\0\0\0\3new" + b"\0\0\0\0\0\0\0\5"
     held = Held(5, "p", "p", "new", 7, (("h", b"v"),))
-    assert write(held) == context + b"\0\0\0\1p" + b"\xff\xff\xff\xfe" + b"\0\0\0\3new" + b"\0\0\0\0\0\0\0\5"
-    # with a topic, as Kafka Streams has it
+    assert write(held) == b"\0\0\0\0\0\0\0\7" + unknown + header + values
+    known = b"\0\0\0\0\0\0\0\x09" + b"\0\0\0\2in" + b"\0\0\0\3"
+    assert write(held._replace(origin=("in", 3, 9))) == b"\0\0\0\0\0\0\0\7" + known + header + values
     data = b"\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\1\0\0\0\2in\0\0\0\0\xff\xff\xff\xff" + b"\xff" * 4 + b"\0\0\0\1o" + b"\xff" * 4 + b"\0\0\0\0\0\0\0\5"
-    assert read(data) == Held(5, None, "o", None, 7, ())
+    assert read(data) == Held(5, None, "o", None, 7, (), ("in", 0, 1))
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 20, b"\0" * 24 + b"\0\0\0\1" + b"\0\0\0\x09x", b"\0" * 28 + b"\xff\xff\xff\xf0" * 4])

@@ -14,7 +14,7 @@ from ks_actors.runtime._group import PartitionGroup
 from ks_actors.runtime._queue import RecordQueue
 
 if TYPE_CHECKING:
-    from ks_actors.runtime._queue import RawRecord
+    from ks_actors.runtime._pages import RawRecord
 
 BAD = b"bad"
 
