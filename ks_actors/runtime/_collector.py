@@ -313,15 +313,10 @@ class Collector(Actor[CollectorMessage]):
 
     def _write_letters(self, letters: Sequence[DeadLetter]) -> None:
         self._waiting.change(len(letters))
-        self._queue(
-            [
-                Outgoing(
-                    TopicPartition(letter.topic, UNKNOWN_PARTITION),
-                    Batch([letter.key], [letter.value], [letter.timestamp], [letter.headers]),
-                )
-                for letter in letters
-            ]
-        )
+        for letter in letters:
+            batch = Batch([letter.key], [letter.value], [letter.timestamp], [letter.headers])
+            self._unsized.append(Outgoing(TopicPartition(letter.topic, UNKNOWN_PARTITION), batch))
+        self._queue(())
 
     def _fail(self, error: Exception) -> None:
         if self._failure is None:
