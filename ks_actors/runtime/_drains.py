@@ -75,8 +75,11 @@ class Drains:
         self._longest: float = longest
         # A task that is to be committed so often is fed for as long between two commits: for most of it, as clocks are not exact.
         self._fed_for: float = 0.9 * interval
-        # Since when tasks drain, in the order in which they have begun.
+        # Since when tasks drain, in the order in which they have begun, and the latest moment for each to be at rest, which is in the same order.
         self._draining: dict[TaskId, float] = {}
+        self._latest: dict[TaskId, float] = {}
+        # Since when a commit has frozen the tasks: workers do nothing until it ends, which may be long when the log is away.
+        self._frozen_since: float | None = None
         self._fresh: set[TaskId] = set()
         self._told: set[TaskId] = set()
         self._unfed: dict[TaskId, None] = {}
@@ -104,12 +107,12 @@ class Drains:
                 self._draining.pop(task.id, None)
                 self._told.discard(task.id)
                 task.draining.since = self._draining[task.id] = now
+                self._latest[task.id] = now + self._longest
                 self._fresh.add(task.id)
         self._waits_for = {task_id for task_id in self._fresh if not (self._at_rest(task := self._touched[task_id]) or task.draining.slow)}
         if self._waits_for:
             self._wake_in("grace", _GRACE_S)
-        if self._draining:
-            self._wake_in("drains", next(iter(self._draining.values())) + self._longest - now)
+        self._wake_at_latest(now)
         self.answer()
 
     def under_way(self, task: Task) -> bool:
@@ -136,18 +139,21 @@ class Drains:
     def forget(self, task: TaskId) -> None:
         """Forget a task that has gone."""
         self._draining.pop(task, None)
+        self._latest.pop(task, None)
         self._wait_no_more(task)
 
     def tick(self, now: float) -> None:
         """Look whether something has taken too long."""
         self._late = now >= self._until
         self.answer()
+        if self._frozen_since is not None:
+            return
         for task_id, since in list(self._draining.items()):
             task = self._tasks.get(task_id)
             if task is None or task.draining.since != since:
                 del self._draining[task_id]
-            elif now < since + self._longest:
-                self._wake_in("drains", since + self._longest - now)
+            elif now < self._latest[task_id]:
+                self._wake_at_latest(now)
                 return
             elif not task.drained:
                 del self._draining[task_id]
@@ -179,7 +185,7 @@ class Drains:
                 if task.stores is not None:
                     tokens[task.id] = task.stores.freeze(contained({partition: one.offset for partition, one in at.items()}))
                 task.commit_needed = task.commit_requested = False
-        self._collecting = False
+        self._collecting, self._frozen_since = False, now
         return Frozen(positions, tokens, taken, frozenset(left_out))
 
     def _take(self, task: Task, now: float) -> bool:
@@ -196,8 +202,13 @@ class Drains:
                 self.calm.note(task)
         return True
 
-    def end(self, *, failed: bool) -> Iterable[TaskId]:
+    def end(self, now: float, *, failed: bool) -> Iterable[TaskId]:
         """Return the tasks that may be fed again; when the commit has `failed`, those that have begun to drain for it, too."""
+        if self._frozen_since is not None:
+            stood, self._frozen_since = now - self._frozen_since, None
+            for task_id in self._draining:
+                self._latest[task_id] += stood
+            self._wake_at_latest(now)
         self._reply, self._collecting = None, False
         self._waits_for.clear()
         if failed:
@@ -206,6 +217,10 @@ class Drains:
                 self._tasks[task_id].draining.since = None
         unfed, self._unfed = self._unfed, {}
         return unfed
+
+    def _wake_at_latest(self, now: float) -> None:
+        if self._draining and self._frozen_since is None:
+            self._wake_in("drains", self._latest[next(iter(self._draining))] - now)
 
     def _fed(self, task: Task, now: float) -> bool:
         return now - task.draining.fed >= self._fed_for

@@ -84,7 +84,7 @@ class Recent(Leaves[_Batch]):
         self._seen = self._last = self.page = None
         self.leaf = Leaf(None, self._number)
 
-    def _let_go(self, leaf: Leaf, _: _Batch) -> None:
+    def _let_go(self, leaf: Leaf, extra: _Batch) -> None:  # noqa: ARG002 - for those that count what each holds
         self._gone, self._seen = leaf.number, None
 
 

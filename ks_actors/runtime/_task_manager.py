@@ -122,7 +122,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._drains.begin(message, self.ctx.time(), self._suspended)
                 self._look(task_id for task_id in {**self._touched, **dict.fromkeys(self._ready.ids)} if self._tasks[task_id].drains)
             case m.Refed():
-                self._look(self._drains.end(failed=message.failed))
+                self._look(self._drains.end(self.ctx.time(), failed=message.failed))
             case m.Freeze():
                 self._freeze(message)
                 return
