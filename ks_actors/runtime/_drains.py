@@ -188,6 +188,14 @@ class Drains:
         self._collecting, self._frozen_since = False, now
         return Frozen(positions, tokens, taken, frozenset(left_out))
 
+    @property
+    def fed_again(self) -> list[TaskId]:
+        """The tasks that a commit has held up, and does not any more once it has frozen them.
+
+        They are looked at then, not when it ends: others, of which records come meanwhile, would always be before them.
+        """
+        return list(self._unfed)
+
     def _take(self, task: Task, now: float) -> bool:
         draining = task.draining
         if not task.drained:

@@ -45,6 +45,7 @@ class ReadyTasks:
         # While nothing is given out nobody is passed over.
         self._stood: float = 0.0
         self._stands_since: float | None = None
+        self._gives_out: bool = True
 
     def __contains__(self, task: TaskId) -> bool:
         return task in self._working or task in self._draining
@@ -90,8 +91,13 @@ class ReadyTasks:
         self._punctuations.set(task, None)
         self._deadlines.set(task, None)
 
-    def stand(self, *, still: bool) -> None:
-        """Note whether tasks are given nothing new for now; time does not count while that is so."""
+    def stand(self, *, still: bool, full: bool) -> None:
+        """Note whether tasks are given nothing new for now: because all is to stand `still`, or as the uncommitted bytes are `full`.
+
+        Time does not count while all stands still. It does while a commit makes room: with one behind each slice a task that waits for a second of
+        the time in between would wait for very much longer.
+        """
+        self._gives_out = not (still or full)
         now = self._clocks.steady_time() / 1000
         if still and self._stands_since is None:
             self._stands_since = now
@@ -121,7 +127,7 @@ class ReadyTasks:
         if (found := self._draining.pick(now)) is not None:
             return (found[0],), True
         share = min(most, -(-len(self._working) // workers))
-        if self._stands_since is not None or (found := self._working.pick(now)) is None:
+        if not self._gives_out or (found := self._working.pick(now)) is None:
             return None
         tasks: list[Task] = []
         left = self._slice_ms
@@ -143,7 +149,7 @@ class ReadyTasks:
 
     def wakes_in(self) -> float | None:
         """Return the seconds until time alone will have made a task ready; None when it will not."""
-        if self._stands_since is not None:
+        if not self._gives_out:
             return None
         due, deadline = self._punctuations.next, self._deadlines.next
         waits = [] if due is None else [due - self._clocks.wall_time()]

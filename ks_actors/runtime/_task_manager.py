@@ -125,6 +125,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._look(self._drains.end(self.ctx.time(), failed=message.failed))
             case m.Freeze():
                 self._freeze(message)
+                self._look(self._drains.fed_again)
                 return
             case m.Rewind():
                 self._begin_rewind(message)
@@ -151,7 +152,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         """Give free workers something to do, as long as there is."""
         if self._rewinding is not None:
             self._rewind_when_quiet(self._rewinding)
-        self._ready.stand(still=self._pressed or self._paused or self._uncommitted.full)
+        self._ready.stand(still=self._pressed or self._paused, full=self._uncommitted.full)
         if not self._idle:
             return
         self._look(self._ready.due())
@@ -213,8 +214,6 @@ class TaskManager(Actor[TaskManagerMessage]):
         if (reason := self._uncommitted.reason_to_commit(tasks)) is not None:
             self._committer().tell(m.Commit(None, reason))
         self._settle()
-
-    # --- records --------------------------------------------------------------------------------------------------------------
 
     def _add_records(self, message: m.Records) -> None:
         changed, high, stale = self._inputs.add(message.fetched, message.epoch)

@@ -30,6 +30,13 @@ def test_a_clean_end_leaves_no_message_undelivered(seed: int) -> None:
     assert outcome.error is None, outcome.error
 
 
+@pytest.mark.parametrize("seed", [42722, 42996, 47269])
+def test_seeds_that_have_found_something_pass(seed: int) -> None:
+    """The time of a commit is none of a call's, and a task that a commit held up has its turn before one that has had it."""
+    outcome = attempt("app", seed, told=True)
+    assert outcome.error is None, outcome.error
+
+
 def test_a_seed_stands_for_one_plan() -> None:
     """The same seed gives the same plan, and another one another."""
     assert draw(7) == draw(7)

@@ -16,9 +16,7 @@ BOUND_S: Final = 4.0
 """How long a task may stand still that nothing of its own holds up."""
 LOOK_S: Final = 0.25
 _FIRST_SLICE: Final = 64
-_SLICES_A_SECOND: Final = 50
-_COMMIT_WAYS: Final = 10
-_HARDLY_ANY: Final = 1 << 20
+_GIVEN_UP_S: Final = 60
 _QUIET_LOOKS: Final = 8
 _QUIET_STEPS: Final = 300
 
@@ -90,8 +88,17 @@ class Watch:
                 self._still.pop(place, None)
                 continue
             still = self._still[place] = self._still.get(place, 0) + seconds
-            if still > self._bound(place) + TICK_S:
+            if still > self._bound(place) + self._between_calls(place) + TICK_S:
                 raise Standstill(f"task {place.partition} of {place.lane} has had no punctuation for {still:g} s; it has one each {TICK_S:g} s")
+
+    def _between_calls(self, place: Place) -> float:
+        """Return how much longer a call by the clock may have to wait: it may come to be due while the next calls of its task are ended, too.
+
+        It does when a task begins anew, or the clock is set back: its interval is counted from there, and may be over when the task drains again.
+        """
+        work = self._lanes[place.lane].work
+        begins_anew = any(fault.kind in {"join", "set back"} for fault in self._plan.faults)
+        return work.seconds if work.kind == "async" and begins_anew else 0.0
 
     def _bound(self, place: Place) -> float:
         plan, lane = self._plan, self._lanes[place.lane]
@@ -100,17 +107,18 @@ class Watch:
         if lane.work.kind == "async":
             # When its calls have ended it waits for the commit that is under way before it takes anything new.
             bound += lane.work.seconds + self.slow_commits
+        joins = any(fault.kind == "join" for fault in plan.faults)
+        if joins:
+            # A member that leaves has its tasks until its last commit is over, and that waits for calls that it had begun.
+            bound += self.slow_commits + max((each.work.seconds for each in plan.lanes if each.work.kind == "async"), default=0.0)
         # A function that holds its thread does so for a slice, though others wait.
         bound += sum(each.partitions * _FIRST_SLICE * each.work.seconds for each in plan.lanes if each.work.kind == "blocking")
-        if 0 <= config["statestore_uncommitted_max_bytes"] < _HARDLY_ANY and lane.priority < max(each.priority for each in plan.lanes):
-            # The second after which it has its turn stands still in each commit, and there may be one behind each slice of a few ms.
-            bound += _SLICES_A_SECOND * _COMMIT_WAYS * plan.latency
-        if any(fault.kind == "join" for fault in plan.faults):
-            # A member that leaves has its tasks until its last commit is over.
-            bound += self.slow_commits
         if place.part == "by":
             # Output that is made while a commit ends is sent when it has ended.
             bound += 2 * self.slow_commits + lane.work.seconds
+            if any(fault.kind == "outage" and fault.seconds >= _GIVEN_UP_S for fault in plan.faults):
+                # A rollback has the calls made anew whose output was waited for, one after the other where they are in order.
+                bound += lane.work.seconds * sum(self._ledger.waiting[Place(place.lane, "by", number)] for number in range(lane.partitions))
             if plan.exactly_once:
                 # It can be read when it is committed.
                 bound += 2 * config["commit_interval_ms"] / 1000
