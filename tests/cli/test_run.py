@@ -82,13 +82,15 @@ def test_an_app_runs_until_a_signal_and_its_restoring_is_shown(tmp_path: Path, n
         assert running.stderr is not None
         told = []
         for line in running.stderr:
-            told.append(line.rstrip())
+            # A busy machine may make it stand still, which it says, at any time.
+            if "the event loop stood still" not in line:
+                told.append(line.rstrip())
             if line.startswith("restored counts[0]"):
                 os.kill(running.pid, number)
         assert running.wait() == 0
     assert told[0].startswith("restoring counts[0]: 2,000 records, at 2,000")
     assert told[1] == "restored counts[0]: 2,000 records"
-    assert [line for line in told[2:] if "the event loop stood still" not in line] == []
+    assert told[2:] == []
 
 
 def test_an_app_that_ends_by_an_error_has_exit_code_1(tmp_path: Path) -> None:
