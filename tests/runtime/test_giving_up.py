@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -150,6 +151,58 @@ def test_a_database_that_is_damaged_is_restored(harm: Callable[[Path], None], re
         assert reason in line
 
     run_app(test, counting(store("a"), store("b")), topics=TOPICS)
+
+
+def flip(database: Path, share: float) -> None:
+    """Flip one bit of each table file, at a share of its length, as a bad disk does."""
+    edit(database, b"behind all", b"")  # what is in the log of writes is in a table file then
+    tables = list(database.glob("*.sst"))
+    assert tables
+    for table in tables:
+        content = bytearray(table.read_bytes())
+        content[int(share * (len(content) - 1))] ^= 0x10
+        table.write_bytes(content)
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.5, 0.7, 0.9, 1])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_flipped_bit_of_a_table_file_is_told(guarantee: str, share: float, caplog: pytest.LogCaptureFixture) -> None:
+    """Wherever it is: stores with changelogs are restored with one warning."""
+
+    async def test(harness: AppHarness) -> None:
+        await counted(harness)
+        await harness.close()
+        flip(harness.state_dir / "0_0" / "rocksdb", share)
+        await harness.restart()
+        assert await counted(harness) == "2,2"
+        (line,) = given_up(caplog)
+        assert "store a, b of task 0_0" in line
+        assert "Corruption" in line
+
+    run_app(test, counting(store("a"), store("b")), topics=TOPICS, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.5, 0.7, 0.9, 1])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_flipped_bit_of_the_only_copy_of_a_store_ends_the_app(guarantee: str, share: float, caplog: pytest.LogCaptureFixture) -> None:
+    """It never begins again at 1; with the files put back, all is there."""
+
+    async def test(harness: AppHarness) -> None:
+        await counted(harness)
+        await harness.close()
+        database = harness.state_dir / "0_0" / "rocksdb"
+        whole = shutil.copytree(database, database.parent.parent / "whole")
+        flip(database, share)
+        with pytest.raises(StateError, match=r"store local of task 0_0 has no changelog, and its only copy, in .*0_0, cannot be used"):
+            await harness.restart()
+        assert given_up(caplog) == []
+        await harness.close()
+        shutil.rmtree(database)
+        whole.rename(database)
+        await harness.restart()
+        assert await counted(harness) == "2,2"
+
+    run_app(test, counting(store("a"), store("local", logging=False)), topics=TOPICS, processing_guarantee=guarantee)
 
 
 @pytest.mark.parametrize("harm", [harm for harm, _ in HARMS])
