@@ -42,7 +42,7 @@ class ReadyTasks:
         self._punctuations = Alarms()
         self._deadlines = Alarms()
         self._wall_seen: int = 0
-        # While nothing is given out nobody is passed over.
+        # While all stands still nobody is passed over.
         self._stood: float = 0.0
         self._stands_since: float | None = None
         self._gives_out: bool = True

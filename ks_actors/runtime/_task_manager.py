@@ -86,10 +86,11 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def signal(self, signal: Signal) -> None:
         """Close what nobody has closed: after a failure."""
-        self._ended = isinstance(signal, Stopping)
-        for task_id in list(self._tasks) if self._ended else ():
-            if (error := self._close(task_id)) is not None:
-                _log.warning("closing task %s failed: %s", task_id, error)
+        if isinstance(signal, Stopping):
+            self._ended = True
+            for task_id in list(self._tasks):
+                if (error := self._close(task_id)) is not None:
+                    _log.warning("closing task %s failed: %s", task_id, error)
 
     def receive(self, message: TaskManagerMessage) -> None:  # noqa: C901, PLR0912, PLR0915 - one branch per message
         """Keep the schedule."""

@@ -28,14 +28,14 @@ _NUMBER = re.compile(r"\.(\d+);")
 
 
 class Failure(NamedTuple):
-    """What the handler was told of a row, and the row."""
+    """The context that the handler was given for a row, and the row."""
 
     context: ErrorContext
     record: FailedRecord
 
 
 class Failed(Exception):
-    """What each row fails by."""
+    """The error that each row fails by."""
 
 
 def fail(value: Any) -> Any:

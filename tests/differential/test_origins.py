@@ -13,7 +13,7 @@ from .test_batches import APART
 from .topologies import REBUILT, reason_out_of_reach
 
 CACHES = (0, 10_000_000)
-# What comes out of these is made in a punctuation, or when a window closes: it has no record of its own.
+# The output of these is made in a punctuation, or when a window closes: it has no record of its own.
 OF_NO_RECORD = {"punctuate_stream", "punctuate_wall"}
 # It does not hold anything back, and is not made with the DSL, so the test cannot have it fail.
 WITHOUT_DSL = {"papi_router"}

@@ -29,7 +29,7 @@ def length_of(key: Any) -> int:
 
 
 class Counted(NamedTuple):
-    """What counting changes and returns."""
+    """The changes and results of counting."""
 
     view: dict[Any, Any]
     dirty: dict[Any, Any]

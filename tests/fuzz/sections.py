@@ -1,4 +1,4 @@
-"""What is fuzzed: for each section a function that does one session with random numbers, and raises where the kernel differs from Python."""
+"""The sections that are fuzzed: for each a function that does one session with random numbers, and raises where the kernel differs from Python."""
 
 from __future__ import annotations
 

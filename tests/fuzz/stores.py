@@ -1,4 +1,4 @@
-"""What is made of a store's entries, for its engine, its changelog and those who ask, beside plain Python."""
+"""The forms of a store's entries, for its engine, its changelog and those who ask, beside plain Python."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def check_engine_rows(store: Store) -> None:
     forms = (store.shape, store.keys, store.values, timed, segment)
     found = _kernel.engine_rows((store.entries, store.noted[0], store.noted[1]), store.handles, forms, prefix)
     try:
-        # What has no time in its row has to have one all the same.
+        # A value without a time in its row has to have one all the same.
         expected: list[tuple[bytes, bytes]] | None = [store.engine_row(handle, timed, segment, prefix) for handle in store.handles]
         for handle in store.handles:
             number_of(store.pair(handle, store.noted)[1])

@@ -80,7 +80,7 @@ COUNT: Final = 300
 
 
 class Columns:
-    """What functions of the kernel take: lists that a finalizer may change, and rows that it may add to."""
+    """Arguments of the kernel's functions: lists that a finalizer may change, and rows that it may add to."""
 
     def __init__(self) -> None:
         self.texts: list[Any] = [f"key {number}" for number in range(COUNT)]
@@ -235,7 +235,7 @@ def test_windows_are_open_as_for_numbers_of_any_size(now: int, grace: int, reten
 @pytest.mark.parametrize("entry", [(1, 5), (1, 2**70), (2**70, 5), (1, -(2**70))])
 @pytest.mark.parametrize("time", [7, 2**63 - 1, 2**63, 2**70, -(2**70)])
 def test_counts_with_times_of_any_size_are_left_to_python(entry: tuple[int, int], time: int) -> None:
-    """What does not fit into int64 is no error: the kernel stops there."""
+    """A number that does not fit into int64 is no error: the kernel stops there."""
     view = {"k": entry}
     times: list[int] = []
     small = all(-(1 << 63) <= number < 1 << 63 for number in (*entry, time))
@@ -248,7 +248,7 @@ def test_counts_with_times_of_any_size_are_left_to_python(entry: tuple[int, int]
 @pytest.mark.parametrize("time", [2**63 - 1, 2**63, 2**63 + 4, 2**70, -(2**70), -1])
 @pytest.mark.parametrize(("before", "after"), [(10, 10), (2**63 - 1, 2**63 - 1), (-5, 5)])
 def test_rows_are_met_by_times_of_any_size(time: int, before: int, after: int) -> None:
-    """What is near is near, also where the time itself is beyond int64, as the Python code has it."""
+    """Near times are near, also where the time itself is beyond int64, as the Python code has it."""
     starts = [0, 5, 2**63 - 9, 2**63 - 2]
     low, high = (min(max(0, each), 2**63 - 1) for each in (time - before, time + after))
     expected = [(0, start, b"v") for start in starts if low <= start <= high]

@@ -105,7 +105,7 @@ def test_a_member_with_a_child_is_seen_to_die(tmp_path: Path, monkeypatch: pytes
             os._exit(0)
 
     in_a_fork(enter_fork_and_die)
-    # Whoever was forked lets go as the first thing that it does; its parent may have ended by then.
+    # A forked child lets go as the first thing that it does; its parent may have ended by then.
     assert os.read(heard, 1) == b"x"
     (dead,) = one.dead()
     assert dead.member_id == "victim-1"
