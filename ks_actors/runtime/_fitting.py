@@ -29,8 +29,12 @@ class Fitting:
     and leaders before this version know only their own topology. To ask for an assignment once more mends the first case.
     """
 
-    def __init__(self, topology: Callable[[], TopologyInfo], sizes: TopicSizes) -> None:
+    def __init__(
+        self, topology: Callable[[], TopologyInfo], sizes: TopicSizes, matched_of: Callable[[Iterable[TopicPartition]], frozenset[str]]
+    ) -> None:
         self._topology: Callable[[], TopologyInfo] = topology
+        # Those of the topics of partitions that a pattern matches, or has matched since the start.
+        self.matched_of: Callable[[Iterable[TopicPartition]], frozenset[str]] = matched_of
         self._sizes: TopicSizes = sizes
         # As of the start.
         self._first: dict[str, int | None] = {topic: sizes(topic) for topics in topology().topics.values() for topic in topics}
@@ -41,7 +45,7 @@ class Fitting:
     def of(cls, setup: Setup, stateful: Collection[int]) -> Self:
         """Return that of an instance, of which these subtopologies have state with changelogs."""
         groups = setup.copartition_groups()
-        return cls(lambda: TopologyInfo.of(setup.subtopology_topics(), groups, stateful, setup.matched), setup.partitions)
+        return cls(lambda: TopologyInfo.of(setup.subtopology_topics(), groups, stateful, setup.matched), setup.partitions, setup.matched_of)
 
     @property
     def topology(self) -> TopologyInfo:
@@ -69,17 +73,18 @@ class Fitting:
     def fit(self, assigned: Mapping[TaskId, tuple[TopicPartition, ...]]) -> tuple[dict[TaskId, tuple[TopicPartition, ...]], bool]:
         """Return the tasks that can be begun, and whether the group is to be asked for an assignment once more.
 
-        Raises TopologyError when it was asked, and the leader still gives partitions of topics that the topology does not read. Topics that patterns
-        match may go one after the other: the group is asked about each.
+        Raises TopologyError when it was asked, and the leader still gives partitions of topics that the topology does not read. Topics that a pattern
+        has matched are no such: the leader may find out later than this instance that they are gone.
         """
         topology = self.topology
         topics = topology.topics
+        matched = self.matched_of(partition for partitions in assigned.values() for partition in partitions)
         self._sizes.see(partition for partitions in assigned.values() for partition in partitions)
         foreign = [
             (task, partition.topic)
             for task, partitions in sorted(assigned.items())
             for partition in partitions
-            if partition.topic not in topics.get(task.subtopology, ())
+            if partition.topic not in topics.get(task.subtopology, ()) and partition.topic not in matched
         ]
         lacking = [
             (task, topic)
@@ -103,7 +108,7 @@ class Fitting:
         usable = {
             task: partitions
             for task, partitions in assigned.items()
-            if all(partition.topic in topics.get(task.subtopology, ()) for partition in partitions)
+            if all(partition.topic in topics.get(task.subtopology, ()) or partition.topic in matched for partition in partitions)
         }
         return usable, self._asked[0] > still_foreign or self._asked[1] > still_lacking
 

@@ -82,8 +82,8 @@ class GroupView:
         return None if self._fitting is None else frozenset(topic for topics in self._fitting.topology.topics.values() for topic in topics)
 
     def matched(self, partitions: Iterable[TopicPartition]) -> frozenset[str]:
-        """Return those of the topics that are read since they match a pattern: they may go at any time."""
-        return frozenset() if self._fitting is None else frozenset(self._fitting.topology.matched).intersection(one.topic for one in partitions)
+        """Return those of the topics that a pattern matches, or has matched since the start: they may go at any time, and may be gone already."""
+        return frozenset() if self._fitting is None else self._fitting.matched_of(partitions)
 
     def user_data(self, owned: Iterable[TaskId], generation: int = -1, offsets: Mapping[TaskId, int] | None = None) -> bytes:
         """Return what to tell the leader: the tasks that are here, and how far the state is of those that are not."""

@@ -77,6 +77,8 @@ class Setup:
         }
         self._matched: dict[str, SourceNode] = self.matching(existing_topics)
         self._sources |= self._matched
+        # Topics that are gone are assigned, fetched and committed for a while yet.
+        self._ever_matched: dict[str, SourceNode] = dict(self._matched)
 
     def topic(self, name: str) -> str:
         """Return the name in the log of a topic of the topology: internal ones begin with the application's id."""
@@ -84,14 +86,14 @@ class Setup:
 
     def extractor_of(self, topic: str) -> TimestampExtractor:
         """Return what tells the time of a topic's records; those of internal topics have the time that they were written with."""
-        node = self._sources[topic]
+        node = self.source_of(topic)
         if node.timestamp_extractor is not None:
             return node.timestamp_extractor
         return _OWN_TIME if any(name in self._internal for name in node.topics) else self.timestamp_extractor
 
     def source_of(self, topic: str) -> SourceNode:
-        """Return the source node that reads a topic."""
-        return self._sources[topic]
+        """Return the source node that reads a topic, or has read it, as a pattern matched it that is gone now."""
+        return self._sources.get(topic) or self._ever_matched[topic]
 
     @property
     def source_topics(self) -> tuple[str, ...]:
@@ -164,6 +166,7 @@ class Setup:
         """Take note of all topics there are, and how many partitions they have: patterns read those that match from now on."""
         self.partitions.know(counts)
         self._matched = self.matching(counts)
+        self._ever_matched |= self._matched
         self._sources = self._matched | {topic: node for topic, node in self._sources.items() if node.pattern is None}
 
     def matching(self, topics: Iterable[str]) -> dict[str, SourceNode]:
@@ -186,8 +189,8 @@ class Setup:
         return frozenset(self._matched)
 
     def matched_of(self, partitions: Iterable[TopicPartition]) -> frozenset[str]:
-        """Return those of the topics that are read since they match a pattern: they may go at any time."""
-        return frozenset(one.topic for one in partitions if one.topic in self._matched)
+        """Return those of the topics that a pattern matches, or has matched since the start: they may go at any time, and may be gone already."""
+        return frozenset(one.topic for one in partitions if one.topic in self._ever_matched)
 
     def transaction_scope(self) -> TransactionScope:
         """Return what the app's transactions may have in them. What goes to topics that functions tell is not foreseen."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from ks_actors import TopologyError
@@ -10,6 +12,9 @@ from ks_actors.assignment import TopologyInfo
 from ks_actors.log import TopicPartition
 from ks_actors.runtime._fitting import Fitting
 from ks_actors.runtime._sizes import TopicSizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 TOPOLOGY = TopologyInfo.of({0: ["a", "b"]})
 COUNTS = {"a": 2, "b": 1}
@@ -20,15 +25,24 @@ def of(*topics: str, number: int = 0) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic, number) for topic in topics)
 
 
+def fitting_of(*matched: str) -> Fitting:
+    """Return that of an app that reads a and b, and has read what `matched` a pattern."""
+
+    def matched_of(partitions: Iterable[TopicPartition]) -> frozenset[str]:
+        return frozenset(matched).intersection(one.topic for one in partitions)
+
+    return Fitting(lambda: TOPOLOGY, TopicSizes(COUNTS.get), matched_of)
+
+
 def test_tasks_that_fit_are_begun() -> None:
     """A topic that has fewer partitions is in none of the tasks beyond them."""
     assigned = {FIRST: of("a", "b"), SECOND: of("a", number=1)}
-    assert Fitting(lambda: TOPOLOGY, TopicSizes(COUNTS.get)).fit(assigned) == (assigned, False)
+    assert fitting_of().fit(assigned) == (assigned, False)
 
 
 def test_foreign_partitions_are_asked_for_again_and_then_refused() -> None:
     """A static member that comes back with a new version is given what the old one had; a leader that insists runs another version."""
-    fitting = Fitting(lambda: TOPOLOGY, TopicSizes(COUNTS.get))
+    fitting = fitting_of()
     good = {SECOND: of("a", number=1)}
     assert fitting.fit({FIRST: of("a", "b", "old"), **good}) == (good, True)
     assert fitting.fit({FIRST: of("a", "b"), **good}) == ({FIRST: of("a", "b"), **good}, False)
@@ -39,7 +53,7 @@ def test_foreign_partitions_are_asked_for_again_and_then_refused() -> None:
 
 def test_the_group_is_asked_about_each_topic_that_is_foreign() -> None:
     """Topics that a pattern matched may go one behind the other, faster than the group assigns: an app does not end by that."""
-    fitting = Fitting(lambda: TOPOLOGY, TopicSizes(COUNTS.get))
+    fitting = fitting_of()
     assert fitting.fit({FIRST: of("a", "b", "gone")}) == ({}, True)
     assert fitting.fit({FIRST: of("a", "b", "gone-later")}) == ({}, True)
     assert fitting.fit({FIRST: of("a")}) == ({FIRST: of("a")}, True)
@@ -48,9 +62,16 @@ def test_the_group_is_asked_about_each_topic_that_is_foreign() -> None:
             fitting.fit({FIRST: of("a", "b", "gone")})
 
 
+def test_topics_that_are_gone_may_be_assigned_again_and_again() -> None:
+    """A leader that learns later than its members that a topic which matched a pattern is gone gives it to them until it does."""
+    fitting = fitting_of("gone")
+    for _ in range(3):
+        assert fitting.fit({FIRST: of("a", "b", "gone")}) == ({FIRST: of("a", "b", "gone")}, False)
+
+
 def test_partitions_that_are_lacking_are_asked_for_once_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """The task begins without them: a leader of an earlier release knows its own topology only."""
-    fitting = Fitting(lambda: TOPOLOGY, TopicSizes(COUNTS.get))
+    fitting = fitting_of()
     assert fitting.fit({FIRST: of("a")}) == ({FIRST: of("a")}, True)
     assert fitting.fit({FIRST: of("a")}) == ({FIRST: of("a")}, False)
     assert "nobody reads b-0 (task 0_0) for now" in caplog.text

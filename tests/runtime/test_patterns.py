@@ -162,3 +162,28 @@ def test_a_topic_that_comes_again_at_once_is_read(guarantee: str, turns: int) ->
         assert await values(harness) == ["1", "2"]
 
     run_app(test, following(), topics={"in-a": 1, "in-b": 1, **OUT}, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_topics_that_are_gone_may_be_in_a_commit(guarantee: str) -> None:
+    """It fails, and the app goes on without them."""
+
+    async def test(harness: AppHarness) -> None:
+        await send(harness, "in-a", "1")
+        await send(harness, "in-b", "2")
+        await asyncio.sleep(1)
+        await harness.app.pause()
+        await harness.log.delete_topics(["in-b"])
+        await asyncio.sleep(3 * AGE_MS / 1000)
+        await harness.app.resume()
+        await send(harness, "in-a", "4")
+        async with asyncio.timeout(3 * AGE_MS / 1000):
+            while "4" not in await values(harness):
+                await asyncio.sleep(5)
+                await harness.app.commit()
+        assert harness.app.state.name == "RUNNING"
+
+    run_app(
+        test, following(), topics={"in-a": 1, "in-b": 1, **OUT}, processing_guarantee=guarantee,
+        metadata_max_age_ms=AGE_MS, commit_interval_ms=100 * AGE_MS, transaction_timeout_ms=200 * AGE_MS,
+    )  # fmt: skip

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors import Consumed, Materialized, StreamsBuilder, StreamsConfig, TopologyError, UnlimitedWindows, serdes
-from ks_actors.log import NewTopic, open_log
+from ks_actors._task_id import TaskId
+from ks_actors.log import NewTopic, TopicPartition, open_log
 from ks_actors.runtime import InstanceState
+from ks_actors.runtime._fitting import Fitting
 from ks_actors.runtime._setup import Setup
 from ks_actors.runtime._topic_configs import misfits
 from ks_actors.runtime._topics import prepare_topics
@@ -43,6 +46,21 @@ def setup_of(topology: Topology) -> Setup:
         topology, StreamsConfig(application_id="app"),
         wall_time=lambda: 0, work_time=time.perf_counter, partitions=lambda _: None, nodes=lambda _: (),
     )  # fmt: skip
+
+
+def test_a_topic_that_a_pattern_has_matched_may_be_gone() -> None:
+    """It is assigned, fetched and committed for a while after the app has noticed: that it is gone is no error then, and who reads it is known."""
+    builder = StreamsBuilder()
+    builder.stream("named", Consumed(serdes.STRING, serdes.STRING)).to("out")
+    builder.stream(re.compile("in-.*"), Consumed(serdes.STRING, serdes.STRING)).to("out")
+    setup = setup_of(builder.build())
+    assigned = [TopicPartition(topic, 0) for topic in ("named", "in-a", "in-b")]
+    setup.know_topics({"named": 1, "in-a": 1, "in-b": 1})
+    setup.know_topics({"named": 1, "in-a": 1})
+    assert setup.matched == {"in-a"}
+    assert setup.matched_of(assigned) == {"in-a", "in-b"}
+    assert setup.source_of("in-b") is setup.source_of("in-a")
+    assert Fitting.of(setup, ()).fit({TaskId(1, 0): tuple(assigned[1:])}) == ({TaskId(1, 0): tuple(assigned[1:])}, False)
 
 
 @pytest.mark.parametrize("partitions", [3, 2])
