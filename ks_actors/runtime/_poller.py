@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import FencedInstanceId, KsActorsError, LogClosed, OffsetOutOfRange, StreamsError, UnknownTopicOrPartition
@@ -83,7 +83,7 @@ class Poller(Actor[m.PollerMessage]):
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
         self._newcomers = Newcomers()
-        self._stopped: set[TopicPartition] = set()
+        self._stopped: Final[set[TopicPartition]] = set()  # others look into it
         self._lacking = Lacking(group)
         self._resets = Resets(log, fetcher, reset, stopped=self._stopped, assigned=lambda: self._positions)
         self._work: asyncio.Future[Any] | None = None
@@ -227,7 +227,7 @@ class Poller(Actor[m.PollerMessage]):
 
     def _resume(self, partitions: Iterable[TopicPartition]) -> None:
         again = self._stopped.intersection(partitions)
-        self._stopped -= again
+        self._stopped.difference_update(again)
         self._fetcher.resume([partition for partition in again if partition in self._positions and partition not in self._resets.partitions])
 
     def _fetch_failed(self, error: Exception) -> None:
@@ -381,7 +381,7 @@ class Poller(Actor[m.PollerMessage]):
     def _forget(self, tasks: frozenset[TaskId]) -> None:
         self._fetch_new()
         self._positions = {partition: at for partition, at in self._positions.items() if self._group.task_of(partition) not in tasks}
-        self._stopped &= self._positions.keys()
+        self._stopped.intersection_update(self._positions)
         self._assign({})
 
     def _tell_instance(self) -> None:

@@ -155,6 +155,33 @@ def test_a_position_is_searched_for_again_when_the_search_has_failed(guarantee: 
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_position_is_searched_for_after_tasks_have_been_given_to_others(guarantee: str) -> None:
+    """A partition whose buffer was full when another member joined is read on when its position is not in the log any more."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.app.pause()
+        for partition in range(2):
+            for number in range(60):
+                await harness.produce("right", f"{number}", f"r{number}", number, partition=partition)
+                await harness.turns(10)
+        await harness.kit.clock.advance(1)
+        async with harness.another():
+            await harness.kit.clock.advance(10)
+        await harness.kit.clock.advance(1)
+        await harness.log.delete_records({TopicPartition("right", number): 60 for number in range(2)})
+        await harness.app.resume()
+        for partition in range(2):
+            await harness.produce("right", "last", f"last{partition}", 60, partition=partition)
+        await harness.caught_up()
+        assert {"last0", "last1"} <= set(await values(harness))
+
+    run_app(
+        test, merged(), topics={"left": 2, "right": 2, "out": 1}, processing_guarantee=guarantee,
+        buffered_records_per_partition=20, commit_interval_ms=100,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_an_empty_input_is_known_to_be_empty_when_the_first_look_has_failed(guarantee: str) -> None:
     """Nothing else tells, and the other input of the task waits for it."""
 
