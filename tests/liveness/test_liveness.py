@@ -23,7 +23,7 @@ def test_no_task_stands_still_that_has_records(first: int) -> None:
         assert outcome.error is None, outcome.error
 
 
-@pytest.mark.parametrize("seed", [30012, 30023])
+@pytest.mark.parametrize("seed", [30012, 30023, 60728, 100632])
 def test_a_clean_end_leaves_no_message_undelivered(seed: int) -> None:
     """Calls and a membership that end behind the last message of their actor tell it nothing, so that a clean end logs no warning."""
     outcome = attempt("app", seed, told=True)
