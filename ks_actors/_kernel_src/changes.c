@@ -73,7 +73,7 @@ static int write_one(void *context, Py_ssize_t index, PyObject *handle, PyObject
 PyObject *kernel_write_changes(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
     Changes changes = {0};
     KernelStore *store = &changes.store;
-    if (!kernel_has("write_changes", nargs, 4) ||
+    if (!kernel_has("write_changes", nargs, 4) || !kernel_is_tuple("write_changes", args[0]) || !kernel_is_tuple("write_changes", args[2]) ||
         !PyArg_ParseTuple(args[0], "O!O!O!", &PyDict_Type, &store->entries, &PyDict_Type, &store->noted[0], &PyDict_Type, &changes.deleted) ||
         !kernel_is_list("write_changes", args[1]) || !PyArg_ParseTuple(args[2], "iii", &store->shape, &store->keys, &store->values) ||
         !kernel_has_forms("write_changes", store)) {

@@ -62,7 +62,7 @@ PyObject *kernel_count_up(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
     }
     PyObject *keys = args[2], *values = args[3], *timestamps = args[4];
     Counting counting = {args[0], args[1], args[6], args[7], PyObject_IsTrue(args[8]), 0};
-    Py_ssize_t index = PyLong_AsSsize_t(args[5]);
+    Py_ssize_t index = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(args[5]); /* an int of a class of its own is code, and none may run while an error is set */
     if (PyErr_Occurred()) {
         return NULL;
     }

@@ -87,7 +87,7 @@ PyObject *kernel_engine_rows(PyObject *Py_UNUSED(self), PyObject *const *args, P
     Writing writing = {0};
     KernelStore *store = &writing.store;
     long long segment;
-    if (!kernel_has("engine_rows", nargs, 4) ||
+    if (!kernel_has("engine_rows", nargs, 4) || !kernel_is_tuple("engine_rows", args[0]) || !kernel_is_tuple("engine_rows", args[2]) ||
         !PyArg_ParseTuple(args[0], "O!O!O!", &PyDict_Type, &store->entries, &PyDict_Type, &store->noted[0], &PyDict_Type, &store->noted[1]) ||
         !kernel_is_list("engine_rows", args[1]) ||
         !PyArg_ParseTuple(args[2], "iiipL", &store->shape, &store->keys, &store->values, &writing.timed, &segment) ||

@@ -117,6 +117,15 @@ static inline int kernel_is_list(const char *name, PyObject *object) {
     return 0;
 }
 
+/* Tell whether an argument is a tuple, or set TypeError: `PyArg_ParseTuple` takes nothing else. */
+static inline int kernel_is_tuple(const char *name, PyObject *object) {
+    if (PyTuple_Check(object)) {
+        return 1;
+    }
+    PyErr_Format(PyExc_TypeError, "%s takes tuples, got %.80s", name, Py_TYPE(object)->tp_name);
+    return 0;
+}
+
 /* Tell whether a list has the length that it has to have, or set ValueError. A list may change when Python code runs: whoever may run some looks again. */
 static inline int kernel_is_long(const char *name, PyObject *list, Py_ssize_t length) {
     if (PyList_GET_SIZE(list) == length) {

@@ -320,7 +320,8 @@ static PyObject *restored_rows(Restored *self, PyObject *const *args, Py_ssize_t
     if (!kernel_has("rows", nargs, 3)) {
         return NULL;
     }
-    Py_ssize_t count = PyLong_AsSsize_t(args[0]), cut = PyLong_AsSsize_t(args[2]);
+    /* No code of others may run while an error is set, and an int of theirs is code. */
+    Py_ssize_t count = PyLong_AsSsize_t(args[0]), cut = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(args[2]);
     if (PyErr_Occurred()) {
         return NULL;
     }

@@ -185,7 +185,7 @@ PyObject *kernel_count_windows(PyObject *Py_UNUSED(self), PyObject *const *args,
     Counting counting = {0};
     PyObject *keys = args[1], *timestamps = args[2];
     Py_ssize_t index = PyLong_AsSsize_t(args[3]);
-    if (PyErr_Occurred() ||
+    if (PyErr_Occurred() || !kernel_is_tuple("count_windows", args[0]) || !kernel_is_tuple("count_windows", args[4]) ||
         !PyArg_ParseTuple(args[0], "O!O!O!O", &PyDict_Type, &counting.panes, &PyDict_Type, &counting.dirty, &PyDict_Type, &counting.windows,
                           &counting.missing) ||
         !PyArg_ParseTuple(args[4], "O!O!O!p", &PyList_Type, &counting.found, &PyList_Type, &counting.changes, &PyList_Type, &counting.times,

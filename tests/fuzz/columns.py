@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from ks_actors import _kernel
+from ks_actors import Window, Windowed, _kernel
 from ks_actors._partitioner import partition
 from ks_actors.state import _segment
 from ks_actors.state._expiry import take_out
@@ -55,6 +55,11 @@ def windows(random: Random) -> None:
     encoded = [key.encode() if isinstance(key, str) else key for key in keys]
     expected = [key + struct.pack(">qi", *rest) for key, *rest in zip(encoded, starts, sequences, strict=True)]
     assert _kernel.window_keys(keys, starts, sequences) == expected
+    panes = [Window(start, start + 1) for start in starts]
+    made = _kernel.windowed(Windowed, [*keys, *starts], panes * 2)
+    assert made == [Windowed(*pair) for pair in zip([*keys, *starts], panes * 2, strict=True)]
+    assert list(map(hash, made)) == [hash(Windowed(*pair)) for pair in zip([*keys, *starts], panes * 2, strict=True)]
+    assert _kernel.convert(len, [*keys, None]) == [*map(len, keys), None]
     lengths = (0, 1, 5, 15, 16, 17, 30, 300)
     tracks: list[dict[Any, dict[int, Any]]] = [{key: {random.randrange(400): key for _ in range(random.choice(lengths))} for key in "abcd"}]
     if random.random() < 0.1:

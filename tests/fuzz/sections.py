@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.fuzz import batches, columns, counts, restored, rows, stores
+from tests.fuzz import acting, batches, columns, counts, restored, rows, stores, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +17,8 @@ SECTIONS: Final[dict[str, Callable[[Random], None]]] = {
     "counts": counts.session,
     "stores": stores.session,
     "columns": columns.session,
+    "writing": writing.session,
+    "acting": acting.session,
 }
 
 

@@ -64,16 +64,65 @@ def test_a_header_that_is_too_long_is_an_error(header: int) -> None:
         kernel.write_records([b"k"], [b"v"], [0], None, 0, 1 << 20, header)
 
 
+class Ignored(Exception):
+    """What a truth value raises that is asked for."""
+
+
+class Acting:
+    """An int, and a truth value that there is none of."""
+
+    def __index__(self) -> int:
+        return len("x")
+
+    def __bool__(self) -> bool:
+        raise Ignored
+
+
 @needs_kernel
-def test_an_int_that_acts_runs_with_no_error_set() -> None:
+@pytest.mark.parametrize(
+    ("error", "call"),
+    [
+        (OverflowError, lambda: kernel.read_records(b"", 0, 2**70, Acting(), Acting(), 0, 0)),
+        (OverflowError, lambda: kernel.write_records([b"k"], [b"v"], [0], None, 2**70, Acting(), Acting())),
+        (OverflowError, lambda: kernel.RestoredRows().rows(2**70, b"", Acting())),
+        (Ignored, lambda: kernel.count_up({}, {}, [], [], [], Acting(), [], [], Acting())),
+        (OverflowError, lambda: kernel.meet({}, array("q"), [], [], [], 2**70, Acting(), [])),
+    ],
+)
+def test_an_int_that_acts_runs_with_no_error_set(error: type[Exception], call: Callable[[], Any]) -> None:
     """The first argument that is none is the error, not that of the call that an `__index__` makes behind it."""
+    with pytest.raises(error):
+        call()
 
-    class Acting:
-        def __index__(self) -> int:
-            return len("x")
 
-    with pytest.raises(OverflowError):
-        kernel.read_records(b"", 0, 2**70, Acting(), Acting(), 0, 0)
+@needs_kernel
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: kernel.write_changes([{}, {}, {}], [], (0, 0, 0), 0),
+        lambda: kernel.write_changes(({}, {}, {}), [], [0, 0, 0], 0),
+        lambda: kernel.engine_rows({}, [], (0, 0, 0, True, 0), b""),
+        lambda: kernel.engine_rows(({}, {}, {}), [], None, b""),
+        lambda: kernel.count_windows([{}, {}, {}, None], [], [], 0, ([], [], [], False), (0,) * 6),
+        lambda: kernel.count_windows(({}, {}, {}, None), [], [], 0, None, (0,) * 6),
+    ],
+)
+def test_what_is_no_tuple_is_of_the_wrong_type(call: Callable[[], Any]) -> None:
+    """It is the caller's mistake, and none of Python itself."""
+    with pytest.raises(TypeError, match="takes tuples"):
+        call()
+
+
+@needs_kernel
+def test_each_function_is_fuzzed() -> None:
+    """The table of arguments has them all: a new function is called with acting objects too."""
+    from tests.fuzz.acting import TABLE  # noqa: PLC0415 - it needs a kernel
+
+    owners: dict[str, Any] = {"": kernel, "Rows.": kernel.Rows, "RestoredRows.": kernel.RestoredRows}
+    found = {prefix + name for prefix, owner in owners.items() for name in dir(owner) if name.islower() and callable(getattr(owner, name))}
+    plain = {name for name in found if "__" not in name} | {"RestoredRows.__contains__"}
+    assert plain - set(TABLE) == {"trim_memory", "Rows.steps", "RestoredRows.items"}  # they take nothing
+    assert set(TABLE) <= plain
 
 
 COUNT: Final = 300
