@@ -37,13 +37,19 @@ def build(to: Path, *flags: str) -> Path:
     """Build the kernel into a directory, each file by itself, some at a time; return the file. Raises NoSanitizer with what the compiler said."""
     include = sysconfig.get_paths()["include"]
     objects, running = [], []
-    for source in sorted(SOURCES.glob("*.c")):
-        objects.append(to / f"{source.stem}.o")
-        running.append(_begin("-c", "-fPIC", *WARNINGS, *flags, f"-I{include}", str(source), "-o", str(objects[-1])))
-        if len(running) > (os.cpu_count() or 1):
+    try:
+        for source in sorted(SOURCES.glob("*.c")):
+            objects.append(to / f"{source.stem}.o")
+            running.append(_begin("-c", "-fPIC", *WARNINGS, *flags, f"-I{include}", str(source), "-o", str(objects[-1])))
+            if len(running) > (os.cpu_count() or 1):
+                _end(running.pop(0))
+        while running:
             _end(running.pop(0))
-    for each in running:
-        _end(each)
+    finally:
+        # When one file cannot be compiled the others are not waited for.
+        for each in running:
+            each.kill()
+            each.communicate()
     built = to / f"_kernel{sysconfig.get_config_var('EXT_SUFFIX')}"
     _end(_begin("-shared", *flags, *map(str, objects), "-o", str(built)))
     return built

@@ -175,6 +175,13 @@ def test_what_ends_a_batch_too_early_is_an_error_of_that_batch() -> None:
         assert where(error) == (PARTITION, 0, 1)
 
 
+@pytest.mark.parametrize("record_that_ends", [b"\x16\0\0\0\1\1" + b"\x80" * 5, b"\x14\0\0\0\1\1" + b"\x80" * 4, b"\x0c\0\0\0\1\x80"])
+def test_a_number_does_not_go_on_behind_its_batch(record_that_ends: bytes) -> None:
+    """Whatever the next byte in memory is, or that of the next batch."""
+    for raw in ([made(record_that_ends)], [made(record_that_ends), made(record(), base=1)]):
+        assert where(outcome(*raw)) == (PARTITION, 0, 1)
+
+
 def test_short_batches_are_no_chunk() -> None:
     """A batch that is shorter than its header is an error with partition and offset, however short."""
     for length in range(-5, 49):

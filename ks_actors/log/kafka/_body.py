@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from ks_actors._batch import Headers
 
 
+_MOST_GROWTH: Final = 50
+"""How many bytes of memory a byte of a record takes at most: where records have nothing but headers with names that are no text."""
+
 _LENGTH_AT: Final = 8
+_GUARD: Final = b"\x80" * 11
+"""Stands behind a batch: aiokafka reads a number on beyond the end of its batch, and this is the beginning of none."""
 
 
 class Records(NamedTuple):
@@ -35,11 +40,18 @@ class Records(NamedTuple):
 class Body(Protocol):
     """What is left to be read of a record batch, which takes `size` bytes, decompressed.
 
-    Both methods raise CorruptRecordException for bytes that are no records; nothing is passed over then.
+    All methods raise CorruptRecordException for bytes that are no records; nothing is passed over then.
     """
 
     @property
     def size(self) -> int: ...
+
+    def fitting(self, count: int, limit: int) -> int:
+        """Return how many of the next records take no more than about `limit` bytes of memory together.
+
+        Raises CorruptRecordException when the first one takes more: a header of two bytes takes a hundred and more.
+        """
+        ...
 
     def skip(self, count: int) -> None:
         """Pass over records."""
@@ -68,6 +80,24 @@ class KernelBody:
         """How many bytes the records take, those that were read included."""
         return len(self._data)
 
+    def fitting(self, count: int, limit: int) -> int:
+        """Return how many of the next records fit; they are looked at one by one only where they might not."""
+        if (len(self._data) - self._at) * _MOST_GROWTH <= limit:
+            return count
+        try:
+            if (self._reader.skip_records(self._data, self._at, count) - self._at) * _MOST_GROWTH <= limit:
+                return count
+        except ValueError:
+            # Those in front of the one that is none may be too large.
+            pass
+        fit, first = _plain_records.fitting(self._data, self._at, count, limit)
+        if not fit:
+            raise CorruptRecordException(
+                f"a record with {first.headers} headers takes {first.size} bytes of memory, more than max_decompressed_bytes, which is {limit}: "
+                "raise it to read the record"
+            )
+        return fit
+
     def skip(self, count: int) -> None:
         """Pass over records."""
         try:
@@ -86,7 +116,11 @@ class KernelBody:
 
 @final
 class IteratedBody:
-    """Records as aiokafka gives them, one by one; what it refuses is read anew, as the kernel reads it, by `plain`."""
+    """Records as aiokafka gives them, one by one; what it refuses is read anew, as the kernel reads it, by `plain`.
+
+    Attributes of 128 or more, which no record has so far, aiokafka takes for the beginning of a longer number. To look at each would cost half of
+    what reading takes, so what it gives then stays as it is.
+    """
 
     __slots__ = ("_done", "_plain", "_records", "_refused")
 
@@ -94,6 +128,7 @@ class IteratedBody:
         self._records: Iterator[Any] = records
         self._plain: KernelBody | None = plain
         self._refused: bool = False
+        # How many records `plain` is behind.
         self._done: int = 0
 
     @property
@@ -101,20 +136,23 @@ class IteratedBody:
         """How many bytes the records take; 0 if they are of an old format."""
         return 0 if self._plain is None else self._plain.size
 
+    def fitting(self, count: int, limit: int) -> int:
+        """Return how many of the next records fit; those of an old format, which have no headers, were counted before."""
+        if self._plain is None or self._plain.size * _MOST_GROWTH <= limit:
+            return count
+        self._follow(self._plain)
+        return self._plain.fitting(count, limit)
+
     def skip(self, count: int) -> None:
         """Pass over records."""
         if self._next(count) is None:
             self._beside().skip(count)
-        self._done += count
 
     def read(self, count: int, *, with_offsets: bool) -> Records:
         """Return the next records."""
         records = self._next(count)
         if records is None:
-            found = self._beside().read(count, with_offsets=with_offsets)
-            self._done += count
-            return found
-        self._done += count
+            return self._beside().read(count, with_offsets=with_offsets)
         headers = [tuple(record.headers) for record in records]
         return Records(
             [record.key for record in records],
@@ -132,11 +170,18 @@ class IteratedBody:
             except Exception:  # noqa: BLE001 - of the libraries, each has its own, for bytes that are no records
                 records = []
             if len(records) == count:
+                self._done += count
                 return records
             self._refused = True
             if self._plain is not None:
-                self._plain.skip(self._done)
+                self._follow(self._plain)
         return None
+
+    def _follow(self, plain: KernelBody) -> None:
+        """Have `plain` pass over what was read."""
+        if self._done:
+            plain.skip(self._done)
+            self._done = 0
 
     def _beside(self) -> KernelBody:
         if self._plain is None:
@@ -162,5 +207,5 @@ def body_of(
     head[ATTRIBUTES_AT + 1] &= ~CODEC
     head[_LENGTH_AT : _LENGTH_AT + 4] = (HEADER.size - BEHIND_LENGTH + len(data)).to_bytes(4, "big")
     # The batch itself can be iterated over only once, and not piece by piece.
-    batch: Any = MemoryRecords(b"".join((head, data))).next_batch()
+    batch: Any = MemoryRecords(b"".join((head, data, _GUARD))).next_batch()
     return IteratedBody(iter(batch), plain)

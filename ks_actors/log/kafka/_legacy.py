@@ -29,6 +29,8 @@ _CRC_END: Final = 16
 _TIME: Final = Struct(">q")
 _LENGTH: Final = Struct(">i")
 _NO_TIME: Final = -1
+_MESSAGE_SIZE: Final = 256
+"""Bytes of memory that a message takes beside its content."""
 _LZ4: Final = CODECS.index("lz4")
 
 
@@ -43,7 +45,7 @@ class Message(NamedTuple):
 
 
 def legacy_messages(stored: memoryview, limit: int) -> Sequence[Message]:
-    """Return the messages of a set, at least one, decompressed to no more than `limit` bytes.
+    """Return the messages of a set, at least one, which take no more than about `limit` bytes of memory.
 
     Raises CorruptRecordException for bytes that are no messages, UnsupportedCodecError when a library is not installed, MemoryError.
     """
@@ -53,7 +55,14 @@ def legacy_messages(stored: memoryview, limit: int) -> Sequence[Message]:
         return [outer]
     if number == _LZ4 and not magic:
         raise UnsupportedCodecError("the checksums of lz4 are others in the format before Kafka 0.10")
-    found = list(_messages(memoryview(decompress(memoryview(outer.value or b""), number, limit))))
+    data = memoryview(decompress(memoryview(outer.value or b""), number, limit))
+    found: list[Message] = []
+    for message in _messages(data):
+        found.append(message)
+        if len(found) * _MESSAGE_SIZE + len(data) > limit:
+            raise CorruptRecordException(
+                f"more than {len(found)} messages of a set take more memory than max_decompressed_bytes, which is {limit}: raise it to read them"
+            )
     if not found:
         raise CorruptRecordException("a set of messages is empty")
     if not magic:

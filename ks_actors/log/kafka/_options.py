@@ -31,7 +31,8 @@ class KafkaOptions:
     `compression` is of written records, `compression_level` None means 1 for lz4 and the usual one for others; `batch_bytes` limits a batch before
     compression, `max_in_flight` the requests per broker that wait for an answer (at most 5, else Kafka could not tell repeated ones).
     `linger_ms` is how long records that trickle are gathered on the broker before the next fetch; 0: not at all.
-    `max_decompressed_bytes` is what a record batch may become when it is read: beyond it, reading raises LogCorrupted.
+    `max_decompressed_bytes` is what a record batch may become when it is decompressed, and what a record may take in memory with its headers: beyond
+    it, reading raises LogCorrupted.
     `replication_factor` is of topics that are created; -1 leaves it to the brokers. Raises ConfigError for what contradicts itself.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ks_actors._batch import Headers
@@ -11,6 +11,13 @@ _LONGEST_NUMBER: Final = 70
 _LEAST_RECORD: Final = 7
 _SIGN: Final = 1 << 63
 _WRAP: Final = 1 << 64
+_HEADER_SIZE: Final = 192
+"""Bytes of memory that a header takes beside its text: a tuple, two objects, a place in a row."""
+_RECORD_SIZE: Final = 256
+"""Bytes of memory that a record takes beside its content, in columns."""
+_WIDEST: Final = 4
+"""Bytes of memory that a byte of a header's name takes, at most."""
+_TOO_MANY: Final = "a record cannot have as many headers as it says"
 _TOO_EARLY: Final = "a record ends too early"
 
 
@@ -57,6 +64,47 @@ def skip_records(data: bytes | memoryview, at: int, count: int) -> int:
     return at
 
 
+class Measured(NamedTuple):
+    """How many bytes of memory a record takes, about, and how many headers it says to have."""
+
+    size: int
+    headers: int
+
+
+def fitting(data: bytes | memoryview, at: int, count: int, limit: int) -> tuple[int, Measured]:
+    """Return how many of `count` records from `at` on take no more than `limit` bytes of memory together, and the measure of the first one.
+
+    One that is no record ends them, and is counted, so that who reads it finds that out.
+    """
+    total, first = 0, Measured(0, 0)
+    for index in range(count):
+        try:
+            measured, at = _measure(data, at)
+        except ValueError:
+            return index + 1, first
+        first = first if index else measured
+        total += measured.size
+        if total > limit:
+            return index, first
+    return count, first
+
+
+def _measure(data: bytes | memoryview, at: int) -> tuple[Measured, int]:
+    """Return the measure of a record, and where it ends. Headers are counted as the record says, and not gone through."""
+    at, end = _enter(data, at)
+    _, here = _number(data, at + 1, end)
+    _, here = _number(data, here, end)
+    begin = here
+    for _ in range(2):
+        length, here = _number(data, here, end)
+        here += max(length, 0)
+    headers, here = _number(data, here, end)
+    if not 0 <= headers <= (end - here) // 2:
+        raise ValueError(_TOO_MANY)
+    text = here - begin + (end - here) * (_WIDEST if headers else 1)
+    return Measured(_RECORD_SIZE + text + headers * _HEADER_SIZE, headers), end
+
+
 def _enter(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """Return where a record begins behind its length, and where it ends."""
     length, at = _number(data, at, len(data))
@@ -91,7 +139,7 @@ def _bytes(data: bytes | memoryview, at: int, end: int) -> tuple[bytes | None, i
 
 def _headers(data: bytes | memoryview, at: int, end: int, count: int) -> tuple[Headers, int]:
     if count < 0 or count > (end - at) // 2:
-        raise ValueError("a record cannot have as many headers as it says")
+        raise ValueError(_TOO_MANY)
     found: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         length, at = _number(data, at, end)

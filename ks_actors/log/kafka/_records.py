@@ -238,7 +238,8 @@ class Chunk:
         return self._failure
 
     def _read_body(self, count: int, *, with_offsets: bool) -> Records:
-        """Return the next records, all that are asked for or those in front of one that cannot be read."""
+        """Return the next records: all that are asked for, as many as may be in memory, or those in front of one that cannot be read."""
+        count = self._body.fitting(count, self.limit)
         while True:
             try:
                 return self._body.read(count, with_offsets=with_offsets)
@@ -330,14 +331,15 @@ class Chunk:
             while self._aborted and self._aborted[-1][1] <= last_offset:
                 self._aborters.add(self._aborted.pop()[0])
             if producer in self._aborters:
-                if control and _kind_of_marker(body) == _ABORT:
+                if control and _kind_of_marker(body, self.limit) == _ABORT:
                     self._aborters.discard(producer)
                 elif attributes & TRANSACTIONAL:
                     return True
         return control
 
 
-def _kind_of_marker(body: Body) -> int:
+def _kind_of_marker(body: Body, limit: int) -> int:
+    body.fitting(1, limit)
     key = body.read(1, with_offsets=False).keys[0] or b""
     if len(key) < _MARKER.size:
         raise CorruptRecordException(f"the key of a control record has {len(key)} bytes")
