@@ -182,6 +182,48 @@ def test_a_number_does_not_go_on_behind_its_batch(record_that_ends: bytes) -> No
         assert where(outcome(*raw)) == (PARTITION, 0, 1)
 
 
+@pytest.mark.parametrize("deltas", [(9, 3), (0, 12), (-4, 2), (2**40, 2**41)])
+def test_records_are_where_their_batch_says(deltas: tuple[int, int]) -> None:
+    """Offsets of a batch with gaps that go back, or beyond its end, neither lead back nor past the next batch."""
+    raw = made(*(record(b"%d" % delta, delta=delta) for delta in deltas), count=2, last=9, base=20)
+    batch, error = read(chunk(raw, made(record(b"z"), base=30)), 20)
+    assert where(error) == (PARTITION, 20, 30)
+    assert batch.keys == []
+
+
+def test_many_small_members_of_a_gzip_file_take_no_longer_than_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies behind a member is not copied for each of them: the work grows with the bytes, and not with their square."""
+    given: list[int] = []
+    member_of = zlib.decompressobj
+
+    class Counted:
+        def __init__(self, wbits: int) -> None:
+            self._member = member_of(wbits)
+
+        def decompress(self, data: memoryview, limit: int) -> bytes:
+            given.append(len(data))
+            return self._member.decompress(data, limit)
+
+        @property
+        def eof(self) -> bool:
+            return self._member.eof
+
+        @property
+        def unused_data(self) -> bytes:
+            return self._member.unused_data
+
+    members = [packed(b"first", GZIP), *(packed(b"", GZIP), packed(b"x", GZIP), bytes(3_000), packed(bytes(20_000), GZIP)) * 700]
+    data = b"".join(members)
+    expected = b"first" + (b"x" + bytes(20_000)) * 700
+    assert _decompression.decompress(memoryview(data), GZIP, len(expected)) == expected
+    monkeypatch.setattr(zlib, "decompressobj", Counted)
+    assert _decompression.decompress(memoryview(data), GZIP, len(expected)) == expected
+    assert sum(given) < 3 * len(data) + 2_000 * len(members)
+    for cut in (1, 9, 40, len(data) - 30, len(data) - 1):
+        with pytest.raises(CorruptRecordException):
+            _decompression.decompress(memoryview(data)[:cut], GZIP, len(expected))
+
+
 def test_short_batches_are_no_chunk() -> None:
     """A batch that is shorter than its header is an error with partition and offset, however short."""
     for length in range(-5, 49):

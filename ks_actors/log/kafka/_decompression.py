@@ -19,6 +19,7 @@ MAX_DECOMPRESSED: Final = 268_435_456
 """How many bytes a batch may have when it is decompressed, unless the options say otherwise."""
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
+_GZIP_PIECE: Final = 1_024
 _LZ4_RATIO: Final = 255
 _ZSTD_FRAME: Final = 0xFD2FB528
 _ZSTD_SKIPPED: Final = range(0x184D2A50, 0x184D2A60)
@@ -59,20 +60,35 @@ def decompress(data: memoryview, number: int, limit: int) -> bytes:
 
 def _gunzip(data: memoryview, limit: int) -> bytes:
     parts: list[bytes] = []
-    size = 0
-    rest: bytes | memoryview = data
-    while len(rest):
+    size, at, end = 0, 0, len(data)
+    piece = end
+    while at < end:
         member = zlib.decompressobj(_GZIP)
-        part = member.decompress(rest, limit - size + 1)
-        size += len(part)
-        if size > limit:
-            raise _TooLarge
-        if not member.eof:
-            raise EOFError("they end too early")
-        parts.append(part)
-        # Zeros behind a member are padding, as for gzip itself.
-        rest = member.unused_data.lstrip(b"\0")
+        while not member.eof:
+            given = data[at : at + piece]
+            part = member.decompress(given, limit - size + 1)
+            size += len(part)
+            if size > limit:
+                raise _TooLarge
+            if not (given or part):
+                raise EOFError("they end too early")
+            parts.append(part)
+            at += len(given) - len(member.unused_data)
+            piece *= 2
+        at = _behind_padding(data, at)
+        # What is given beyond the end of a member is copied each time: of many small members only as much is given as they may have.
+        piece = _GZIP_PIECE
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _behind_padding(data: memoryview, at: int) -> int:
+    """Return where the next member of a gzip file begins: zeros behind one are padding, as for gzip itself."""
+    while some := data[at : at + _GZIP_PIECE]:
+        rest = bytes(some).lstrip(b"\0")
+        at += len(some) - len(rest)
+        if rest:
+            break
+    return at
 
 
 def _unsnappy(data: memoryview, limit: int) -> bytes:

@@ -270,6 +270,9 @@ class Chunk:
         records = self._read_body(min(self._left, limit - len(columns.keys)), with_offsets=True)
         offsets = records.offsets
         assert offsets is not None
+        if offsets and not self._base <= offsets[0] <= offsets[-1] < self._end:
+            # Reading would go back and never end, or pass over what is in later batches.
+            raise CorruptRecordException(f"records at {offsets[0]} to {offsets[-1]} are in a batch of {self._base} to {self._end - 1}")
         self._left -= len(offsets)
         if offsets and offsets[0] < position:
             records = _from(records, bisect_left(offsets, position))
