@@ -201,9 +201,9 @@ class Spans(Measured):
             return [self._encoded(segment, place) for place in range(first, last)]
 
     def _encoded(self, segment: AnySegment, place: int) -> bytes:
-        """Return the bytes of a value."""
+        """Return the bytes of a value, of the very class: a log takes no other."""
         value = segment.values[place]
-        return value if type(value) is Raw else self._codec.content(segment.keys[place], value)
+        return bytes(value) if type(value) is Raw else self._codec.content(segment.keys[place], value)
 
     def _entry_at(self, segment: AnySegment, place: int) -> Entry:
         """Return what a row holds, a new object when it is mutable."""

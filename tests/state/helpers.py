@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -124,6 +125,8 @@ class Task:
         records: dict[str, list[Record]] = {}
         with patch.object(_changes, "WORTHWHILE", 1):
             for name, batch in self.stores.changelog(token, batch_bytes=batch_bytes):
+                # A log takes bytes of the very class, and none of a class of our own.
+                assert set(map(type, (*batch.keys, *batch.values))) <= {bytes, NoneType}, name
                 records.setdefault(name, []).extend(zip(batch.keys, batch.values, batch.timestamps, strict=True))
         return records
 
