@@ -104,6 +104,10 @@ class TaskRun:
         self._since: int = 0
         self._woken = asyncio.Event()
         self._globals: TaskStores | None = None
+        self._globals_dropped: int = 0
+        # Dead letters of global tables. Each task fills these; that it is the first one's to write their letters has these written once.
+        self._letters: list[Outgoing] = []
+        self._writes_letters: bool = work == next(task for stage in recipe.plan.stages for task in stage.tasks)
         self._stores: TaskStores | None = None
         self._task: Task
 
@@ -112,9 +116,11 @@ class TaskRun:
         with asyncio.Runner() as runner:
             try:
                 runner.run(self._start())
-                while (written := runner.run(self._step())) is not None:
+                written: list[Outgoing] | None = self._letters
+                while written is not None:
                     _check_known(written)
                     yield written
+                    written = runner.run(self._step())
                 self._finish()
             finally:
                 for source in self._sources.values():
@@ -192,7 +198,12 @@ class TaskRun:
                     task.add(where, batch, behind, behind)
                     while task.process(inf):
                         pass
-                    task.take_output()
+                    if letters := task.take_output():
+                        self._letters += letters
+        if self._writes_letters:
+            self._globals_dropped = task.dropped
+        else:
+            self._letters.clear()
         stores.keep(stores.freeze(), {})
         task.close()
         setup.global_stores = {name: stores.store(name) for name in stores.names}
@@ -292,7 +303,7 @@ class TaskRun:
             stores.close(clean=True)
             if self._snapshot is not None and self._directory is not None:
                 written += write_disk(self._setup, name, self.specs, self._directory / name, self._snapshot, self._shared)
-        self.done = TaskDone(self._work.task, positions, task.processed, task.dropped, tuple(written))
+        self.done = TaskDone(self._work.task, positions, task.processed, task.dropped + self._globals_dropped, tuple(written))
 
     def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what an app that goes on commits: of repartition topics where they end in the log, as nothing of them came from there."""

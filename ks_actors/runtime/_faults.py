@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ks_actors._errors import DeserializationFailed, ProcessingFailed, ProductionFailed
 from ks_actors._handlers import ErrorContext, FailedRecord, HandlerResponse, Response
 from ks_actors._partitioner import partition
-from ks_actors.runtime._output import UNKNOWN_PARTITION
+from ks_actors.runtime._output import UNKNOWN_PARTITION, OutputBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ks_actors._handlers import DeadLetter
     from ks_actors._task_id import TaskId
     from ks_actors.runtime._current import Current
-    from ks_actors.runtime._output import OutputBuffer
     from ks_actors.runtime._pages import RawRecord
     from ks_actors.runtime._setup import Setup
 
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 class Faults:
     """The exception handlers of one task: each method returns to go on without the record, or raises what ends the task.
 
-    Dead letters are written like other output: in the transaction, if there is one. Under a transaction those of a record that ends the task go the
-    way of all that it did: they are void with it.
+    Dead letters are written like other output: in the transaction, if there is one. Those of a record that ends the task are `parting`: under a
+    transaction they go the way of all that the task did, and are void with it.
     """
 
     def __init__(self, task_id: TaskId, setup: Setup, current: Current, output: OutputBuffer, dropped: Callable[[int], None]) -> None:
@@ -37,6 +36,7 @@ class Faults:
         self._letters: str | None = setup.config.errors_dead_letter_queue_topic_name
         self._current = current
         self._output = output
+        self.parting: OutputBuffer = OutputBuffer()
 
     def deserialization(self, node: str, raw: RawRecord, error: Exception) -> None:
         """Decide about bytes that are no record."""
@@ -86,16 +86,17 @@ class Faults:
             response = Response.of(handler(context, record, error))
         except Exception as raised:
             raise type(failure)(f"the exception handler itself raised {_told(raised)}, about: {failure}") from raised
+        output = self.parting if response.result is HandlerResponse.FAIL else self._output
         for letter in response.dead_letter_queue_records:
-            self._write(letter)
+            self._write(letter, output)
         if response.result is HandlerResponse.FAIL:
             raise failure from error
         self.dropped(1)
 
-    def _write(self, letter: DeadLetter) -> None:
+    def _write(self, letter: DeadLetter, output: OutputBuffer) -> None:
         partitions = self._setup.partitions(letter.topic)
         number = UNKNOWN_PARTITION if partitions is None else 0 if letter.key is None else partition(letter.key, partitions)
-        self._output.column(letter.topic, number).append(letter.key, letter.value, letter.timestamp, letter.headers)
+        output.column(letter.topic, number).append(letter.key, letter.value, letter.timestamp, letter.headers)
 
     def _context(self, node: str, timestamp: int, headers: Headers, offset: int | None = None) -> ErrorContext:
         """Return where a record with this time and these headers failed.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Fetcher
     from ks_actors.log._types import Fetched, TopicPartition
     from ks_actors.runtime._global_stores import GlobalStores
+    from ks_actors.runtime._letters import Letters
     from ks_actors.runtime._metrics import Metrics
     from ks_actors.runtime._setup import Setup
 
@@ -49,14 +50,25 @@ class CommitGlobals(Message, frozen=True, tag="COMMIT_GLOBALS"):
     """Have stores of the user's own commit (internal)."""
 
 
-GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look | CommitGlobals
+class LettersWritten(Message, frozen=True, tag="LETTERS_WRITTEN"):
+    """Go on: the log has the dead letters (internal)."""
+
+
+class LettersFailed(Message, frozen=True, tag="LETTERS_FAILED"):
+    """End: dead letters cannot be written (internal)."""
+
+    error: Exception
+
+
+GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look | CommitGlobals | LettersWritten | LettersFailed
 
 
 class GlobalTables(Actor[GlobalMessage]):
     """Fill the global stores with the whole of their topics, before anything is processed and ever after.
 
     A slice at a time; what is applied is final at once, for the topic is the store's changelog. What is on disk of them goes on from where it is, and
-    is written now and then, in turns with the rest: what a crash leaves is bounded as for tasks.
+    is written now and then, in turns with the rest: what a crash leaves is bounded as for tasks. Dead letters are written before anything goes on: no
+    position is ahead of them, and an error that ends it comes behind them.
     """
 
     def __init__(
@@ -64,17 +76,19 @@ class GlobalTables(Actor[GlobalMessage]):
         setup: Setup,
         stores: GlobalStores,
         fetcher: Fetcher,
+        letters: Letters,
         *,
         instance: Ref[m.InstanceMessage],
         metrics: Metrics,
-        poll_ms: int,
     ) -> None:
         self._global = stores
         self._stores = stores.stores
+        setup.global_stores = {name: self._stores.store(name) for name in self._stores.names}
         self._fetcher = fetcher
+        self._letters = letters
         self._instance = instance
         self._metrics = metrics
-        self._poll_ms: int = poll_ms
+        self._poll_ms: int = setup.config.poll_ms
         self._clock = setup.work_time
         self._ends: dict[TopicPartition, int] = dict(stores.ends)
         self._asked: list[Reply[None]] = []
@@ -82,6 +96,10 @@ class GlobalTables(Actor[GlobalMessage]):
         self._fetching: bool = False
         self._looking: bool = False
         self._broken: bool = False
+        self._writing: bool = False
+        # What ends this when the letters are written.
+        self._fault: Exception | None = None
+        self._dropped: int = 0
         self._flusher = Flusher({GLOBAL_TASK: self._stores})
         self._positions: dict[TopicPartition, int] = dict(stores.begins)
         self._committed: Mapping[TopicPartition, int] = {}
@@ -108,6 +126,7 @@ class GlobalTables(Actor[GlobalMessage]):
         elif isinstance(signal, Stopping):
             self._residents.leave(GLOBAL_TASK)
             await self._fetcher.close()
+            await self._letters.close()
             self._task.close()
             if not self._broken:
                 self._commit()
@@ -144,41 +163,76 @@ class GlobalTables(Actor[GlobalMessage]):
             case Look():
                 self._looking = False
                 self._go_on()
+            case LettersWritten() | LettersFailed():
+                self._go_on_behind(message)
             case FetchFailed():
                 self._fetching = False
                 if passed := passed_over(message.error, self._fetcher, self._positions):
                     self._deal_with(Arrived(passed, message.epoch))
-                    return
-                failure = StreamsError(f"reading the topics of global tables failed: {message.error}")
-                if self._ends:
-                    raise failure from message.error
-                self._instance.tell(m.Fatal(failure, rolled_back=False))
-                self.ctx.timers.once("again", self._poll_ms / 1000, Look())
+                else:
+                    self._tell_unread(message.error)
                 return
             case _:
                 assert_never(message)
         self._note_filled()
 
+    def _tell_unread(self, error: Exception) -> None:
+        failure = StreamsError(f"reading the topics of global tables failed: {error}")
+        if self._ends:
+            raise failure from error
+        self._instance.tell(m.Fatal(failure, rolled_back=False))
+        self.ctx.timers.once("again", self._poll_ms / 1000, Look())
+
+    def _go_on_behind(self, letters: LettersWritten | LettersFailed) -> None:
+        """Go on when the log has the letters, or end by the error that they are about."""
+        failure = self._fault
+        if isinstance(letters, LettersFailed):
+            if failure is None:
+                raise letters.error
+            failure.add_note(f"its dead letters could not be written: {letters.error}")
+        if failure is not None:
+            raise failure
+        self._writing = False
+        self._keep()
+        self._go_on()
+
     def _go_on(self, *, idle: bool = False) -> None:
-        """Apply a slice of what has come, write a little, and see to it that this goes on. What comes waits for writing that is behind."""
-        if not (self._flusher.busy and self._stores.behind):
+        """Apply a slice of what has come, write a little, and see to it that this goes on.
+
+        What comes waits for writing that is behind, and for dead letters that the log does not have yet.
+        """
+        if self._broken:
+            return
+        if not (self._writing or (self._flusher.busy and self._stores.behind)):
             self._apply()
         if self._flusher.begin(idle=idle and self._stores.pressing) or self._flusher.busy:
             self._flusher.turn(self._clock)
         buffered = self._task.group.buffered
         if not buffered:
             self._fetch()
-        if (buffered or self._flusher.busy) and not self._looking:
+        if ((buffered and not self._writing) or self._flusher.busy) and not self._looking:
             self._looking = True
             self.ctx.self_ref.tell(Look())
 
     def _apply(self) -> None:
         task = self._task
-        task.process(_SLICE)
-        if letters := sum(len(one.batch) for one in task.take_output()):
-            _log.warning("%d dead letters of global tables are not written: an instance reads global tables without a producer", letters)
-        self._metrics.global_dropped = task.dropped
-        self._positions = {partition: queue.position for partition, queue in task.group.queues.items()}
+        try:
+            task.process(_SLICE)
+        except Exception as error:  # noqa: BLE001 - raised when its dead letters are written
+            self._fault = error
+        self._metrics.global_dropped += task.dropped - self._dropped
+        self._dropped = task.dropped
+        if letters := task.take_output() + task.parting.take():
+            self._writing = True
+            self.ctx.pipe(self._letters.write(letters), _written, LettersFailed)
+        elif self._fault is not None:
+            raise self._fault
+        else:
+            self._keep()
+
+    def _keep(self) -> None:
+        """Take what was applied as final."""
+        self._positions = {partition: queue.position for partition, queue in self._task.group.queues.items()}
         token = self._stores.freeze(contained(self._positions))
         self._stores.keep(token, self._global.offsets(self._positions))
         self._resident.positions = self._positions
@@ -213,6 +267,10 @@ class GlobalTables(Actor[GlobalMessage]):
 
 def _arrived(fetched: Sequence[Fetched]) -> GlobalMessage:
     return Arrived(fetched, 0)
+
+
+def _written(_: None) -> GlobalMessage:
+    return LettersWritten()
 
 
 def _failed(error: Exception) -> GlobalMessage:

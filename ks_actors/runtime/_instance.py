@@ -282,7 +282,7 @@ class Instance(Actor[InstanceMessage]):
 
     async def _hire(self) -> str:
         name = self._crew.next_name()
-        worker = Worker(name, self._parts.manager, self._parts.collector, self._setup)
+        worker = Worker(name, self._parts.manager, self._parts.collector, self._parts.letters, self._setup)
         spec = Spec(lambda: worker, mailbox=WORKER_MAILBOX, executor="own" if self._parts.blocking else "shared")
         ref = await self.ctx.spawn(spec, name)
         self.ctx.watch(ref)

@@ -28,6 +28,7 @@ from ks_actors.runtime._fitting import Fitting
 from ks_actors.runtime._global_stores import GlobalStores
 from ks_actors.runtime._global_tables import GLOBAL_MAILBOX, AwaitFilled, GlobalTables
 from ks_actors.runtime._last_commit import LastCommit
+from ks_actors.runtime._letters import Letters
 from ks_actors.runtime._limits import Limits
 from ks_actors.runtime._making import make_stores
 from ks_actors.runtime._membership import GroupView
@@ -154,13 +155,8 @@ class Parts:
             self._lease.lost = partial(self.collector.tell, m.Abandon())
 
     async def _transactional_producer(self, process_id: str) -> TransactionalProducer:
-        config = self._config
-        return await self._log.transactional_producer(
-            self._transactional_id(process_id),
-            client_id=config.client_id,
-            timeout_ms=config.transaction_timeout_ms,
-            scope=self._setup.transaction_scope(),
-        )
+        name, scope, timeout_ms = self._transactional_id(process_id), self._setup.transaction_scope(), self._config.transaction_timeout_ms
+        return await self._log.transactional_producer(name, client_id=self._config.client_id, timeout_ms=timeout_ms, scope=scope)
 
     def _transactional_id(self, process_id: str) -> str:
         return f"{self._config.application_id}-{process_id}-1"
@@ -217,11 +213,9 @@ class Parts:
         await ref.ask(AwaitFilled).within(inf)
 
     async def _open_globals(self, context: Context[Any], stores: GlobalStores) -> Ref[Any]:
-        setup, config = self._setup, self._config
         await context.blocking(stores.open)
-        setup.global_stores = {name: stores.stores.store(name) for name in stores.stores.names}
-        fetcher = self._log.fetcher(client_id=f"{config.client_id}-global", isolation=self._isolation)
-        tables = GlobalTables(setup, stores, fetcher, instance=context.self_ref, metrics=self._metrics, poll_ms=config.poll_ms)
+        fetcher = self._log.fetcher(client_id=f"{self._config.client_id}-global", isolation=self._isolation)
+        tables = GlobalTables(self._setup, stores, fetcher, self.letters(), instance=context.self_ref, metrics=self._metrics)
         return await self._spawn(context, Spec(lambda: tables, mailbox=GLOBAL_MAILBOX), "global-tables")
 
     async def _start_committer(self, context: Context[Any]) -> None:
@@ -334,6 +328,10 @@ class Parts:
 
     def _reset(self, topic: str) -> str:
         return self._setup.source_of(topic).offset_reset or self._config.auto_offset_reset
+
+    def letters(self) -> Letters:
+        """Return a way for dead letters that belong to no commit."""
+        return Letters(self._setup, self._log, self._metrics, self.closing)
 
     def rejoin(self, error: Exception) -> None:
         """Give up all tasks and enter the group anew."""

@@ -78,6 +78,7 @@ class Task:
         self._current = current if current is not None else Current()
         self._output = OutputBuffer()
         self._faults = Faults(task_id, setup, self._current, self._output, self._count_dropped)
+        self.parting: OutputBuffer = self._faults.parting
         self._stream_punctuation = PunctuationQueue()
         self._wall_punctuation = PunctuationQueue()
         self._run: int = _FIRST_RUN
@@ -118,6 +119,7 @@ class Task:
         """Forget everything since the last commit, and go on from there with new processors. The stores are dropped by their owner."""
         self._close_plan()
         self._output.drop()
+        self.parting.drop()
         for partition, position in positions.items():
             self.group.queues[partition].clear(position.offset, position.time)
         self._progress = merged_progress(positions.values())

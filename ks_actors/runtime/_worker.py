@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from actors import Ref, Signal
     from ks_actors._task_id import TaskId
     from ks_actors.log._types import Outgoing
+    from ks_actors.runtime._letters import Letters
     from ks_actors.runtime._messages import CollectorMessage, TaskManagerMessage
     from ks_actors.runtime._setup import Setup
     from ks_actors.runtime._task import Task
 
 WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))  # in one lane: neither overtakes the other
+_log = logging.getLogger("ks_actors")
 
 
 class Worker(Actor[WorkerMessage]):
@@ -28,15 +31,19 @@ class Worker(Actor[WorkerMessage]):
     A task whose topology has functions that block is processed in the worker's own thread. What a slice has written goes to the collector in one
     message, but for what is kept apart by task, marked with the epoch of the commit that it belongs to, which the committer tells: until then a new
     worker stands still. An error out of a task ends the worker, once it has given back the other tasks of the lease: its supervisor sees to the rest.
+    At least once, the dead letters of the record that is to blame are written before; exactly once they are void.
     A task whose stores hold more than the worker's share uncommitted is to be committed.
     """
 
-    def __init__(self, name: str, manager: Ref[TaskManagerMessage], collector: Ref[CollectorMessage], setup: Setup) -> None:
+    def __init__(
+        self, name: str, manager: Ref[TaskManagerMessage], collector: Ref[CollectorMessage], letters: Callable[[], Letters], setup: Setup
+    ) -> None:
         self.name: str = name
         self.life = WORKER_TRANSITIONS.start(WorkerState.CREATED)
         self.at: Task | None = None
         self._manager = manager
         self._collector = collector
+        self._letters: Callable[[], Letters] | None = None if setup.transactional else letters
         self._seconds: float = setup.config.worker_slice_ms / 1000
         self._epoch: int = 0
         self.input_bytes: int = -1
@@ -88,9 +95,11 @@ class Worker(Actor[WorkerMessage]):
                 try:
                     records += await self._process(task, seconds, draining=lease.draining)
                     self._write(task, output)
-                except BaseException:
+                except BaseException as error:
                     task.broken = True
                     self._give_back(lease, done, records, output, failed=task)
+                    if isinstance(error, Exception):
+                        await self._write_parting(task, error)
                     raise
             done.append(task.id)
         self._give_back(lease, done, records, output)
@@ -128,6 +137,20 @@ class Worker(Actor[WorkerMessage]):
         elif not (done or untouched):
             return
         self._manager.tell(TaskDone(self.ctx.self_ref, tuple(done), records, untouched, dies=failed is not None))
+
+    async def _write_parting(self, task: Task, error: Exception) -> None:
+        """Write the dead letters of the record that ends the task. Its error is what counts, even if they cannot be written."""
+        parting = task.parting.take()
+        if not parting or self._letters is None:
+            return
+        letters = self._letters()
+        try:
+            await letters.write(parting)
+        except Exception as worse:  # noqa: BLE001 - told to whoever hears of the error
+            error.add_note(f"its dead letters could not be written: {worse}")
+            _log.error("the dead letters of a record of task %s that failed could not be written: %s", task.id, worse)
+        finally:
+            await letters.close()
 
     def _drain(self, task: Task, seconds: float) -> int:
         task.drain(seconds)

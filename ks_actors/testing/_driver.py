@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import deque
+from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -24,7 +25,7 @@ from ks_actors.testing._topics import TestInputTopic, TestOutputTopic
 from ks_actors.topology._missing_serdes import check_serdes, check_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
+    from collections.abc import Coroutine, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from ks_actors._batch import Headers
@@ -169,7 +170,8 @@ class _Driver:
 
     async def _pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         self._add(self._setup.topic(topic), key, value, timestamp, headers)
-        await self._complete()
+        with self._showing_letters():
+            await self._complete()
 
     def _add(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         task = self._running()
@@ -219,9 +221,21 @@ class _Driver:
 
     async def _punctuate(self) -> None:
         task = self._running()
-        task.punctuate(self._now)
-        self._route(task.take_output())
-        await self._complete()
+        with self._showing_letters():
+            task.punctuate(self._now)
+            self._route(task.take_output())
+            await self._complete()
+
+    @contextmanager
+    def _showing_letters(self) -> Iterator[None]:
+        """Show the dead letters of a record that ends a task, where an app writes them: exactly once those of tasks are void."""
+        try:
+            yield
+        except Exception:
+            for each in (self._globals, None if self._setup.transactional else self._task):
+                if each is not None:
+                    self._route(each.parting.take())
+            raise
 
     def _route(self, written: Iterable[Outgoing]) -> None:
         """Keep what was written, and feed it back where the topology reads it."""

@@ -122,12 +122,14 @@ def test_partitions_and_a_rekey_that_counts(tmp_path: Path) -> None:
     assert {place: {key: value for key, (value, _) in rows.items()} for place, rows in snapshot.items()} == values
 
 
-def ran(topology: Topology, topics: Mapping[str, int], records: list[Input], **options: Any) -> tuple[Backfill, dict[TopicPartition, Rows]]:
+def ran(
+    topology: Topology, topics: Mapping[str, int], records: list[Input], handling: Mapping[str, Any] | None = None, **options: Any
+) -> tuple[Backfill, dict[TopicPartition, Rows]]:
     async def main() -> Any:
         async with EmbeddedLog() as log:
             await log.create_topics([NewTopic(name, count) for name, count in topics.items()])
             await fill(log, topics, records)
-            with await backfill(topology, StreamsConfig.of(SETTINGS), log=log, **options) as done:
+            with await backfill(topology, StreamsConfig.of({**SETTINGS, **(handling or {})}), log=log, **options) as done:
                 return done, {where: rows_of(done.read(where)) for where in done.partitions}
 
     return asyncio.run(main())  # type: ignore[no-any-return]  # as it says
@@ -286,6 +288,21 @@ def test_global_tables_are_whole_before_the_first_record() -> None:
     records: list[Input] = [("names", b"k", b"old", 900), ("names", b"k", b"new", 1_000), ("in", b"k", b"v", 1)]
     _, written = ran(builder.build(), {"in": 1, "out": 1, "names": 1}, records)
     assert written == {TopicPartition("out", 0): [(b"k", b"v new", 1, ())]}
+
+
+def test_dead_letters_of_a_global_table_are_written_once() -> None:
+    """Each task fills the table, the first of all writes the letters; they are counted once, too."""
+    builder = StreamsBuilder()
+    names = builder.global_table("names", TEXT)
+    builder.stream("in", TEXT).select_key(lambda key, _: key).repartition().join(names, lambda key, _: key, lambda value, name: f"{value} {name}").to(
+        "out", Produced(serdes.STRING, serdes.STRING)
+    )
+    records: list[Input] = [("names", b"k", b"name", 1), ("names", b"k", b"\xff", 2), ("in", b"k", b"v", 3), ("in", b"j", b"\xfe", 4)]
+    handling = {"errors_dead_letter_queue_topic_name": "letters", "deserialization_exception_handler": "continue"}
+    done, written = ran(builder.build(), {"in": 2, "out": 1, "names": 1, "letters": 1}, records, handling)
+    assert [row[:3] for row in written[TopicPartition("letters", 0)]] == [(b"k", b"\xff", 2), (b"j", b"\xfe", 4)]
+    assert [row[1] for row in written[TopicPartition("out", 0)]] == [b"v name"]
+    assert sum(task.dropped for task in done.tasks) == 2
 
 
 def test_joins_of_tables_wait_for_the_earlier_records() -> None:

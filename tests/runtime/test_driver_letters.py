@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ks_actors import ProcessingFailed, StreamsError, UncaughtResponse
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.serdes import BYTES, LONG, STRING
 from ks_actors.testing import AsyncTopologyTestDriver, TopologyTestDriver, run_app
@@ -82,3 +83,48 @@ def test_the_driver_shows_what_an_app_writes(guarantee: str, kinds: list[str]) -
         assert found == steps
 
     run_app(test, dividing(), topics={"in": 1, "out": 1, "letters": 1}, processing_guarantee=guarantee, **CONTINUE)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("kind", [NO_KEY, NO_VALUE, RAISES, TOO_LARGE])
+@pytest.mark.parametrize("before", [0, 1, 70])
+def test_the_letter_of_a_record_that_ends_processing(kind: str, guarantee: str, before: int) -> None:
+    """At least once it is written, once per attempt; exactly once it is void with the transaction. Drivers show what an app writes."""
+    handling: dict[str, Any] = {"errors_dead_letter_queue_topic_name": "letters", "processing_guarantee": guarantee}
+    expected = [] if guarantee == "exactly_once_v2" else [RECORDS[kind]]
+    with TopologyTestDriver(dividing(), handling) as driver:
+        source = driver.create_input_topic("in", BYTES, BYTES)
+        with pytest.raises(StreamsError):
+            source.pipe_raw(*RECORDS[kind], 5)
+        letters = driver.create_output_topic("letters", BYTES, BYTES)
+        assert [(letter.key, letter.value) for letter in letters.read_records_to_list()] == expected
+
+    async def test(harness: AppHarness) -> None:
+        for _ in range(before):
+            await harness.produce("in", *RECORDS[GOOD])
+        await harness.produce("in", *RECORDS[kind])
+        await harness.produce("in", *RECORDS[GOOD])
+        await harness.start()
+        assert isinstance(await harness.ended(), StreamsError)
+        assert [(letter.key, letter.value) for letter in await harness.read("letters")] == expected * len(asked)
+
+    asked: list[Exception] = []
+
+    def twice(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.REPLACE_WORKER if len(asked) == 1 else UncaughtResponse.SHUTDOWN_CLIENT
+
+    run_app(test, dividing(), topics={"in": 1, "out": 1, "letters": 1}, start=False, uncaught_handler=twice, **handling)
+
+
+def test_letters_that_cannot_be_written_are_told_with_the_error() -> None:
+    """The error of the record stays the error of the app; a note says why there is no letter."""
+
+    async def test(harness: AppHarness) -> None:
+        harness.delete_topics("letters")
+        await harness.produce("in", *RECORDS[RAISES])
+        error = await harness.ended()
+        assert isinstance(error, ProcessingFailed)
+        assert any("its dead letters could not be written: the log refused dead letters" in note for note in error.__notes__)
+
+    run_app(test, dividing(), topics={"in": 1, "out": 1, "letters": 1}, errors_dead_letter_queue_topic_name="letters")

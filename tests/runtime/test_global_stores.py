@@ -234,22 +234,3 @@ def test_a_global_table_of_the_dsl_is_on_disk_too() -> None:
         assert [record.value for record in await harness.read("out")] == ["v+n7"]
 
     run_app(test, builder.build(), topics=TOPICS, start=False)
-
-
-def test_dead_letters_of_global_tables_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    """They are not written: an instance reads global tables without a producer. A warning tells how many."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("names", b"\xff", b"n", partition=0)
-        await names(harness, [1])
-        await until_came(harness, 1)
-        assert await held(harness) == {"k00001": "n1"}
-        assert "1 dead letters of global tables are not written" in caplog.text
-
-    run_app(
-        test,
-        keeping(),
-        topics={**TOPICS, "letters": 1},
-        errors_dead_letter_queue_topic_name="letters",
-        deserialization_exception_handler="continue",
-    )
