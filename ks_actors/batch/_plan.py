@@ -91,6 +91,7 @@ def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, i
     )
     setup.know_topics(counts)
     setup.replayable = True
+    setup.unlogged = frozenset(map(setup.topic, topology.internal_topics))
     return setup
 
 

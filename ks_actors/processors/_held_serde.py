@@ -96,12 +96,12 @@ def _as_read(inner: AsRead | None) -> AsRead | None:
 
 
 def _whence(origin: Origin) -> tuple[str, int, int]:
-    """Return topic, partition and offset."""
+    """Return topic, partition and offset, for those who look into the log."""
     if origin is None:
         return _UNKNOWN
     if len(origin) == 2:  # noqa: PLR2004 - a page in memory, and an offset there
         page, offset = origin
-        return page.metadata(offset) or _UNKNOWN
+        return page.place(offset) or _UNKNOWN
     return origin
 
 

@@ -43,6 +43,11 @@ class Current:
         page = self.page
         return None if page is None else page.metadata(self.offset if offset is None else offset)
 
+    def logged(self, offset: int | None = None) -> bool:
+        """Return whether the log has the source record. In a backfill it has none of those that come through a repartition topic."""
+        page = self.page
+        return page is None or page.logged(self.offset if offset is None else offset)
+
     def raw(self, offset: int | None = None) -> RawRecord | None:
         """Return the source record as it came; None at no record, or when its bytes are not kept."""
         page = self.page

@@ -113,7 +113,7 @@ class Faults:
         return ErrorContext(
             topic=metadata.topic,
             partition=metadata.partition,
-            offset=metadata.offset,
+            offset=metadata.offset if self._current.logged(offset) else -1,
             headers=headers,
             processor_node_id=node,
             task_id=self.task_id,
@@ -160,7 +160,7 @@ def _where(task: TaskId, context: ErrorContext) -> dict[str, Any]:
         "node": context.processor_node_id,
         "topic": context.topic,
         "partition": context.partition if known else None,
-        "offset": context.offset if known else None,
+        "offset": context.offset if context.offset >= 0 else None,
     }
 
 

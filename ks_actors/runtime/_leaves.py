@@ -30,6 +30,10 @@ class Leaf:
         """Return where a record came from."""
         return None if self.page is None else self.page.metadata(offset)
 
+    def place(self, offset: int) -> RecordMetadata | None:
+        """Return where the log has a record; None when that is not known, or it has none."""
+        return None if self.page is None or not self.page.logged(offset) else self.page.metadata(offset)
+
 
 Place: TypeAlias = tuple[Leaf, int]
 """Where a record came from: a page, and the offset there."""

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @final
 class RawRecord:
-    """A record as it came, for those who have to look at it again."""
+    """A record as it came, for those who have to look at it again. The offset is -1 if the log has no such record."""
 
     __slots__ = ("headers", "key", "offset", "partition", "timestamp", "value")
 
-    def __init__(self, partition: TopicPartition, raw: Batch, index: int) -> None:
+    def __init__(self, partition: TopicPartition, raw: Batch, index: int, *, logged: bool = True) -> None:
         self.partition: TopicPartition = partition
-        self.offset: int = raw.offsets[index]
+        self.offset: int = raw.offsets[index] if logged else -1
         self.key: bytes | None = raw.keys[index]
         self.value: bytes | None = raw.values[index]
         self.timestamp: int = raw.timestamps[index]
@@ -38,6 +38,10 @@ class Page(Protocol):
 
     def raw(self, offset: int) -> RawRecord | None:
         """Return a record as it came; None when it is not kept."""
+        ...
+
+    def logged(self, offset: int) -> bool:
+        """Return whether the log has the record; if not, its offset counts the records of a history."""
         ...
 
     def bare(self) -> Page | None:
@@ -60,15 +64,19 @@ class Page(Protocol):
 
 @final
 class Chunk:
-    """Records of one partition as they came. Without a batch it tells where they came from, and no more."""
+    """Records of one partition as they came. Without a batch it tells where they came from, and no more.
 
-    __slots__ = ("_batch", "partition")
+    `logged` says whether the log has them.
+    """
+
+    __slots__ = ("_batch", "_logged", "partition")
 
     lasting: bool = True
 
-    def __init__(self, partition: TopicPartition, batch: Batch | None) -> None:
+    def __init__(self, partition: TopicPartition, batch: Batch | None, *, logged: bool = True) -> None:
         self.partition: TopicPartition = partition
         self._batch: Batch | None = batch
+        self._logged: bool = logged
 
     def metadata(self, offset: int) -> RecordMetadata:
         """Return topic, partition and offset."""
@@ -80,7 +88,11 @@ class Chunk:
             return None
         offsets = self._batch.offsets
         index = bisect_left(offsets, offset)
-        return RawRecord(self.partition, self._batch, index) if index < len(offsets) and offsets[index] == offset else None
+        return RawRecord(self.partition, self._batch, index, logged=self._logged) if index < len(offsets) and offsets[index] == offset else None
+
+    def logged(self, _: int) -> bool:
+        """Return whether the log has the records."""
+        return self._logged
 
     def origin(self, offset: int) -> Place:
         """Return this page."""
@@ -88,7 +100,7 @@ class Chunk:
 
     def bare(self) -> Chunk:
         """Return the partition alone."""
-        return self if self._batch is None else Chunk(self.partition, None)
+        return self if self._batch is None else Chunk(self.partition, None, logged=self._logged)
 
     def __len__(self) -> int:
         return 0 if self._batch is None else len(self._batch)

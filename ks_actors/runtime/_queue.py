@@ -70,10 +70,11 @@ class RecordQueue:
     """The records of one partition, first in, first out: kept as they came, decoded a chunk at a time when their turn is near.
 
     A record that cannot be decoded is decided about when those before it are done. `partition_time` is the highest timestamp taken so far; `page` has
-    the chunk as it came that the records taken last are from.
+    the chunk as it came that the records taken last are from; `logged` says whether the log has the records, as everywhere but in a backfill.
     """
 
-    def __init__(self, partition: TopicPartition, source: Source, position: int, partition_time: int = -1) -> None:
+    def __init__(self, partition: TopicPartition, source: Source, position: int, partition_time: int = -1, *, logged: bool = True) -> None:
+        self._logged: bool = logged
         self.partition: TopicPartition = partition
         self.source: Source = source
         self.partition_time: int = partition_time
@@ -84,7 +85,7 @@ class RecordQueue:
         self._raw: deque[Batch] = deque()
         self._chunk: Batch = Batch([], [], [], None, ())
         self._raw_chunk: Batch = self._chunk
-        self.page: Chunk = Chunk(partition, self._raw_chunk)
+        self.page: Chunk = Chunk(partition, self._raw_chunk, logged=logged)
         self._at: int = 0
         self._behind: int = position
         self._poison: Exception | None = None
@@ -120,7 +121,7 @@ class RecordQueue:
         """Forget all records, to go on from `position`, and how far the log goes: it may have changed meanwhile."""
         self._raw.clear()
         self._chunk = self._raw_chunk = Batch([], [], [], None, ())
-        self.page = Chunk(self.partition, self._raw_chunk)
+        self.page = Chunk(self.partition, self._raw_chunk, logged=self._logged)
         self._at = self.buffered = 0
         self.move(position)
         self._poison = self._fatal = None
@@ -236,7 +237,7 @@ class RecordQueue:
             self._raw.appendleft(raw.slice(wanted, len(raw)))
             raw = raw.slice(0, wanted)
         self._raw_chunk, self._at = raw, 0
-        self.page = Chunk(self.partition, raw)
+        self.page = Chunk(self.partition, raw, logged=self._logged)
         if isinstance(raw, UnreadableBatch):
             self._chunk = Batch([], [], [])
             self._bad.append((0, raw.error))
@@ -272,7 +273,7 @@ class RecordQueue:
             if self._poison is not None and offsets[index] > self._poisoned:
                 return
             try:
-                self.source.undecodable(RawRecord(self.partition, self._raw_chunk, index), error)
+                self.source.undecodable(RawRecord(self.partition, self._raw_chunk, index, logged=self._logged), error)
             except Exception as fatal:
                 self._fatal = fatal
                 raise
@@ -302,14 +303,14 @@ class RecordQueue:
                 time = max(time, stamp)
         except Exception as error:  # noqa: BLE001 - a user's function; kept until those in front are done
             at = bisect_left(raw.offsets, chunk.offsets[len(stamps)])
-            self._poison, self._poisoned = self.source.unstampable(RawRecord(self.partition, raw, at), error), raw.offsets[at]
+            self._poison, self._poisoned = self.source.unstampable(RawRecord(self.partition, raw, at, logged=self._logged), error), raw.offsets[at]
             chunk = chunk.slice(0, len(stamps))
         stamped = Batch(chunk.keys, chunk.values, stamps, chunk.headers, chunk.offsets)
         if min(stamps, default=0) >= 0:
             return stamped
         for offset, stamp in zip(chunk.offsets, stamps, strict=True):
             if stamp < 0:
-                self.source.untimely(RawRecord(self.partition, raw, bisect_left(raw.offsets, offset)), stamp)
+                self.source.untimely(RawRecord(self.partition, raw, bisect_left(raw.offsets, offset), logged=self._logged), stamp)
         return stamped.select([stamp >= 0 for stamp in stamps])
 
 

@@ -160,6 +160,11 @@ class Flushed:
         page, offset = self.place(offset)
         return None if page is None else page.raw(offset)
 
+    def logged(self, offset: int) -> bool:
+        """Return whether the log has the last record of a row."""
+        page, offset = self.place(offset)
+        return page is None or page.logged(offset)
+
     def origin(self, offset: int) -> Place | None:
         """Return where the last record of a row came from, for those who want to know it later."""
         place = self._found(offset)

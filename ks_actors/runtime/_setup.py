@@ -66,6 +66,8 @@ class Setup:
         self.timestamp_extractor: TimestampExtractor = config.default_timestamp_extractor
         self.global_stores: Mapping[str, Any] = {}
         self.replayable: bool = False
+        # Topics whose records do not come from the log: their offsets are nothing to look for there.
+        self.unlogged: frozenset[str] = frozenset()
         self.cache: CacheBudget = CacheBudget(config.statestore_cache_max_bytes)
         self.cached_stores: Mapping[str, StoreSpec] = {}
         if self.cache.limit:

@@ -85,7 +85,7 @@ class Sink:
             node=self._node.name,
             topic=None if found is None else found.topic,
             partition=None if found is None else found.partition,
-            offset=None if found is None else found.offset,
+            offset=None if found is None or not self._current.logged() else found.offset,
         )
 
     def _writer(self, topic: str) -> _TopicWriter:

@@ -46,7 +46,7 @@ class TopicSource:
             node=self.name,
             topic=raw.partition.topic,
             partition=raw.partition.partition,
-            offset=raw.offset,
+            offset=raw.offset if raw.offset >= 0 else None,
         )
         failure.__cause__ = error
         return failure

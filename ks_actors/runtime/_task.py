@@ -85,7 +85,8 @@ class Task:
         self._plan: Plan | None = None
         self._paired: PairedTurns | None = None
         self.draining: Draining = Draining((), ())
-        queues = [RecordQueue(one, self._source(one.topic), positions[one].offset, positions[one].time) for one in sorted(positions)]
+        places = sorted(positions.items())
+        queues = [RecordQueue(one, self._source(one.topic), at.offset, at.time, logged=one.topic not in setup.unlogged) for one, at in places]
         self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
         self._current.stream_time = max((position.time for position in positions.values()), default=-1)
         self._progress: dict[str, int] = merged_progress(positions.values())

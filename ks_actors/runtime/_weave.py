@@ -63,6 +63,11 @@ class Weave:
         page, offset = self._find(offset)
         return page.raw(offset)
 
+    def logged(self, offset: int) -> bool:
+        """Return whether the log has the record of a rank."""
+        page, offset = self._find(offset)
+        return page.logged(offset)
+
     def origin(self, offset: int) -> Place:
         """Return the page of the record of a rank, and its offset there."""
         page, offset = self._find(offset)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 NUMBER = struct.Struct(">i")
 SUFFIX = struct.Struct(">qi")
-TIME = struct.Struct(">q")
 HELD = struct.Struct(">qq")  # the timestamp and offset that a change begins with which is held back; topic and partition are behind
 WINDOWS = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW)
 Rows = list[tuple[Any, ...]]
@@ -172,8 +171,13 @@ def plain(topology: Topology, changelogs: Mapping[tuple[str, int], dict[bytes, A
     }
 
 
-def difference(topology: Topology, streams: dict[tuple[str, int], Any], snapshot: dict[tuple[str, int], Any], until: int) -> list[Any]:
-    """Return what a snapshot has otherwise than the changelogs of a stream, which may have windows still that had expired at `until`."""
+def difference(
+    topology: Topology, streams: dict[tuple[str, int], Any], snapshot: dict[tuple[str, int], Any], until: int, *, live: bool = False, prefix: str = ""
+) -> list[Any]:
+    """Return what a snapshot has otherwise than the changelogs of a stream, which may have windows still that had expired at `until`.
+
+    `live` says that an app has gone on from it: it has put records into repartition topics itself. The `prefix` is before the names of its topics.
+    """
     found: list[Any] = []
     for place in sorted({*streams, *snapshot}):
         spec, expected, got = topology.stores[place[0]], streams.get(place, {}), snapshot.get(place, {})
@@ -182,7 +186,7 @@ def difference(topology: Topology, streams: dict[tuple[str, int], Any], snapshot
         if spec.retain_duplicates:  # which of several rows of a time and key has which number says nothing
             expected, got = unnumbered(expected), unnumbered(got)
         if isinstance(spec.value, HeldSerde):
-            expected, got = placeless(expected), placeless(got)
+            expected, got = placed(topology, expected, known=False), placed(topology, got, known=not live, prefix=prefix)
         for key in {*expected, *got}:
             suffix = SUFFIX if spec.kind in WINDOWS else ENDS if spec.kind is StoreKind.SESSION else None
             expires = None if suffix is None else suffix.unpack_from(key, len(key) - suffix.size)[0]
@@ -191,12 +195,21 @@ def difference(topology: Topology, streams: dict[tuple[str, int], Any], snapshot
     return found
 
 
-def placeless(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return changes that are held back without the place of their source record: in a backfill repartition topics have other offsets."""
-    found: dict[bytes, bytes] = {}
+def placed(topology: Topology, rows: Mapping[bytes, bytes], *, known: bool, prefix: str = "") -> dict[bytes, tuple[Any, ...]]:
+    """Return changes that are held back, each with topic, partition and offset of its source record.
+
+    Unless they are `known` those in repartition topics are taken as unknown, as a backfill has them: its records are in none of the log.
+    """
+    internal = tuple(f"-{name}" for name in topology.internal_topics)
+    found: dict[bytes, tuple[Any, ...]] = {}
     for key, row in rows.items():
+        time, offset = HELD.unpack_from(row)
         (length,) = NUMBER.unpack_from(row, HELD.size)
-        found[key] = row[: TIME.size] + row[HELD.size + NUMBER.size + max(0, length) + NUMBER.size :]
+        at = HELD.size + NUMBER.size + max(0, length)
+        topic = row[HELD.size + NUMBER.size : at].decode().removeprefix(prefix)
+        (partition,) = NUMBER.unpack_from(row, at)
+        place = (topic, partition, offset) if known or not internal or not topic.endswith(internal) else ("", -1, -1)
+        found[key] = (place, time, row[at + NUMBER.size :])
     return found
 
 

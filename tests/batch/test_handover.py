@@ -110,7 +110,7 @@ def test_backfill_and_live_tail_are_a_stream_over_all_records(name: str, tmp_pat
         rest = [record for record in records[middle:] if record[0] not in topology.global_topics]
         got, left = in_two_parts(topology, settings_of(case), topics, records[:middle] + whole, rest, tmp_path / str(number))
         assert got == written, case["id"]
-        assert difference(topology, stores, left, max(record[3] for record in records)) == [], case["id"]
+        assert difference(topology, stores, left, max(record[3] for record in records), live=True) == [], case["id"]
 
 
 @pytest.mark.parametrize("name", HANDED_OVER)
@@ -143,14 +143,14 @@ class Whole:
         self.history = self.records[:middle] + tables
         self.tail = [record for record in self.records[middle:] if record not in tables]
 
-    def check(self, written: dict[TopicPartition, Rows], stores: dict[tuple[str, int], dict[bytes, Any]]) -> None:
-        """Compare with the stream."""
+    def check(self, written: dict[TopicPartition, Rows], stores: dict[tuple[str, int], dict[bytes, Any]], prefix: str = "") -> None:
+        """Compare with the stream; the prefix is before the names of topics."""
         expected, kept = streamed(self.topology, self.settings, self.topics, self.records, one_by_one=True)
         if self.name in TIMES_OF_THEIR_OWN:
             assert by_key(written) == by_key(expected)
         else:
             assert written == expected
-        assert difference(self.topology, kept, stores, self.records[-1][3]) == []
+        assert difference(self.topology, kept, stores, self.records[-1][3], live=True, prefix=prefix) == []
 
 
 def by_key(written: Mapping[TopicPartition, Rows]) -> dict[tuple[TopicPartition, bytes | None], Rows]:

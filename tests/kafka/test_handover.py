@@ -47,8 +47,8 @@ def test_backfill_and_live_tail_are_a_stream_over_all_records(names: list[str], 
         Whole(name, LIVE, **SETTINGS, application_id=f"{run}-{name}", processing_guarantee=GUARANTEES[(number + at) % 2])
         for at, name in enumerate(names)
     ]
-    for whole, found in zip(wholes, asyncio.run(all_handed_over(kafka_broker, run, wholes, tmp_path)), strict=True):
-        whole.check(*found)
+    for whole, (written, stores) in zip(wholes, asyncio.run(all_handed_over(kafka_broker, run, wholes, tmp_path)), strict=True):
+        whole.check(written, stores, f"{whole.settings['application_id']}.")
 
 
 async def all_handed_over(broker: Broker, run: str, wholes: list[Whole], directory: Path) -> list[Any]:
