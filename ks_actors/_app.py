@@ -18,6 +18,7 @@ from ks_actors._errors import NotRunning
 from ks_actors._gc import tune_gc
 from ks_actors._in_thread import whole
 from ks_actors._loops import fastest_loop
+from ks_actors._native import tell_if_missing
 from ks_actors._open_files import raise_open_files
 from ks_actors._services import enter_services
 from ks_actors._until_signal import until_signal
@@ -142,6 +143,7 @@ class App(AppOrders):
         if self._begun:
             raise NotRunning(f"app {self.config.application_id} has been started already; make a new one")
         self._check_wanted()
+        tell_if_missing()
         self._begun = True
         self._starting = over = asyncio.Event()
         try:

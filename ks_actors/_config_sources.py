@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors._config_names import canonical
 from ks_actors._errors import ConfigError
+from ks_actors._native import SWITCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -32,8 +33,8 @@ def from_mapping(settings: Mapping[str, Any], origin: str) -> tuple[Given, ...]:
 
 
 def from_environment(environ: Mapping[str, str], prefix: str) -> tuple[Given, ...]:
-    """Return settings from variables such as KS_ACTORS_COMMIT_INTERVAL_MS, by a prefix that ends with an underscore."""
-    names = sorted(name for name in environ if name.startswith(prefix))
+    """Return settings from variables such as KS_ACTORS_COMMIT_INTERVAL_MS, by a prefix that ends with an underscore, but none of the kernel."""
+    names = sorted(name for name in environ if name.startswith(prefix) and name not in SWITCHES)
     return tuple(Given(name.removeprefix(prefix).lower(), environ[name], f"environment {name}") for name in names)
 
 

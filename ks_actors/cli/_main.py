@@ -6,17 +6,17 @@ from importlib import metadata
 
 import click
 
-from ks_actors._native import kernel
+from ks_actors._native import kernel, missing
 from ks_actors.cli._backfill import backfill
 from ks_actors.cli._export import export
 from ks_actors.cli._reset import reset
 from ks_actors.cli._run import run
 
-_KERNEL = "" if kernel is not None else ", without its kernel in C, which is slower"
+_KERNEL = "" if kernel is not None else f", without its kernel in C, which is slower: {missing}"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(metadata.version("ks-actors"), prog_name="ks-actors", message=f"%(prog)s, version %(version)s{_KERNEL}")
+@click.version_option(metadata.version("ks-actors"), prog_name="ks-actors", message="%(prog)s, version %(version)s" + _KERNEL.replace("%", "%%"))
 def ks_actors() -> None:
     """Stream processing with Kafka Streams' semantics."""
 

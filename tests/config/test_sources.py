@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import string
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,7 @@ from ks_actors._config import StreamsConfig
 from ks_actors._config_sources import parse_properties
 from ks_actors._errors import ConfigError
 from ks_actors._handlers import log_and_continue
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from ks_actors._native import SWITCHES
 
 TOML = """
 application.id = "from-file"
@@ -67,6 +66,14 @@ def test_the_environment_is_the_processs_own(monkeypatch: pytest.MonkeyPatch) ->
     assert StreamsConfig.load().application_id == "mine"
     assert StreamsConfig.load(prefix="MY_APP_").application_id == "other"
     assert StreamsConfig.load(environ={}, application_id="third").application_id == "third"
+
+
+def test_switches_of_the_kernel_are_no_settings() -> None:
+    """They begin with the same prefix, those of its build too, and an app that has one in its environment starts."""
+    switches = {"KS_ACTORS_WITHOUT_KERNEL": "1", "KS_ACTORS_WITH_KERNEL": "1", "KS_ACTORS_WITHOUT_AHEAD": "1"}
+    assert StreamsConfig.load(environ={**switches, "KS_ACTORS_APPLICATION_ID": "app"}).application_id == "app"
+    named = set(re.findall(r'"(KS_ACTORS_\w+)"', (Path(__file__).parents[2] / "hatch_build.py").read_text(encoding="utf-8")))
+    assert named == switches.keys() == SWITCHES
 
 
 def test_a_misspelt_variable_is_an_error() -> None:

@@ -87,6 +87,9 @@ class Weather:
         if name == self._breaks_at:
             self._breaks_at = ""
             self.down()
+            if name == "fetch":
+                # Nothing was fetched ahead of it.
+                self._reads_until = 0.0
         if name in _WRITES:
             return await self._write(name, call, *args, **kwargs)
         if name in {"event", "fetch"}:

@@ -87,11 +87,6 @@ def waits(harness: AppHarness) -> dict[TopicPartition | None, Wait]:
     return {wait.partition: wait for wait in harness.app.waiting()}
 
 
-def _waiting(harness: AppHarness) -> tuple[Wait, ...]:
-    """Return what the app waits for; nothing if there is no app yet."""
-    return () if harness._app is None else harness._app.waiting()
-
-
 async def fill(harness: AppHarness, partition: TopicPartition, count: int = 1) -> None:
     await harness.produce_all(partition.topic, [TestRecord("a", f"{number}", 0) for number in range(count)], partition=partition.partition)
 
@@ -361,10 +356,8 @@ def test_a_task_that_is_restored(told: Told, weather: Weather) -> None:
         await harness.close()
         harness.wipe_state()
         await fill(harness, FIRST, 5)
+        weather.down_at("fetch")
         starting = asyncio.ensure_future(harness.start())
-        while not any(wait.reason is WaitReason.RESTORING for wait in _waiting(harness)):
-            await asyncio.sleep(0)
-        weather.down()
         await harness.kit.clock.advance(12)
         # One of the two may have been restored before the log went away.
         wait = next(wait for wait in harness.app.waiting() if wait.reason is WaitReason.RESTORING)

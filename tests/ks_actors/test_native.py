@@ -1,0 +1,79 @@
+"""An app without the kernel says so, and why."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import _native
+from ks_actors.testing import run_app
+from tests.runtime.helpers import echo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ks_actors.testing import AppHarness
+
+
+async def _nothing(_: AppHarness) -> None:
+    """Start an app, and close it."""
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if "kernel in C" in each.getMessage()]
+
+
+def test_one_warning_says_that_the_kernel_is_missing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """In a process: when its first app starts, with the reason and the remedy."""
+    monkeypatch.delenv(_native.WITHOUT, raising=False)
+    for name, value in {"kernel": None, "missing": "there is none", "_told": False}.items():
+        monkeypatch.setattr(_native, name, value)
+    with caplog.at_level(logging.WARNING, "ks_actors"):
+        for _ in range(2):
+            run_app(_nothing, echo(), topics={"in": 1, "out": 1})
+    (warning,) = _warnings(caplog)
+    assert warning.startswith("running without the kernel in C, which takes more CPU time: there is none; install a C compiler")
+
+
+@pytest.mark.parametrize("leave_out", [True, False])
+def test_nothing_is_said_when_it_is_there_or_left_out_on_purpose(
+    leave_out: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The switch in the environment is an answer to the warning."""
+    monkeypatch.setattr(_native, "_told", False)
+    monkeypatch.setattr(_native, "kernel", None if leave_out else object())
+    if leave_out:
+        monkeypatch.setenv(_native.WITHOUT, "1")
+    with caplog.at_level(logging.DEBUG, "ks_actors"):
+        run_app(_nothing, echo(), topics={"in": 1, "out": 1})
+    assert not _warnings(caplog)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(None, "it was not built when ks-actors was installed"), (b"no library", "it cannot be loaded: .*some_kernel.so")]
+)
+def test_the_reason_tells_a_kernel_that_was_not_built_from_one_that_cannot_be_loaded(
+    content: bytes | None, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a wheel for another system: the error of the loader is named."""
+    if content is not None:
+        (tmp_path / "some_kernel.so").write_bytes(content)
+    monkeypatch.delenv(_native.WITHOUT, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(_native, "_NAME", "some_kernel")
+    kernel, missing = _native._load()
+    assert kernel is None
+    assert re.match(reason, missing), missing
+
+
+def test_the_version_says_that_the_kernel_is_missing() -> None:
+    """With the reason, behind the number."""
+    command = [sys.executable, "-m", "ks_actors.cli", "--version"]
+    told = subprocess.run(command, env={**os.environ, _native.WITHOUT: "1"}, capture_output=True, text=True, check=True)  # noqa: S603 - its own interpreter
+    assert told.stdout.endswith(", without its kernel in C, which is slower: KS_ACTORS_WITHOUT_KERNEL=1 leaves it out\n")
