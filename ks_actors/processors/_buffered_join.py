@@ -5,9 +5,11 @@ from __future__ import annotations
 import heapq
 import struct
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors._errors import SerializationError, TopologyError
+from ks_actors.processors._closing import held_back, unreadable
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
 from ks_actors.processors._suppress import Held
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 _TIME = struct.Struct(">Bq")
 _SEQUENCE = struct.Struct(">i")
 _LAST_SEQUENCE = 0x7FFF_FFFF
+_key = attrgetter("key")
 
 
 class WaitingKey(NamedTuple):
@@ -92,7 +95,7 @@ class _Waiting:
 
     def _restored(self) -> list[tuple[bytes, WaitingKey]]:
         """Return what the store has already."""
-        queue = [(self._store.key_bytes(place), place) for place, _ in self._store.all()]
+        queue = [(self._store.key_bytes(place), place) for place, _ in held_back(self._context, self._origins, self._store, _key)]
         heapq.heapify(queue)
         self._sequence = (max((place.sequence for _, place in queue), default=-1) + 1) & _LAST_SEQUENCE
         return queue
@@ -106,9 +109,15 @@ class _Waiting:
 
     def _release(self, queue: list[tuple[bytes, WaitingKey]]) -> None:
         place = heapq.heappop(queue)[1]
-        held: Held = self._store.get(place)
+        try:
+            held: Held = self._store.get(place)
+        except SerializationError as error:
+            unreadable(self._context, self._origins, error, place.key, place.time)
+            held = Held(0, None, None, None, place.time, ())
         self._store.put(place, None)
         known = self._known.pop(self._store.index(place), held.origin) if self._known else held.origin
+        if held.new is None:
+            return  # it could not be read
         here = self._origins.here()
         self._origins.go_to(known, held.timestamp, held.headers)
         try:

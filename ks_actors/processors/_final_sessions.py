@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any, final
 
+from ks_actors._errors import SerializationError
 from ks_actors._windowed import Window, Windowed
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
@@ -83,8 +84,8 @@ class _OpenSessions:
 
     def _restored(self) -> list[tuple[Any, Any, int, int]]:
         """Return those that the store has already."""
-        entries = self._store.ended_entries(max(0, self._context.progress.get(self._name, 0)), LATEST)
-        return [(self._store.end_order(key, start, end), key, start, end) for key, start, end, _ in entries]  # in order: a heap
+        sessions = self._store.ended_sessions(max(0, self._context.progress.get(self._name, 0)), LATEST)
+        return [(self._store.end_order(key, start, end), key, start, end) for key, start, end in sessions]  # in order: a heap
 
     def add(self, key: Any, start: int, end: int) -> None:
         """Take note of a session."""
@@ -110,8 +111,12 @@ class _OpenSessions:
         last: Any = None
         while queue and queue[0][3] < closed:
             order, key, start, end = heapq.heappop(queue)
-            entry = self._store.get_entry(key, start, end) if order != last else None
+            self._origins.go_to(None, end, ())
+            try:
+                entry = self._store.get_entry(key, start, end) if order != last else None
+            except SerializationError as error:
+                self._context.failed(error, Windowed(key, Window(start, end)), None, end, headers)
+                entry = None
             last = order
             if entry is not None:
-                self._origins.go_to(None, end, ())
                 self._context.forward(Windowed(key, Window(start, end)), (entry[0], None), end, headers)

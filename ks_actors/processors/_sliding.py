@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._windowed import Window, Windowed
 from ks_actors.processors._clock import Clock
+from ks_actors.processors._closing import forward_closed
 from ks_actors.processors._holes import ATOMS
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._olds import keeper
@@ -147,13 +148,7 @@ class _Sliding:
         last = closed - self._length - 1
         if emitted >= closed or last < 0:
             return
-        here = self._origins.here()
-        try:
-            for key, start, (value, timestamp) in self._store.fetch_all_entries(first, last):
-                self._origins.go_to(None, timestamp, ())
-                self._context.forward(Windowed(key, Window(start, start + self._length)), (value, None), timestamp, headers)
-        finally:
-            self._origins.back(here)
+        forward_closed(self._context, self._origins, self._store, (first, last), self._length, headers)
         progress[self._name] = closed
 
     def _beginning(self, timestamp: int) -> Entry:

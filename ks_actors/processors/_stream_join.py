@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ks_actors.processors._clock import keep
+from ks_actors.processors._closing import held_back
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _NONE: Final = -2
+_key = attrgetter("key")
 
 
 class PendingKey(NamedTuple):
@@ -226,7 +229,7 @@ class _Side:
             return
         tracker.pending_since = None
         waiting = {True: False, False: False}
-        for place, values in self._pending.all():
+        for place, values in held_back(self._context, self._origins, self._pending, _key):
             is_open = place.timestamp + self._waits[place.left] >= tracker.time
             for number, (of_left, value) in enumerate(values):
                 # One by one as Kafka Streams' list store has it, so that two of one key are enough to stop at; and the time is that of the last one

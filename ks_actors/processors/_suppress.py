@@ -6,8 +6,9 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from ks_actors._errors import ProcessingFailed
+from ks_actors._errors import ProcessingFailed, SerializationError
 from ks_actors.processors._clock import Clock
+from ks_actors.processors._closing import held_back, unreadable
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
 from ks_actors.processors._views import Reader
@@ -108,7 +109,7 @@ class _Buffer:
     def _restored(self) -> list[tuple[int, bytes, Any]]:
         """Return what is due when, of what the store has already."""
         queue = []
-        for key, held in self._store.all():
+        for key, held in held_back(self._context, self._origins, self._store):
             queue.append((held.time, self._store.key_bytes(key), key))
             if self._size is not None:
                 self._bytes += self._size(key, held)
@@ -118,7 +119,7 @@ class _Buffer:
     def _hold(self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
         new, old = change
         store, size = self._store, self._size
-        before: Held | None = store.get(key)
+        before = self._before(queue, key, change)
         origin = self._origins.origin()
         if before is None:
             held = Held(key.window.end if self._until_close else timestamp, old, old, new, timestamp, headers, origin)
@@ -132,14 +133,33 @@ class _Buffer:
         if size is not None:
             self._bytes += size(key, held) - (0 if before is None else size(key, before))
 
+    def _before(self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any]) -> Held | None:
+        """Return what is held back of a key; of what cannot be read there is no more than its time."""
+        try:
+            return self._store.get(key)  # type: ignore[no-any-return]
+        except SerializationError as error:
+            index = self._store.index(key)
+            time = next(time for time, _, other in queue if self._store.index(other) == index)
+            unreadable(self._context, self._origins, error, key, time)
+            return Held(time, change[1], change[1], change[1], time, ())
+
     def _release(self, queue: list[tuple[int, bytes, Any]]) -> None:
-        key = queue[0][2]
-        held: Held = self._store.get(key)
+        time, _, key = queue[0]
+        try:
+            held: Held = self._store.get(key)
+        except SerializationError as error:
+            unreadable(self._context, self._origins, error, key, time)
+            held = Held(time, None, None, None, time, ())
+            self._forget(queue, key, held)
+            return
         if held.new is not None or not self._until_close:
             origin = held.origin if self._known is None else self._known.get(self._store.index(key), held.origin)
             self._origins.go_to(origin, held.timestamp, held.headers)
             # still in the store: who reads the table meanwhile sees it as it was
             self._context.forward(key, (held.new, held.old), held.timestamp, held.headers)
+        self._forget(queue, key, held)
+
+    def _forget(self, queue: list[tuple[int, bytes, Any]], key: Any, held: Held) -> None:
         heapq.heappop(queue)
         if self._known is not None:
             self._known.pop(self._store.index(key), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._windowed import Window, Windowed
+from ks_actors.processors._closing import forward_closed
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
 
@@ -36,7 +37,6 @@ class FinalWindowedAggregate(Inline):
         store = context.store(aggregation.store)
         get = store.get_entry
         put = store.put_entry
-        forward = context.forward
         progress = context.progress
         origins = context.origins()
         fold = aggregation.fold(store, send_old=False)
@@ -51,13 +51,7 @@ class FinalWindowedAggregate(Inline):
             last = closed - size
             if emitted >= closed or last < 0 or last // advance * advance < first:
                 return  # no window ends in between
-            here = origins.here()
-            try:
-                for key, start, (value, timestamp) in store.fetch_all_entries(first, last):
-                    origins.go_to(None, timestamp, ())
-                    forward(Windowed(key, Window(start, start + size)), (value, None), timestamp, headers)
-            finally:
-                origins.back(here)
+            forward_closed(context, origins, store, (first, last), size, headers)
             progress[aggregation.store] = closed
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

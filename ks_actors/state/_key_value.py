@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from ks_actors._errors import SerializationError
 from ks_actors.state._engine import after
 from ks_actors.state._table import Table
 
@@ -109,6 +110,17 @@ class KeyValueBase(Table[K], Generic[K, P]):
     def all(self) -> StoreIterator[tuple[K, P]]:
         """Iterate over all keys in the order of their bytes."""
         return self.scan(b"", b"", self._show)
+
+    def all_there_is(self) -> StoreIterator[tuple[K, P | SerializationError]]:
+        """Iterate as `all` does, with the error in the place of a value that its serde cannot read: for operators."""
+
+        def read(raw: bytes) -> Any:
+            try:
+                return self._codec.entry(raw)
+            except SerializationError as error:
+                return (error, 0)
+
+        return self.scan(b"", b"", lambda entry: entry[0] if isinstance(entry[0], SerializationError) else self._show(entry), read=read)
 
     def reverse_all(self) -> StoreIterator[tuple[K, P]]:
         """Iterate over all keys against the order of their bytes."""

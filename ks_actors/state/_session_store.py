@@ -90,10 +90,12 @@ class SessionStore(Sessions[K], Generic[K, V]):
         """
         return self._shown(self._ended(earliest_end, latest_end))
 
-    def ended_entries(self, earliest_end: int, latest_end: int) -> list[tuple[K, int, int, Entry]]:
-        """Return key, start, end and entry of what `find_ended_sessions` finds, in its order: for operators."""
+    def ended_sessions(self, earliest_end: int, latest_end: int) -> list[tuple[K, int, int]]:
+        """Return key, start and end of what `find_ended_sessions` finds, in its order, whether or not aggregates can be read: for operators."""
         key = self._codec.object_key
-        return [(key(encoded), start, end, entry) for encoded, start, end, entry in self._ended(earliest_end, latest_end)]
+        found = self._known(earliest_end, LATEST, latest_end)
+        found.sort(key=self._by_end)
+        return [(key(encoded), start, end) for encoded, start, end in found]
 
     def own_key(self, key: K) -> K:
         """Return a key as nobody else has it who could change it in place: for operators."""
@@ -138,9 +140,11 @@ class SessionStore(Sessions[K], Generic[K, V]):
         return (end // self.segment_ms, encoded + ENDS.pack(end, start)) if self._segmented else (end, encoded, -start)
 
     def _ended(self, earliest_end: int, latest_end: int) -> list[_Row]:
-        found = self._fetched(earliest_end, LATEST, latest_end)
-        found.sort(key=lambda row: (row[2], row[1], row[0]) if self._segmented else (row[2], row[0], -row[1]))
-        return found
+        return sorted(self._fetched(earliest_end, LATEST, latest_end), key=self._by_end)
+
+    def _by_end(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        encoded, start, end = row[:3]
+        return (end, start, encoded) if self._segmented else (end, encoded, -start)
 
     def _shown(self, rows: Iterable[_Row]) -> StoreIterator[tuple[Windowed[K], V]]:
         key = self._codec.object_key

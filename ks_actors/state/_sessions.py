@@ -228,6 +228,20 @@ class Sessions(TimedTracks, Generic[K]):
 
     def _fetched(self, earliest_end: int, latest_start: int, latest_end: int = LATEST) -> list[tuple[bytes, int, int, Entry]]:
         """Return key bytes, start, end and entry of each session that overlaps, in no order."""
+        found = []
+        for index, encoded, slot, value in self._overlapping(earliest_end, latest_start, latest_end):
+            entry = self._entry_of(index, slot, value)
+            if entry is not None:
+                found.append((encoded, slot & LATEST, slot >> SHIFT, entry))
+        return found
+
+    def _known(self, earliest_end: int, latest_start: int, latest_end: int = LATEST) -> list[tuple[bytes, int, int]]:
+        """Return key bytes, start and end of each session that overlaps, in no order."""
+        found = self._overlapping(earliest_end, latest_start, latest_end)
+        return [(encoded, slot & LATEST, slot >> SHIFT) for _, encoded, slot, value in found if value is not None]
+
+    def _overlapping(self, earliest_end: int, latest_start: int, latest_end: int) -> list[tuple[Any, bytes, int, Any]]:
+        """Return what stands for a key, key bytes, slot and value of each session that overlaps."""
         first = max(earliest_end, self._limit + 1, 0)
         if first < self._low and self.engine is not None:
             self._load_all(self.engine, first)
@@ -236,10 +250,7 @@ class Sessions(TimedTracks, Generic[K]):
         for index, track in list(self._tracks.items()):
             slots = [slot for slot in track if low <= slot < high and slot & LATEST <= latest_start]
             encoded = encode(index) if slots else b""
-            for slot in slots:
-                entry = self._entry_of(index, slot, track[slot])
-                if entry is not None:
-                    found.append((encoded, slot & LATEST, slot >> SHIFT, entry))
+            found += [(index, encoded, slot, track[slot]) for slot in slots]
         return found
 
     def _load_all(self, engine: Engine, first: int) -> None:

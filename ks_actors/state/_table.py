@@ -274,8 +274,10 @@ class Table(Puts, Generic[K]):
                 found.append((encoded, key, value))
         return found
 
-    def scan(self, low: bytes, high: bytes, show: Callable[[Entry], Any], *, reverse: bool = False) -> StoreIterator[Any]:
-        """Iterate over the keys whose bytes are from `low` to before `high` (nothing: the end)."""
+    def scan(
+        self, low: bytes, high: bytes, show: Callable[[Entry], Any], *, reverse: bool = False, read: Callable[[bytes], Entry] | None = None
+    ) -> StoreIterator[Any]:
+        """Iterate over the keys whose bytes are from `low` to before `high` (nothing: the end); entries are read by their serde, or by `read`."""
         memory = self._in_memory(low, high)
         known = {found[0] for found in memory}
         live = [found for found in (reversed(memory) if reverse else memory) if found[2] is not None]
@@ -285,10 +287,10 @@ class Table(Puts, Generic[K]):
             stored = self.engine.scan(prefix + low, prefix + high if high else after(prefix), reverse=reverse)
             below = ((key[cut:], MISSING, convert(value)) for key, value in stored if key[cut:] not in known)
             rows = heapq.merge(live, below, key=itemgetter(0), reverse=reverse) if live else below
-        return StoreIterator(self._shown(rows, show), self._iterators)
+        return StoreIterator(self._shown(rows, show, read or self._codec.entry), self._iterators)
 
-    def _shown(self, rows: Iterable[Found], show: Callable[[Entry], Any]) -> Generator[Any, None, None]:
-        read_key, read_entry, faithful = self._codec.object_key, self._codec.entry, self._codec.faithful
+    def _shown(self, rows: Iterable[Found], show: Callable[[Entry], Any], read_entry: Callable[[bytes], Entry]) -> Generator[Any, None, None]:
+        read_key, faithful = self._codec.object_key, self._codec.faithful
         for encoded, index, value in rows:
             key = index if faithful and index is not MISSING else read_key(encoded)
             yield key, show(read_entry(value) if type(value) is bytes else value)

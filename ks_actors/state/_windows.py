@@ -6,6 +6,7 @@ from bisect import bisect_left
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ks_actors._errors import SerializationError
 from ks_actors._native import kernel as _kernel
 from ks_actors.state._changes import BY_KEY_AND_START, MISSING
 from ks_actors.state._codec import pack_time
@@ -235,6 +236,26 @@ class Windows(TimedTracks, Generic[K]):
             segment = self.segment_ms
             found.sort(key=lambda row: (row[1] // segment, row[0] + SUFFIX.pack(row[1], row[2])))
         return found
+
+    def closed_entries(self, time_from: int, time_to: int) -> list[tuple[Any, int, Entry | SerializationError]]:
+        """Return what `fetch_all_entries` returns, with the error in the place of an entry that its serde cannot read: for operators.
+
+        A key that cannot be read is None.
+        """
+        encode, found = self._codec.index_bytes, []
+        for index, start in list(self._slots(max(time_from, self._limit + 1), time_to)):
+            value = self._now((index, start))
+            if value is MISSING or value is None:
+                continue
+            key: Any = None
+            try:
+                key = self._codec.object_key(encode(index))
+                entry: Any = self._entry_of(index, start, value)
+            except SerializationError as error:
+                entry = error
+            found.append((start, encode(index), key, entry))
+        found.sort(key=lambda row: row[:2])
+        return [(key, start, entry) for start, _, key, entry in found]
 
     def _slots(self, first: int, last: int) -> Iterator[tuple[Any, int]]:
         starts = self._starts

@@ -59,7 +59,7 @@ class Plain:
         else:
             self.values[key] = value
 
-    def all(self) -> Iterator[tuple[PendingKey, Any]]:
+    def all_there_is(self) -> Iterator[tuple[PendingKey, Any]]:
         return iter(sorted(self.values.items()))
 
 

@@ -42,7 +42,7 @@ class Store:
         else:
             self.values[key] = value
 
-    def all(self) -> Iterator[tuple[Any, Held]]:
+    def all_there_is(self) -> Iterator[tuple[Any, Held]]:
         return iter(sorted(self.values.items(), key=lambda item: self.key_bytes(item[0])))
 
     def index(self, key: Any) -> Any:

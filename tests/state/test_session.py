@@ -112,7 +112,7 @@ def test_the_order_of_sessions_of_one_end(make: MakeTask, place: str, stage: str
     assert [value for _, value in task.store.fetch_range(None, None)] == [*order, 0]
     ended = [3, 2, 1, 0] if place == "in_memory" else [0, 1, 2, 3]
     assert [value for _, value in task.store.find_ended_sessions(9, 9)] == ended
-    assert [entry[0] for *_, entry in task.store.ended_entries(0, LATEST)] == ended
+    assert [task.store.get_entry(*session) for session in task.store.ended_sessions(0, LATEST)] == [(value, 0) for value in ended]
 
 
 def test_the_order_of_all_keys(make: MakeTask, place: str, stage: str) -> None:
