@@ -157,8 +157,8 @@ def _both(decode: Callable[[bytes], Any], convert: Callable[[Any], Any]) -> Call
 
 
 def _windowed(serde: Any, topic: str, *, is_key: bool) -> Decoding:
-    inner = decoding_of(serde._inner, topic, is_key=is_key)
-    decode, encode = serde.deserializer(topic, is_key=is_key), serde._inner.serializer(topic, is_key=is_key)
+    inner = decoding_of(serde.inner, topic, is_key=is_key)
+    decode, encode = serde.deserializer(topic, is_key=is_key), serde.inner.serializer(topic, is_key=is_key)
 
     def run(data: bytes) -> dict[str, Any]:
         found = decode(data)

@@ -25,6 +25,7 @@ from ks_actors.batch._rows import RowFiles
 from ks_actors.batch._snapshot import Target, commit_snapshot, new_snapshot
 from ks_actors.batch._task_run import Recipe, TaskRun, probe
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.topology._missing_serdes import check_serdes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -75,6 +76,7 @@ async def backfill(
     SparkUnavailable, JobFailed, JobCancelled, and BatchError for functions that cannot be sent to other processes.
     """
     began = time.perf_counter()
+    check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
     address = _address(config, log) if engine == "spark" else None
     async with opened(config, log) as used:
         place = Path(await asyncio.to_thread(partial(tempfile.mkdtemp, prefix="ks-actors-backfill-", dir=directory)))

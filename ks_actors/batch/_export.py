@@ -78,7 +78,7 @@ class Exporter:
     def _decodings(self, name: str, topic: str, key: Serde[Any] | None, value: Serde[Any] | None) -> tuple[Decoding, Decoding]:
         if self._raw:
             return _RAW, _RAW
-        found = self._setup.serdes(key, value)
+        found = self._setup.serdes(key, value, of=f"{name}, which is to be exported")
         return decoding_of(found[0], topic, is_key=True), decoding_of(found[1], topic, type_=self._types.get(name))
 
     def _table(self, name: str) -> _Plan:

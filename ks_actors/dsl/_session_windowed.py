@@ -12,7 +12,8 @@ from ks_actors.dsl._windows import EmitStrategy, check_emit
 from ks_actors.processors._final_sessions import FinalSessionAggregate
 from ks_actors.processors._sessions import SessionAggregate, SessionAggregation
 from ks_actors.processors._views import SessionView
-from ks_actors.serdes import LONG, session_windowed
+from ks_actors.serdes import LONG
+from ks_actors.serdes._windowed import SessionWindowedSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,9 +167,9 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
         )
 
 
-def session_key(key: Serde[Any] | None) -> Serde[Any] | None:
-    """Return the serde of keys with sessions."""
-    return None if key is None else session_windowed(key)
+def session_key(key: Serde[Any] | None) -> Serde[Any]:
+    """Return the serde of keys with sessions; without one of the keys they have the app's default."""
+    return SessionWindowedSerde(key)
 
 
 def session_aggregate(

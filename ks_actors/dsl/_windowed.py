@@ -14,7 +14,8 @@ from ks_actors.processors._sliding import SlidingAggregate
 from ks_actors.processors._views import WindowView
 from ks_actors.processors._windowed import WindowAggregation, WindowedAggregate
 from ks_actors.processors._windowed_special import FinalWindowedAggregate, UnlimitedAggregate
-from ks_actors.serdes import LONG, windowed
+from ks_actors.serdes import LONG
+from ks_actors.serdes._windowed import WindowedSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,9 +121,9 @@ class TimeWindowedStream(Generic[K, V]):
         )
 
 
-def windowed_key(key: Serde[Any] | None, windows: Windows) -> Serde[Any] | None:
-    """Return the serde of keys in windows."""
-    return None if key is None else windowed(key, windows.size_ms)
+def windowed_key(key: Serde[Any] | None, windows: Windows) -> Serde[Any]:
+    """Return the serde of keys in windows; without one of the keys they have the app's default."""
+    return WindowedSerde(key, windows.size_ms)
 
 
 def windowed_aggregate(

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors._errors import SerializationError, TopologyError
+from ks_actors._serde_defaults import with_default
 from ks_actors.processors._closing import held_back, unreadable
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._operator import Bound
@@ -145,9 +146,10 @@ class WaitingKeySerde(Serde[WaitingKey]):
         self.faithful: bool = inner is not None and inner.faithful
         self.immutable: bool = inner is not None and inner.immutable
 
-    def or_default(self, default: Serde[Any]) -> WaitingKeySerde:
+    def or_default(self, default: Serde[Any] | None) -> WaitingKeySerde:
         """Return this one, or that of the app's default if the serde of keys was not told."""
-        return self if self.inner is not None else WaitingKeySerde(default)
+        inner = with_default(self.inner, default)
+        return self if inner is self.inner else WaitingKeySerde(inner)
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[WaitingKey], bytes]:
         """Return the function for `topic`, around the inner serde's."""

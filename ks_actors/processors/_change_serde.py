@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from ks_actors._errors import SerializationError
+from ks_actors._serde_defaults import with_default
 from ks_actors.serdes import Serde
 
 if TYPE_CHECKING:
@@ -32,9 +33,10 @@ class ChangeSerde(Serde[Change]):
         self.inner: Serde[Any] | None = inner
         self.immutable: bool = inner is not None and inner.immutable
 
-    def or_default(self, default: Serde[Any]) -> ChangeSerde:
+    def or_default(self, default: Serde[Any] | None) -> ChangeSerde:
         """Return this one, or that of the app's default if the values' serde was not told."""
-        return self if self.inner is not None else ChangeSerde(default)
+        inner = with_default(self.inner, default)
+        return self if inner is self.inner else ChangeSerde(inner)
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Change], bytes]:
         """Return the function for `topic`, around the inner serde's."""

@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import SerializationError
+from ks_actors._serde_defaults import with_default
 from ks_actors.processors._suppress import Held
 from ks_actors.serdes import Serde
 from ks_actors.serdes._as_read import of_serde
@@ -38,9 +39,10 @@ class HeldSerde(Serde[Held]):
         self.immutable: bool = inner is not None and inner.immutable
         self.as_read: AsRead | None = None if inner is None else _as_read(of_serde(inner))
 
-    def or_default(self, default: Serde[Any]) -> HeldSerde:
+    def or_default(self, default: Serde[Any] | None) -> HeldSerde:
         """Return this one, or that of the app's default if the values' serde was not told."""
-        return self if self.inner is not None else HeldSerde(default)
+        inner = with_default(self.inner, default)
+        return self if inner is self.inner else HeldSerde(inner)
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Held], bytes]:
         """Return the function for `topic`, around the inner serde's."""

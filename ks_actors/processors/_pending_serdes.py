@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from ks_actors._errors import SerializationError
+from ks_actors._serde_defaults import with_default
 from ks_actors.processors._stream_join import PendingKey
 from ks_actors.serdes import Serde
 from ks_actors.serdes._as_read import of_serde
@@ -34,9 +35,10 @@ class PendingKeySerde(Serde[PendingKey]):
         self.faithful: bool = inner is not None and inner.faithful
         self.immutable: bool = inner is not None and inner.immutable
 
-    def or_default(self, default: Serde[Any]) -> PendingKeySerde:
+    def or_default(self, default: Serde[Any] | None) -> PendingKeySerde:
         """Return this one, or that of the app's default if the serde of keys was not told."""
-        return self if self.inner is not None else PendingKeySerde(default)
+        inner = with_default(self.inner, default)
+        return self if inner is self.inner else PendingKeySerde(inner)
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[PendingKey], bytes]:
         """Return the function for `topic`, around the inner serde's."""
@@ -74,9 +76,9 @@ class PendingValuesSerde(Serde[Values]):
         self.immutable: bool = left is not None and right is not None and left.immutable and right.immutable
         self.as_read: AsRead | None = _as_read(of_serde(left), of_serde(right))
 
-    def or_default(self, default: Serde[Any]) -> PendingValuesSerde:
+    def or_default(self, default: Serde[Any] | None) -> PendingValuesSerde:
         """Return this one with the app's default where the serde of values was not told."""
-        return PendingValuesSerde(self.left or default, self.right or default)
+        return PendingValuesSerde(with_default(self.left, default), with_default(self.right, default))
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Values], bytes]:
         """Return the function for `topic`, around the inner serdes'."""

@@ -10,6 +10,7 @@ import msgspec
 from ks_actors._config_values import ProcessingGuarantee
 from ks_actors._errors import ConfigError, TopologyError
 from ks_actors._optimizations import wanted_by
+from ks_actors._serde_defaults import is_told, with_default
 from ks_actors._timestamps import FailOnInvalidTimestamp
 from ks_actors.log._types import TransactionScope
 from ks_actors.runtime._blocking import check_threads, needs_thread
@@ -109,7 +110,7 @@ class Setup:
     def _store_spec(self, spec: StoreSpec) -> StoreSpec:
         if spec.kind is StoreKind.CUSTOM:
             return spec
-        key, value = self.serdes(spec.key, spec.value)
+        key, value = self.serdes(spec.key, spec.value, of=f"store {spec.name}")
         return msgspec.structs.replace(spec, key=key, value=value, type=spec.type or self.config.default_dsl_store)
 
     @property
@@ -146,23 +147,21 @@ class Setup:
             return spec.source_topic
         return f"{self.application_id}-{store}-changelog"
 
-    def serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> tuple[Serde[Any], Serde[Any]]:
-        """Return the serdes of a node, the app's defaults where it has none of its own."""
+    def serdes(self, key: Serde[Any] | None, value: Serde[Any] | None, *, of: str) -> tuple[Serde[Any], Serde[Any]]:
+        """Return the serdes `of` a node or store, the app's defaults where it leaves them to these. Raises TopologyError, which names it."""
         return (
-            self._required(key, self.config.default_key_serde, "key"),
-            self._required(value, self.config.default_value_serde, "value"),
+            self._required(key, self.config.default_key_serde, "key", of),
+            self._required(value, self.config.default_value_serde, "value", of),
         )
 
-    def _required(self, serde: Serde[Any] | None, default: Serde[Any] | None, what: str) -> Serde[Any]:
-        found = serde if serde is not None else default
-        if found is None:
+    def _required(self, serde: Serde[Any] | None, default: Serde[Any] | None, what: str, of: str) -> Serde[Any]:
+        found = with_default(serde, default)
+        if found is None or not is_told(found):
             raise TopologyError(
-                f"a {what} serde is missing: give it where the topic or store is named (Consumed, Produced, Grouped, Materialized ...), "
+                f"the {what} serde of {of} is missing: give it where the topic or store is named (Consumed, Produced, Grouped, Materialized ...), "
                 f"or set default_{what}_serde for the app"
             )
-        or_default = getattr(found, "or_default", None)
-        # A serde that wraps another one may leave that to the app's default, too.
-        return found if or_default is None else or_default(default)
+        return found
 
     def know_topics(self, counts: Mapping[str, int]) -> None:
         """Take note of all topics there are, and how many partitions they have: patterns read those that match from now on."""

@@ -210,7 +210,10 @@ class _TopicWriter:
         """Return the partitions, of so many, that the user's partitioner wants; none drops the record (KIP-837)."""
         custom = self._custom
         try:
-            chosen = custom(self._topic, key, value, count) if custom is not None else None
+            if self._part is not None:
+                chosen: Any = None if key_bytes is None else partition(self._part(key_bytes), count)
+            else:
+                chosen = custom(self._topic, key, value, count) if custom is not None else None
         except Exception as error:
             raise self._sink.failure(f"the partitioner of topic {self._topic} raised {type(error).__name__}: {error}", record) from error
         if chosen is None:

@@ -329,9 +329,9 @@ class Task:
             self._run = min(_LONGEST_RUN, self._run * 2)
 
     def _source(self, topic: str) -> TopicSource:
-        setup = self._setup
-        node = setup.source_of(topic)
-        return TopicSource(node, topic, setup.serdes(node.key, node.value), setup.extractor_of(topic), self._faults)
+        setup, node = self._setup, self._setup.source_of(topic)
+        serdes = setup.serdes(node.key, node.value, of=f"source {node.name}, which reads {topic}")
+        return TopicSource(node, topic, serdes, setup.extractor_of(topic), self._faults)
 
     def _compile(self) -> Plan:
         setup = self._setup
@@ -354,7 +354,7 @@ class Task:
             return Sink(
                 node,
                 topic=setup.topic,
-                serdes=setup.serdes(node.key, node.value),
+                serdes=setup.serdes(node.key, node.value, of=f"sink {node.name}"),
                 output=self._output,
                 sizes=setup.partitions,
                 current=self._current,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ks_actors._errors import SerializationError
+from ks_actors._serde_defaults import with_default
 from ks_actors._windowed import Window, Windowed
 from ks_actors.serdes._serde import Serde
 
@@ -23,36 +24,54 @@ def windowed(inner: Serde[K], window_size_ms: int) -> Serde[Windowed[K]]:
 
     The window's end is not written: it is `window_size_ms` behind the start, and at most the last instant there is.
     """
-    return _WindowedSerde(inner, window_size_ms)
+    return WindowedSerde(inner, window_size_ms)
 
 
 def session_windowed(inner: Serde[K]) -> Serde[Windowed[K]]:
     """Return the serde of keys with sessions: the key as `inner` writes it, then the session's end and its start in ms (8 bytes each, big-endian)."""
-    return _SessionWindowedSerde(inner)
+    return SessionWindowedSerde(inner)
 
 
 class WindowedKeySerde(Serde[Windowed[K]]):
-    """A serde that writes `window_bytes` behind the key: records are partitioned by the key alone."""
+    """A serde that writes `window_bytes` behind the key: records are partitioned by the key alone.
+
+    `inner` None is still to be told, by `or_default`.
+    """
 
     window_bytes: int
+    inner: Serde[K] | None
+
+    def _told(self) -> Serde[K]:
+        if self.inner is None:
+            raise SerializationError(
+                "no serde is known for the keys of windows: name it where the stream is grouped, or set the app's default serdes"
+            )
+        return self.inner
 
 
 @final
-class _WindowedSerde(WindowedKeySerde[K]):
+class WindowedSerde(WindowedKeySerde[K]):
+    """The serde of keys in windows of one size."""
+
     # Never faithful: windows of one start and different ends have the same bytes.
 
     window_bytes: int = START.size
 
-    def __init__(self, inner: Serde[K], window_size_ms: int) -> None:
+    def __init__(self, inner: Serde[K] | None, window_size_ms: int) -> None:
         if window_size_ms <= 0:
             raise ValueError(f"a window lasts at least 1 ms, window_size_ms is {window_size_ms}")
-        self.immutable: bool = inner.immutable
-        self._inner: Serde[K] = inner
+        self.immutable: bool = inner is not None and inner.immutable
+        self.inner: Serde[K] | None = inner
         self._size: int = window_size_ms
+
+    def or_default(self, default: Serde[Any] | None) -> Serde[Any]:
+        """Return this one, with the app's default if the serde of keys was not told."""
+        inner = with_default(self.inner, default)
+        return self if inner is self.inner else WindowedSerde(inner, self._size)
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Windowed[K]], bytes]:
         """Return the function for `topic`, around the inner serde's."""
-        key, start = self._inner.serializer(topic, is_key=is_key), START.pack
+        key, start = self._told().serializer(topic, is_key=is_key), START.pack
 
         def serialize(value: Windowed[K]) -> bytes:
             return key(value[0]) + start(value[1][0])
@@ -61,7 +80,7 @@ class _WindowedSerde(WindowedKeySerde[K]):
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
         """Return the function for `topic`, around the inner serde's."""
-        key, size, unpack = self._inner.deserializer(topic, is_key=is_key), self._size, START.unpack
+        key, size, unpack = self._told().deserializer(topic, is_key=is_key), self._size, START.unpack
         # Named tuples are made by tuple's own constructor: their own ones would take as long as all the rest.
         new = tuple.__new__
 
@@ -76,21 +95,28 @@ class _WindowedSerde(WindowedKeySerde[K]):
         return deserialize
 
     def __repr__(self) -> str:
-        return f"<Serde windowed({self._inner!r}, {self._size})>"
+        return f"<Serde windowed({self.inner!r}, {self._size})>"
 
 
 @final
-class _SessionWindowedSerde(WindowedKeySerde[K]):
+class SessionWindowedSerde(WindowedKeySerde[K]):
+    """The serde of keys with sessions."""
+
     window_bytes: int = ENDS.size
 
-    def __init__(self, inner: Serde[K]) -> None:
-        self.faithful: bool = inner.faithful
-        self.immutable: bool = inner.immutable
-        self._inner: Serde[K] = inner
+    def __init__(self, inner: Serde[K] | None) -> None:
+        self.faithful: bool = inner is not None and inner.faithful
+        self.immutable: bool = inner is not None and inner.immutable
+        self.inner: Serde[K] | None = inner
+
+    def or_default(self, default: Serde[Any] | None) -> Serde[Any]:
+        """Return this one, with the app's default if the serde of keys was not told."""
+        inner = with_default(self.inner, default)
+        return self if inner is self.inner else SessionWindowedSerde(inner)
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Windowed[K]], bytes]:
         """Return the function for `topic`, around the inner serde's."""
-        key, ends = self._inner.serializer(topic, is_key=is_key), ENDS.pack
+        key, ends = self._told().serializer(topic, is_key=is_key), ENDS.pack
 
         def serialize(value: Windowed[K]) -> bytes:
             start, end = value[1]
@@ -100,7 +126,7 @@ class _SessionWindowedSerde(WindowedKeySerde[K]):
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
         """Return the function for `topic`, around the inner serde's."""
-        key, unpack = self._inner.deserializer(topic, is_key=is_key), ENDS.unpack
+        key, unpack = self._told().deserializer(topic, is_key=is_key), ENDS.unpack
         new = tuple.__new__
 
         def deserialize(data: bytes) -> Windowed[K]:
@@ -113,4 +139,4 @@ class _SessionWindowedSerde(WindowedKeySerde[K]):
         return deserialize
 
     def __repr__(self) -> str:
-        return f"<Serde session_windowed({self._inner!r})>"
+        return f"<Serde session_windowed({self.inner!r})>"

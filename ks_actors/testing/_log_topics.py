@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ks_actors._batch import Batch
 from ks_actors._errors import OffsetOutOfRange, UnknownTopicOrPartition
 from ks_actors._partitioner import partition as partition_of
+from ks_actors._serde_defaults import with_default
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded._faults import Faults
 from ks_actors.runtime._setup import is_internal
@@ -134,7 +135,7 @@ class LogTopics:
         topology, config = self._version()
         for node in topology.nodes.values():
             if (isinstance(node, SourceNode) and _reads(node, topic)) or (isinstance(node, SinkNode) and node.topic == topic):
-                return node.key or config.default_key_serde, node.value or config.default_value_serde
+                return with_default(node.key, config.default_key_serde), with_default(node.value, config.default_value_serde)
         return None, None
 
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors._checks import check_kind
 from ks_actors._errors import TopologyError
+from ks_actors._serde_defaults import is_told
 from ks_actors.topology._nodes import SinkNode, SourceNode
 from ks_actors.topology._stores import StoreKind
 from ks_actors.topology._topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_WRAPPED = ("inner", "left", "right")
 
 
 def check_topology(topology: Any, *, of: str) -> None:
@@ -34,7 +33,7 @@ def check_serdes(topology: Topology, *, key: Any, value: Any) -> None:
 def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[str]:
     def told(found: Any) -> str:
         wanted = ((found.key, has_key, "key"), (found.value, has_value, "value"))
-        return " and ".join(word for serde, default, word in wanted if not default and not _is_told(serde))
+        return " and ".join(word for serde, default, word in wanted if not default and not is_told(serde))
 
     for node in topology.nodes.values():
         match node:
@@ -48,8 +47,3 @@ def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[
             if spec.kind is not StoreKind.CUSTOM and (words := told(spec)):
                 users = [name for name, node in topology.nodes.items() if spec.name in getattr(node, "stores", ())]
                 yield f"{words} of store {spec.name}, which {' and '.join(users) or 'no node'} uses"
-
-
-def _is_told(serde: Any) -> bool:
-    """Return whether it is a serde, and so are all that it wraps: one that wraps none yet waits for the app's default."""
-    return serde is not None and all(_is_told(getattr(serde, part)) for part in _WRAPPED if hasattr(serde, part))

@@ -1,0 +1,23 @@
+"""Serdes that leave a part to the app's default."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ks_actors.serdes import Serde
+
+_WRAPPED: Final = ("inner", "left", "right")
+
+
+def with_default(serde: Serde[Any] | None, default: Serde[Any] | None) -> Serde[Any] | None:
+    """Return a serde with the app's default in the place of what it leaves to that: all of it for None, or what it wraps."""
+    if serde is None:
+        return default
+    or_default = getattr(serde, "or_default", None)
+    return serde if or_default is None else or_default(default)
+
+
+def is_told(serde: Any) -> bool:
+    """Return whether it is a serde, and so are all that it wraps: one that wraps none yet waits for the app's default."""
+    return serde is not None and all(is_told(getattr(serde, part)) for part in _WRAPPED if hasattr(serde, part))
