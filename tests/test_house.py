@@ -115,7 +115,7 @@ def test_every_module_can_be_imported_by_itself() -> None:
 def test_the_wheel_holds_both_packages_with_their_types_and_nothing_else(tmp_path: Path) -> None:
     """What users install is what is here: all modules, the markers for type checkers, the plugin's entry point."""
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    environment = os.environ | {"KS_ACTORS_WITH_KERNEL": "1"}
+    environment = os.environ | {"KS_ACTORS_WITH_KERNEL": "1", "KS_ACTORS_WITHOUT_KERNEL": "0"}
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, env=environment)  # noqa: S603 - our own command
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:

@@ -9,6 +9,7 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
+from ks_actors._native import WITHOUT
 from tests.fuzz.preload import VARIABLE
 
 ROOT: Final = Path(__file__).parents[2]
@@ -75,6 +76,7 @@ def environment(built: Path) -> dict[str, str]:
     return {
         **os.environ,
         VARIABLE: str(built),
+        WITHOUT: "0",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
         "PYTHONMALLOC": "malloc",
         "LD_PRELOAD": library,

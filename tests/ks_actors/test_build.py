@@ -10,15 +10,18 @@ from zipfile import ZipFile
 
 import pytest
 
+from ks_actors._native import SWITCHES
+
 ROOT = Path(__file__).parents[2]
 
 
 def build(out: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Build a wheel of this tree."""
+    """Build a wheel of this tree, whatever switches of the kernel the tests have."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out)]
+    here = {name: value for name, value in os.environ.items() if name not in SWITCHES}
     # Its own tree and interpreter, nothing of others.
     return subprocess.run(  # noqa: S603
-        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        command, cwd=ROOT, env={**here, **environment}, capture_output=True, text=True, check=False
     )
 
 

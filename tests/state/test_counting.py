@@ -60,6 +60,7 @@ class ByKernel(Plainly):
         return sent
 
 
+@needs_kernel
 @pytest.mark.parametrize("place", ["in_memory", "rocksdb"])
 @settings(deadline=None)  # a database is opened
 @given(script=steps, with_old=st.booleans())
@@ -83,6 +84,7 @@ def test_the_kernel_counts_as_get_and_put_do(tmp_path_factory: pytest.TempPathFa
         task.close()
 
 
+@needs_kernel
 def test_counts_go_on_from_what_is_on_disk_or_restored(tmp_path: Path) -> None:
     """Of many keys at once, those that are known below memory go on, the others begin; who is not counted is not there."""
     with_disk = Task([key_value(timestamped=True)], tmp_path)
@@ -152,6 +154,7 @@ def test_not_every_store_counts_by_itself(tmp_path: Path, key: Serde[Any], value
     task.close()
 
 
+@needs_kernel
 @pytest.mark.parametrize(("serde", "key"), [(BYTES, b"k"), (INTEGER, 7), (STRING, "k")])
 def test_keys_may_be_of_any_plain_type(tmp_path: Path, serde: Serde[Any], key: Any) -> None:
     """Text, bytes, numbers; and a count that has no room for one more is left to Python, which knows no largest number."""
