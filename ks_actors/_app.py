@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors import Spec, System
+from ks_actors._app_checks import check_callbacks, check_listeners
 from ks_actors._app_orders import ENDS, AppOrders
 from ks_actors._clocks import steady_time, wall_time, work_time
 from ks_actors._config_kafka import opened
@@ -92,7 +93,9 @@ class App(AppOrders):
         task_priority: Callable[[TaskId], int] | None = None,
         services: Iterable[AbstractAsyncContextManager[Any]] = (),
     ) -> None:
-        super().__init__(topology, config, log, topics or {})
+        super().__init__(topology, config, log, {} if topics is None else topics)
+        check_callbacks(on_state=on_state, uncaught_handler=uncaught_handler, task_priority=task_priority)
+        check_listeners(restore_listener=restore_listener, standby_listener=standby_listener)
         self._given_system = system
         self._on_state = on_state
         self._progress = Progress(restore_listener, standby_listener)

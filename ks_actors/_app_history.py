@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ks_actors._app_checks import check_topics
 from ks_actors._checks import check_kind
 from ks_actors._config import StreamsConfig
 from ks_actors._config_kafka import opened
@@ -39,6 +40,7 @@ class AppOverHistory:
         remedy = "give a StreamsConfig; StreamsConfig.of(...) makes one of a dict"
         check_kind(config, StreamsConfig, role="argument 'config'", of="App", remedy=remedy)
         check_topology(topology, of="App")
+        check_topics(topics)
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
         self.config: StreamsConfig = config
         self._topology: Topology = topology

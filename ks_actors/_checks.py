@@ -17,17 +17,20 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 _NUMBERS = {0: "no argument", 1: "one argument", 2: "two arguments", 3: "three arguments", 4: "four arguments"}
 
 
-def check_function(function: Any, *allowed: int, role: str, of: str, awaited: bool = False) -> int:
+def check_function(function: Any, *allowed: int, role: str, of: str, awaited: bool = False, iterated: bool = False) -> int:
     """Return which of the `allowed` numbers of positional arguments a function is to be called with; the numbers ascend.
 
     A function with fitting required parameters takes as many as it requires; optional ones are left alone. One with `*args`, and a builtin
     without a signature, gets the fewest that it can take. Raises TopologyError if it cannot be called, or by none of these numbers, and if it is an
-    `async def` that nothing would await: only `awaited` ones may be, and no function may be an asynchronous generator.
+    `async def` that nothing would await: only `awaited` ones may be, and no function may be an asynchronous generator. A generator gives nothing but
+    itself: only a function whose result is `iterated` may be one.
     """
     if not callable(function):
         raise TopologyError(f"{role} of {of} is {function!r}, which cannot be called: give a function of {_count(allowed)}")
     if _is(function, inspect.isasyncgenfunction):
         raise TopologyError(f"{role} of {of} is the asynchronous generator {function!r}: give a function that returns its results")
+    if not iterated and _is(function, inspect.isgeneratorfunction):
+        raise TopologyError(f"{role} of {of} is the generator {function!r}, and nothing goes through its results: give a function that returns one")
     if not awaited and _is(function, inspect.iscoroutinefunction):
         raise TopologyError(
             f"{role} of {of} is the 'async def' {function!r}, and nothing awaits it there: "
@@ -66,6 +69,13 @@ def check_whole(value: Any, *, role: str, of: str, least: int | None = None) -> 
         raise TopologyError(f"{role} of {of} is {_shown(value)}: give an int")
     if least is not None and value < least:
         raise TopologyError(f"{role} of {of} is {value}: give {least} or more")
+
+
+def check_names(names: tuple[Any, ...], *, role: str, of: str) -> None:
+    """Raise TopologyError unless all are names: each is to be an argument of its own."""
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise TopologyError(f"{role} of {of} is {_shown(name)}: give names, each a str and an argument of its own")
 
 
 def check_flag(value: Any, *, role: str, of: str) -> None:

@@ -10,7 +10,7 @@ from ks_actors._config_kafka import SCHEME, host_check, jaas, kafka_contradictio
 from ks_actors._config_values import (
     ProcessingGuarantee,
     directory,
-    function,
+    extractor,
     handler,
     log_url,
     one_of,
@@ -184,7 +184,7 @@ SETTINGS: dict[str, Setting] = {
     "statestore_cache_max_bytes": Setting(whole_number(0), _is(0)),
     "default_key_serde": Setting(serde, _is(None)),
     "default_value_serde": Setting(serde, _is(None)),
-    "default_timestamp_extractor": Setting(function, _is(FailOnInvalidTimestamp())),
+    "default_timestamp_extractor": Setting(extractor, _is(FailOnInvalidTimestamp())),
     "deserialization_exception_handler": Setting(handler, _is(log_and_fail)),
     "processing_exception_handler": Setting(handler, _is(log_and_fail)),
     "production_exception_handler": Setting(handler, _is(log_and_fail)),

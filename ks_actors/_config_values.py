@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from ks_actors import _handlers as handlers
 from ks_actors import _timestamps as timestamps
 from ks_actors import serdes
+from ks_actors._checks import check_function
 from ks_actors._config_kafka import servers
+from ks_actors._errors import TopologyError
 from ks_actors.serdes import Serde
 
 if TYPE_CHECKING:
@@ -148,7 +150,21 @@ def function(value: Any) -> Any:
 
 def handler(value: Any) -> Any:
     """Take an exception handler, its name, or one of the words fail and continue."""
-    return RESPONSES[value.lower()] if isinstance(value, str) and value.lower() in RESPONSES else function(value)
+    return RESPONSES[value.lower()] if isinstance(value, str) and value.lower() in RESPONSES else _fitting(function(value), 3)
+
+
+def extractor(value: Any) -> Any:
+    """Take a timestamp extractor, or its name."""
+    return _fitting(function(value), 2)
+
+
+def _fitting(found: Any, arguments: int) -> Any:
+    """Return a function if it can be called with so many arguments, and answers at once. Raises ValueError."""
+    try:
+        check_function(found, arguments, role="the function", of="this setting")
+    except TopologyError as error:
+        raise ValueError(f"does not fit: {error}") from None
+    return found
 
 
 def _named(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ks_actors._checks import check_function
+from ks_actors._checks import check_function, check_names
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
 from ks_actors.processors._branch import Branch
@@ -54,6 +54,8 @@ class BranchedStream(Generic[K, V]):
         return self._branches
 
     def _add(self, number: int, name: str | None) -> str:
+        if name is not None:
+            check_names((name,), role="the name of a branch", of=f"split {self._name}")
         source = self._source
         graph = source.graph
         child = valid_name(f"{self._name}{number if name is None else name}")

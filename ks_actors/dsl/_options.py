@@ -156,4 +156,4 @@ def _check_name(options: Any) -> None:
 
 def _check_partitioner(options: Any, partitioner: Any) -> None:
     if partitioner is not None:
-        check_function(partitioner, 4, role="partitioner", of=type(options).__name__)
+        check_function(partitioner, 4, role="partitioner", of=type(options).__name__, iterated=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from ks_actors._checks import check_function, check_kind, check_options
+from ks_actors._checks import check_function, check_kind, check_names, check_options, check_whole
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _branching, _grouped, _stream_joins, _table
 from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._options import Grouped, Produced, Repartitioned
 from ks_actors.dsl._windowed_partitioner import default_partitioner
 from ks_actors.processors._adapter import ProcessorOperator
-from ks_actors.processors._async_options import AsyncOptions, async_options
+from ks_actors.processors._async_options import async_options, options_of
 from ks_actors.processors._batched import Batched
 from ks_actors.processors._flat import FlatMap, FlatMapValues
 from ks_actors.processors._stateless import Filter, ForEach, Map, MapValues, PassThrough, Peek, SelectKey
@@ -117,7 +117,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     def flat_map_values(self, mapper: Callable[..., Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, Any]:
         """Replace each record by one for each of the values that mapper(value) or mapper(key, value) gives."""
         of = self._called("flat_map_values", name)
-        with_key = check_function(mapper, 1, 2, role="mapper", of=of, awaited=True) == 2  # noqa: PLR2004 - key and value
+        with_key = check_function(mapper, 1, 2, role="mapper", of=of, awaited=True, iterated=True) == 2  # noqa: PLR2004 - key and value
         name = self.graph.name_or(name, "KSTREAM-FLATMAPVALUES-")
         return self._next(name, FlatMapValues(mapper, async_options(mapper, options, name), with_key=with_key), key=self.key)
 
@@ -129,7 +129,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         **options: Unpack[AsyncArguments],
     ) -> Stream[K2, V2]:
         """Replace each record by all the pairs that mapper(key, value) gives."""
-        check_function(mapper, 2, role="mapper", of=self._called("flat_map", name), awaited=True)
+        check_function(mapper, 2, role="mapper", of=self._called("flat_map", name), awaited=True, iterated=True)
         name = self.graph.name_or(name, "KSTREAM-FLATMAP-")
         return self._next(name, FlatMap(mapper, async_options(mapper, options, name)), rekeyed=True)
 
@@ -292,9 +292,11 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         `async def` elsewhere; what is plain and takes longer fails when it returns. A call that has failed is a failure of each of its records.
         `SparkBridge.function` makes functions that run on Spark.
         """
-        check_function(function, 1, role="function", of=self._called("batch", name), awaited=True)
+        check_function(function, 1, role="function", of=self._called("batch", name), awaited=True, iterated=True)
         name = self.graph.name_or(name, "KSTREAM-BATCH-")
-        run = AsyncOptions(max_in_flight=max_in_flight, order="partition", timeout_ms=timeout_ms, retry=retry)
+        run = options_of({"max_in_flight": max_in_flight, "order": "partition", "timeout_ms": timeout_ms, "retry": retry}, name)
+        for role, count, least in (("max_records", max_records, 1), ("max_wait_ms", max_wait_ms, 0)):
+            check_whole(count, role=role, of=name, least=least)
         return self._next(name, Batched(function, max_records, max_wait_ms, run), rekeyed=True)
 
     def repartition_for_join(self, name: str | None, key: Serde[K] | None, value: Serde[V] | None) -> Stream[K, V]:
@@ -341,7 +343,8 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         keeps_key: bool,
     ) -> Stream[Any, Any]:
         name = self.graph.new_processor_name(prefix) if name is None else valid_name(name)
-        operator = ProcessorOperator(name, supplier, AsyncOptions(**options) if options else None, fixed_key=keeps_key)
+        check_names(stores, role="a name of a store", of=f"processor {name}")
+        operator = ProcessorOperator(name, supplier, options_of(options, name) if options else None, fixed_key=keeps_key)
         node = self.graph.add_processor(name, operator, self.node, stores=operator.stores, connected=stores)
         node.changes_key, node.changes_value = not keeps_key, True
         required = self.repartition_required if keeps_key else True

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import msgspec
 
+from ks_actors._checks import check_kind, check_whole
 from ks_actors._errors import TopologyError
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     on: tuple[type[Exception], ...] = (Exception,)
 
     def __post_init__(self) -> None:
+        for role, number in (("attempts", self.attempts), ("backoff_ms", self.backoff_ms), ("max_backoff_ms", self.max_backoff_ms)):
+            check_whole(number, role=role, of="Retry")
+        on: Any = self.on
+        if not isinstance(on, tuple) or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in on):
+            raise TopologyError(f"on of Retry is {on!r}: give a tuple of types of errors, such as (OSError,)")
         if self.attempts < 1 or not 0 <= self.backoff_ms <= self.max_backoff_ms:
             raise TopologyError(f"{self} cannot be: take attempts of 1 or more, and a backoff_ms from 0 to max_backoff_ms")
 
@@ -45,6 +51,11 @@ class AsyncOptions(msgspec.Struct, frozen=True, kw_only=True):
     retry: Retry | None = None
 
     def __post_init__(self) -> None:
+        check_whole(self.max_in_flight, role="max_in_flight", of="an async function")
+        if self.timeout_ms is not None:
+            check_whole(self.timeout_ms, role="timeout_ms", of="an async function")
+        if self.retry is not None:
+            check_kind(self.retry, Retry, role="retry", of="an async function", remedy="give a Retry, such as Retry(attempts=5)")
         if self.max_in_flight < 1:
             raise TopologyError(f"max_in_flight cannot be {self.max_in_flight}: take 1 or more")
         if self.order not in ("key", "partition", "none"):
@@ -70,7 +81,19 @@ def is_async(function: Callable[..., object]) -> bool:
 def async_options(function: Callable[..., object], arguments: AsyncArguments, where: str) -> AsyncOptions | None:
     """Return the options for an async function, None for a plain one; plain ones with options are a TopologyError."""
     if is_async(function):
-        return AsyncOptions(**arguments)
+        return options_of(arguments, where)
     if arguments:
+        options_of(arguments, where)
         raise TopologyError(f"{', '.join(arguments)} of {where} mean nothing: {function!r} is no 'async def'; make it one, or leave them out")
     return None
+
+
+def options_of(arguments: AsyncArguments, where: str) -> AsyncOptions:
+    """Return the options that an operation was given. Raises TopologyError, which names the operation, for those that there are not, or cannot be."""
+    if unknown := sorted(arguments.keys() - AsyncArguments.__annotations__.keys()):
+        known = ", ".join(AsyncArguments.__annotations__)
+        raise TopologyError(f"{where} takes no argument {', '.join(unknown)}: besides its own it takes {known}, of an 'async def'")
+    try:
+        return AsyncOptions(**arguments)
+    except TopologyError as error:
+        raise TopologyError(f"{where}: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +27,9 @@ def blocking(function: F, /) -> F:
     timestamp extractor may not, it is called on the loop when the task's next record is looked for. Raises TopologyError for an `async def`, which is
     to wait without a thread; `await asyncio.to_thread(...)` inside it where it cannot.
     """
-    if is_async(function) or is_async(getattr(function, "process", function)):
+    if not callable(function):
+        raise TopologyError(f"{function!r} is declared as blocking, and cannot be called: give a function, or a processor class")
+    if is_async(function) or inspect.isasyncgenfunction(function) or is_async(getattr(function, "process", function)):
         raise TopologyError(f"{function!r} is 'async def' and declared as blocking: await asyncio.to_thread(...) what blocks, and leave out the mark")
     setattr(function, _MARK, True)
     return function

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ks_actors._errors import SerializationError
 from ks_actors.serdes._scalars import DOUBLE, FLOAT, INTEGER, LONG, SHORT, UUID, UUID_LENGTH
-from ks_actors.serdes._serde import Serde
+from ks_actors.serdes._serde import Serde, checked_inner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ def list_of(inner: Serde[T]) -> Serde[list[T]]:
 
     Numbers and UUIDs follow each other without their lengths, behind the indexes of those that are null; anything else has its length before it.
     """
-    return _ListSerde(inner)
+    return _ListSerde(checked_inner(inner, "list_of"))
 
 
 @final

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+
+from ks_actors._errors import TopologyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +50,10 @@ class Serde(ABC, Generic[T]):
         name: str = "of two functions",
     ) -> Serde[T]:
         """Return the serde that two functions make, the same for all topics; `name` is for its repr."""
+        given: tuple[tuple[str, Any], ...] = (("serialize", serialize), ("deserialize", deserialize))
+        for role, function in given:
+            if not callable(function) or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+                raise TopologyError(f"{role} of Serde.of is {function!r}: give a plain function of one argument")
         return FunctionSerde(serialize, deserialize, faithful=faithful, immutable=immutable, name=name)
 
 
@@ -83,3 +90,10 @@ class FunctionSerde(Serde[T]):
 
     def __repr__(self) -> str:
         return f"<Serde {self._name}>"
+
+
+def checked_inner(inner: Any, of: str) -> Any:
+    """Return a serde that is to be wrapped; raise TopologyError if it is none."""
+    if not isinstance(inner, Serde):
+        raise TopologyError(f"inner of {of} is {inner!r}, which is no serde: give an object of ks_actors.serdes")
+    return inner

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from ks_actors._errors import SerializationError
+from ks_actors._errors import SerializationError, TopologyError
 from ks_actors._serde_defaults import with_default
 from ks_actors._windowed import Window, Windowed
-from ks_actors.serdes._serde import Serde
+from ks_actors.serdes._serde import Serde, checked_inner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +24,15 @@ def windowed(inner: Serde[K], window_size_ms: int) -> Serde[Windowed[K]]:
 
     The window's end is not written: it is `window_size_ms` behind the start, and at most the last instant there is.
     """
-    return WindowedSerde(inner, window_size_ms)
+    size: Any = window_size_ms
+    if not isinstance(size, int) or isinstance(size, bool):
+        raise TopologyError(f"window_size_ms of windowed is {size!r}: give an int")
+    return WindowedSerde(checked_inner(inner, "windowed"), window_size_ms)
 
 
 def session_windowed(inner: Serde[K]) -> Serde[Windowed[K]]:
     """Return the serde of keys with sessions: the key as `inner` writes it, then the session's end and its start in ms (8 bytes each, big-endian)."""
-    return SessionWindowedSerde(inner)
+    return SessionWindowedSerde(checked_inner(inner, "session_windowed"))
 
 
 class WindowedKeySerde(Serde[Windowed[K]]):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from ks_actors._checks import check_function, check_one_of, check_serde
+from ks_actors._checks import check_configs, check_function, check_kind, check_names, check_one_of, check_serde, check_whole
 from ks_actors._errors import TopologyError
 from ks_actors.processors._adapter import ProcessorOperator
+from ks_actors.processors._async_options import AsyncOptions
 from ks_actors.topology._description import TopologyDescription
 from ks_actors.topology._names import checked_topics, valid_topic
 from ks_actors.topology._nodes import GlobalStore, InternalTopic, ProcessorNode, SinkNode, SourceNode
@@ -18,11 +20,10 @@ from ks_actors.topology._stores import StoreSpec
 from ks_actors.topology._subtopologies import Groups, copartition_groups, subtopology
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Self
 
     from ks_actors.processors._adapter import AnySupplier
-    from ks_actors.processors._async_options import AsyncOptions
     from ks_actors.processors._operator import Operator
     from ks_actors.topology._nodes import Node, OffsetReset, Partitioner, TimestampExtractor, TopicExtractor
     from ks_actors.topology._subtopologies import Subtopology
@@ -108,6 +109,8 @@ class Topology:
 
         Stores that the supplier has in an attribute `stores` are added and connected. `options` are for a processor with `async def process`.
         """
+        if options is not None:
+            check_kind(options, AsyncOptions, role="options", of=f"processor {name}", remedy="give an AsyncOptions, or None")
         operator = ProcessorOperator(name, supplier, options)
         return self.add_operator(name, operator, *parents, stores=operator.stores)
 
@@ -126,6 +129,7 @@ class Topology:
         for spec in own:
             self._check_store(spec, name)
         others = tuple(connected)
+        check_names(others, role="a name of a store", of=f"processor {name}")
         for store in others:
             self._check_connectable(name, store, own)
         self._nodes[name] = ProcessorNode(name=name, operator=operator, parents=parents)
@@ -156,7 +160,7 @@ class Topology:
         else:
             valid_topic(topic, of)
         if partitioner is not None:
-            check_function(partitioner, 4, role="partitioner", of=of)
+            check_function(partitioner, 4, role="partitioner", of=of, iterated=True)
         self._nodes[name] = SinkNode(name=name, topic=topic, key=key, value=value, partitioner=partitioner, parents=parents)
         self._link(name, parents)
         return self
@@ -164,6 +168,7 @@ class Topology:
     def add_state_store(self, spec: StoreSpec, *processors: str) -> Self:
         """Add a store and connect it to processors; one that has been added before has to be the same."""
         self._check_store(spec, None)
+        check_names(processors, role=f"a processor of store {spec.name}", of="add_state_store")
         for processor in processors:
             self._check_processor(processor, spec.name)
         self._stores[spec.name] = spec
@@ -175,6 +180,8 @@ class Topology:
         """Let a processor use stores that have been added. Processors that share a store are in one subtopology."""
         if not stores:
             raise TopologyError(f"processor {processor} is to be connected to no store: name one at least")
+        check_names((processor,), role="the processor", of="connect_processor_and_state_stores")
+        check_names(stores, role="a store", of=f"connect_processor_and_state_stores for {processor}")
         for store in stores:
             self._check_connectable(processor, store)
             self._check_processor(processor, store)
@@ -200,6 +207,8 @@ class Topology:
         _check_spec(spec, f"global store of topic {topic}")
         valid_topic(topic, f"global store {spec.name}")
         _check_serdes(key, value, f"global store {spec.name}")
+        if timestamp_extractor is not None:
+            check_function(timestamp_extractor, 2, role="timestamp_extractor", of=f"global store {spec.name}")
         self._check_topic(source, topic)
         if source == processor:
             raise TopologyError(f"source and processor of global store {spec.name} are both named {source}: give them different names")
@@ -207,6 +216,8 @@ class Topology:
             raise TopologyError(f"a store {spec.name} has been added already: give the global one another name")
         given: Any = supplier
         operator: Operator = given if hasattr(given, "bind") else ProcessorOperator(processor, given)
+        if operator.asynchronous is not None:
+            raise TopologyError(f"processor {processor} of global store {spec.name} is 'async def', which nothing waits for there: make it plain")
         self._nodes[source] = SourceNode(
             name=source, topics=(topic,), key=key, value=value, timestamp_extractor=timestamp_extractor, children=(processor,)
         )
@@ -218,8 +229,13 @@ class Topology:
 
     def add_internal_topic(self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> Self:
         """Say that a topic, read and written by nodes of this topology, is the app's own: it is made as `<application id>-<name>`."""
+        valid_topic(name, "an internal topic")
         if name in self._internal:
             raise TopologyError(f"internal topic {name} has been added already: name the operations that make it differently")
+        if partitions is not None:
+            check_whole(partitions, role="partitions", of=f"internal topic {name}")
+        if configs is not None:
+            check_configs(configs, role="configs", of=f"internal topic {name}")
         if partitions is not None and partitions < 1:
             raise TopologyError(f"internal topic {name} cannot have {partitions} partitions: give 1 or more, or None for as many as upstream")
         self._internal[name] = InternalTopic(name, partitions, dict(configs or {}))
@@ -227,6 +243,9 @@ class Topology:
 
     def copartition(self, sources: Collection[str]) -> Self:
         """Demand that the topics of these sources have the same number of partitions, so that equal keys meet in one task."""
+        if isinstance(sources, str) or not isinstance(sources, Collection):
+            raise TopologyError(f"sources of copartition is {sources!r}: give a list of names of sources")
+        check_names(tuple(sources), role="a source", of="copartition")
         group = frozenset(sources)
         counts = {
             topic: self._internal[topic].partitions if topic in self._internal else None
@@ -264,6 +283,7 @@ class Topology:
             raise TopologyError(f"a node {name} has been added already: give every node a name of its own")
 
     def _check_parents(self, name: str, parents: tuple[str, ...]) -> None:
+        check_names(parents, role="a parent", of=f"node {name}")
         if not parents:
             raise TopologyError(f"node {name} has no parent: name the nodes it gets its records from")
         if len(set(parents)) < len(parents):
