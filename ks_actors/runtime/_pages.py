@@ -40,7 +40,7 @@ class Page(Protocol):
         """Return a record as it came; None when it is not kept."""
         ...
 
-    def logged(self, offset: int) -> bool:
+    def logged(self, offset: int, /) -> bool:
         """Return whether the log has the record; if not, its offset counts the records of a history."""
         ...
 
@@ -90,7 +90,7 @@ class Chunk:
         index = bisect_left(offsets, offset)
         return RawRecord(self.partition, self._batch, index, logged=self._logged) if index < len(offsets) and offsets[index] == offset else None
 
-    def logged(self, _: int) -> bool:
+    def logged(self, _: int, /) -> bool:
         """Return whether the log has the records."""
         return self._logged
 
