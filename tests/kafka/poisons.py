@@ -135,8 +135,12 @@ def _sizes() -> list[Poison]:
     found = [Poison(f"bomb: {name}", made(record(b"k", bytes(2 * LIMIT)), codec=codec)) for codec, name in names.items()]
     many = [record(b"k", b"x" * 5_000, delta=at) for at in range(1_000)]
     found += [Poison(f"bomb of records: {names[codec]}", made(*many, codec=codec)) for codec in (GZIP, LZ4, ZSTD)]
-    headers = made(record(b"k", b"v", headers=[(b"", None)] * 2_500_000), codec=ZSTD)
-    return [*found, Poison("bomb of headers", headers), Poison("bomb: 64 MiB", made(record(b"k", bytes(64 << 20)), codec=ZSTD))]
+    body = bytes(3) + _field(b"k") + _field(b"v") + number(2_500_000) + (_field(b"") + _field(None)) * 2_500_000
+    return [
+        *found,
+        Poison("bomb of headers", made(number(len(body)) + body, codec=ZSTD)),
+        Poison("bomb: 64 MiB", made(record(b"k", bytes(64 << 20)), codec=ZSTD)),
+    ]
 
 
 def _codecs() -> list[Poison]:
@@ -166,7 +170,86 @@ def _batches() -> list[Poison]:
     ]
 
 
+def _strange_records() -> list[Poison]:
+    """Return records that a broker looks into where they are not compressed, and hardly where they are."""
+    long = {  # numbers in more bytes than they need, and lengths below -1
+        "length of the key": b"\0\0\0" + b"\x82\x80\0k" + _field(b"v") + number(0),
+        "delta of the time": b"\0" + b"\x80" * 9 + b"\0" + b"\0" + _field(b"k") + _field(b"v") + number(0),
+        "delta of the offset": b"\0\0" + b"\x80" * 4 + b"\0" + _field(b"k") + _field(b"v") + number(0),
+        "number of headers": b"\0\0\0" + _field(b"k") + _field(b"v") + b"\x80\x80\0",
+        "key of length -2": b"\0\0\0" + number(-2) + _field(b"v") + number(0),
+        "value of length -9": b"\0\0\0" + _field(b"k") + number(-9) + number(0),
+        "header without a name": b"\0\0\0" + _field(b"k") + _field(b"v") + number(1) + number(-1) + _field(b"1"),
+        "header with a name of length -3": b"\0\0\0" + _field(b"k") + _field(b"v") + number(1) + number(-3) + _field(b"1"),
+        "header with a value of length -4": b"\0\0\0" + _field(b"k") + _field(b"v") + number(1) + _field(b"h") + number(-4),
+        "headers below zero": b"\0\0\0" + _field(b"k") + _field(b"v") + number(-1),
+        "bytes behind the last header": b"\0\0\0" + _field(b"k") + _field(b"v") + number(0) + b"more",
+    }
+    found = []
+    for name, body in long.items():
+        for codec, how in ((0, ""), (GZIP, ", by gzip"), (ZSTD, ", by zstd")):
+            found.append(Poison(f"record: {name}{how}", made(number(len(body)) + body, codec=codec)))
+    return found
+
+
+def compressed(data: bytes, codec: int, count: int = 1) -> bytearray:
+    """Return a batch around bytes that are compressed already."""
+    head = HEADER.pack(0, 0, -1, 2, 0, codec, count - 1, NOW, NOW, -1, -1, -1, count)
+    return sealed(bytearray(head + data))
+
+
+def _strange_compression() -> list[Poison]:
+    one = record()
+    skippable = struct.pack("<II", 0x184D2A53, 5) + b"notes"
+    halves = one[:4], one[4:]
+    framed = bytes(codecs.snappy_encode(one, xerial_compatible=True))
+    return [
+        Poison("gzip: many members", compressed(packed(one, GZIP) + packed(b"", GZIP) * 2_000, GZIP)),
+        Poison("gzip: two members", compressed(b"".join(packed(half, GZIP) for half in halves), GZIP)),
+        Poison("gzip: padding behind", compressed(packed(one, GZIP) + bytes(5_000), GZIP)),
+        Poison("gzip: cut off", compressed(packed(one, GZIP)[:-5], GZIP)),
+        Poison("gzip: a wrong sum", compressed(packed(one, GZIP)[:-8] + bytes(4) + packed(one, GZIP)[-4:], GZIP)),
+        Poison("zstd: two frames", compressed(b"".join(packed(half, ZSTD) for half in halves), ZSTD)),
+        Poison("zstd: frames to skip", compressed(skippable * 1_000 + packed(one, ZSTD), ZSTD)),
+        Poison(
+            "zstd: empty blocks", compressed(b"\x28\xb5\x2f\xfd\0\x58" + bytes(3) * 100_000 + struct.pack("<I", len(one) << 3 | 1)[:3] + one, ZSTD)
+        ),
+        Poison("zstd: says a size of 1 PiB", compressed(b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 50) + b"\x01\0\0", ZSTD)),
+        Poison("zstd: a window of 3 GiB", compressed(b"\x28\xb5\x2f\xfd\0\xb4" + struct.pack("<I", len(one) << 3 | 1)[:3] + one, ZSTD)),
+        Poison("snappy: in frames", compressed(framed, SNAPPY)),
+        Poison("snappy: says a size of 2 GiB", compressed(b"\xff\xff\xff\xff\x07" + b"\0k", SNAPPY)),
+        Poison("lz4: two frames", compressed(b"".join(packed(half, LZ4) for half in halves), LZ4)),
+        Poison("lz4: cut off", compressed(packed(one, LZ4)[:-6], LZ4)),
+        Poison("lz4: bytes behind", compressed(packed(one, LZ4) + b"more", LZ4)),
+        Poison("compressed: nothing", compressed(b"", GZIP)),
+    ]
+
+
+def _crowds() -> list[Poison]:
+    small = [record(b"", b"", delta=at) for at in range(20_000)]
+    alike = [record(b"k", b"%d" % at, delta=at, time=-at) for at in range(3_000)]
+    wide = [record(b"k", b"v", delta=0, time=2**63 - 1), record(b"k", b"v", delta=1, time=-(2**63))]
+    return [
+        Poison("20,000 records of 8 bytes", made(*small, codec=ZSTD)),
+        Poison("3,000 records of one key, each before the last", made(*alike, codec=GZIP)),
+        Poison("times that turn around", made(*wide, first=2**63 - 1, highest=2**63 - 1)),
+        Poison("a time of deletion", made(record(b"k", None), attributes=0x40)),
+        Poison("records, and one that is none, by zstd", made(*alike[:500], number(12) + b"\0\0\0\x7f\x7f\x7f", *alike[501:900], codec=ZSTD)),
+    ]
+
+
 @cache
 def poisons() -> tuple[Poison, ...]:
     """Return all of them; the broker refuses some."""
-    return (*_names(), *_headers(), *_contents(), *_times(), *_sizes(), *_codecs(), *_batches())
+    return (
+        *_names(),
+        *_headers(),
+        *_contents(),
+        *_times(),
+        *_sizes(),
+        *_codecs(),
+        *_batches(),
+        *_strange_records(),
+        *_strange_compression(),
+        *_crowds(),
+    )

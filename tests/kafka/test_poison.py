@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.kafka.broker import Broker
 
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}
-WANTED = 50
+WANTED = 80
 
 
 class Poisoned:
@@ -105,7 +105,7 @@ def resident_bytes() -> int:
 async def test_no_record_that_a_broker_takes_stops_a_partition(
     kafka_broker: Broker, tmp_path: Path, guarantee: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each of 50 is handled, as a stream, a table and a global table; the good ones behind come out, before and after a loss of the state."""
+    """Each of some 90 is handled, as a stream, a table and a global table; the good ones behind come out, before and after a loss of the state."""
     caplog.set_level(logging.ERROR, "ks_actors")
     async with KafkaLog(kafka_broker.bootstrap, options=KafkaOptions(max_decompressed_bytes=LIMIT)) as log:
         here = Poisoned(log)
