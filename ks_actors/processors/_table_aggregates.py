@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors._errors import ProcessingFailed
 from ks_actors.processors._history import Superseded, with_history
 from ks_actors.processors._inline import Inline
 from ks_actors.processors._olds import row_keeper
@@ -166,7 +165,8 @@ class TableReduce(Inline):
 
 def _demand_key(context: NodeContext, key: Any) -> None:
     if key is None:
-        raise ProcessingFailed(f"a change of a grouped table has no key: what is upstream of {context.node} must give each row one")
+        # Anybody may have written it to a repartition topic: the handler decides, as in Kafka Streams.
+        raise ValueError(f"a change of a grouped table has no key: what is upstream of {context.node} must give each row one")
 
 
 def _held(process: Process, cache: Cache) -> tuple[Process, Process]:

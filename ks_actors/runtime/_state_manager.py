@@ -9,11 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, ActorStopped, Mailbox, Signal, Started
-from ks_actors._errors import StreamsError, TaskCorrupted
+from ks_actors._errors import TaskCorrupted
 from ks_actors.log._types import TopicPartition
 from ks_actors.runtime import _messages as m
 from ks_actors.runtime._expired import continued
 from ks_actors.runtime._flushing import Writing
+from ks_actors.runtime._foreign import unrestored
 from ks_actors.runtime._held import Held
 from ks_actors.runtime._messages import StateManagerMessage
 from ks_actors.runtime._points import Points
@@ -272,10 +273,7 @@ class StateManager(Actor[StateManagerMessage]):
                 held.stores.restore(found[1], one.batch, one.next_offset)
             except Exception as error:  # noqa: BLE001 - a record that is none of this store's, for one: the handler decides
                 held.failed = True
-                topic, partition = one.partition
-                failure = StreamsError(f"store {found[1]} cannot be restored: {error}", task=held.task, topic=topic, partition=partition)
-                failure.__cause__ = error
-                self._instance.tell(m.Fatal(failure, rolled_back=False))
+                self._instance.tell(m.Fatal(unrestored(held.task, held.stores, found[1], one, error), rolled_back=False))
                 continue
             self._progress.moved(held, found[1], one)
             began = await self._turn(began)
