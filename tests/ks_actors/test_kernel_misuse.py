@@ -48,6 +48,58 @@ def test_lists_that_change_meanwhile_are_an_error() -> None:
         kernel.window_keys(keys, starts, None)
 
 
+class Key:
+    """A key that is looked at in the place of another one, and does something then; it may be equal to that."""
+
+    def __init__(self, other: object, act: Callable[[], object], *, equal: bool) -> None:
+        self.other, self.act, self.equal = other, act, equal
+
+    def __hash__(self) -> int:
+        return hash(self.other)
+
+    def __eq__(self, other: object) -> bool:
+        self.act()
+        return self.equal
+
+
+@needs_kernel
+def test_times_that_go_while_a_key_is_looked_for_are_an_error() -> None:
+    """An `__eq__` that clears the times is not read behind their end."""
+    times = [5, 6]
+    with pytest.raises(ValueError, match="times have changed"):
+        kernel.meet({"a": 0}, array("q", [5]), ["v"], [Key("a", times.clear, equal=True), "a"], times, 1, 1, [])
+
+
+@needs_kernel
+def test_a_pane_is_held_on_to_while_the_window_before_ends() -> None:
+    """The finalizer of a window may take all panes away; the record is counted in the one that was found."""
+    panes: dict[int, dict[Any, Any]] = {0: {}, 10: {}}
+
+    class Ending:
+        def __del__(self) -> None:
+            panes.clear()
+
+    windows: dict[Any, Any] = {0: Ending()}
+    found: list[Any] = []
+    changes: list[Any] = []
+
+    def end() -> None:
+        """Leave the window to the kernel alone."""
+        if found:
+            windows.pop(0)
+            found.clear()
+
+    windows[Key(10, end, equal=False)] = None
+    windows[10] = "w"
+    later = panes[10]
+    out: tuple[list[Any], list[Any], list[int], bool] = (found, changes, [], False)
+    stopped = kernel.count_windows((panes, {}, windows, None), ["a", "b", "b"], [1, 11, 12], 0, out, (-1, 1000, 10, -1, 1000, 0))[0]
+    assert panes == {}
+    assert stopped == 3
+    assert later == {"b": (2, 12)}
+    assert changes == [(1, None), (1, None), (2, None)]
+
+
 @needs_kernel
 @pytest.mark.parametrize("track", [object(), 0, [], "x"])
 def test_what_is_no_dict_is_left_alone(track: Any) -> None:
