@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-$(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ks_actors/_kernel_src/*)
+$(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ks_actors/kernel/src/*)
 	@test -n "$(PYTHON)" || { echo "ks-actors needs Python 3.11 or later, and found none; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip

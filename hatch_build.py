@@ -1,4 +1,4 @@
-"""Build the kernel, ks_actors/_kernel_src, where there is a C compiler; without it the package works as well, and is slower."""
+"""Build the kernel, ks_actors/kernel/src, where there is a C compiler; without it the package works as well, and is slower."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
-SOURCES = Path("ks_actors/_kernel_src")
+SOURCES = Path("ks_actors/kernel/src")
 WITHOUT = "KS_ACTORS_WITHOUT_KERNEL"
 NEEDED = "KS_ACTORS_WITH_KERNEL"
 WITHOUT_AHEAD = "KS_ACTORS_WITHOUT_AHEAD"
@@ -23,7 +23,7 @@ class KernelHook(BuildHookInterface[Any]):
     """Compile for the wheel; an editable installation gets the kernel beside its sources.
 
     The environment may say KS_ACTORS_WITHOUT_KERNEL=1 to leave it out, or KS_ACTORS_WITH_KERNEL=1 to fail when it cannot be built.
-    KS_ACTORS_WITHOUT_AHEAD=1 leaves out the one part of it that reads Python's dicts by their layout in memory (`_kernel_src/ahead.c`).
+    KS_ACTORS_WITHOUT_AHEAD=1 leaves out the one part of it that reads Python's dicts by their layout in memory (`kernel/src/ahead.c`).
     """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -44,16 +44,16 @@ class KernelHook(BuildHookInterface[Any]):
         build_data["infer_tag"] = True
         if version == "editable":
             # Who has the old one loaded keeps it.
-            beside = Path(self.root, "ks_actors", f".{built.name}.{os.getpid()}")
+            beside = Path(self.root, "ks_actors", "kernel", f".{built.name}.{os.getpid()}")
             shutil.copy(built, beside)
-            beside.replace(Path(self.root, "ks_actors", built.name))
+            beside.replace(Path(self.root, "ks_actors", "kernel", built.name))
         else:
-            build_data["force_include"][str(built)] = f"ks_actors/{built.name}"
+            build_data["force_include"][str(built)] = f"ks_actors/kernel/{built.name}"
 
     def _compile(self) -> Path:
         root = Path(self.root)
         kernel = Extension(
-            "ks_actors._kernel",
+            "ks_actors.kernel._kernel",
             sorted(str(path.relative_to(root)) for path in (root / SOURCES).glob("*.c")),
             depends=sorted(str(path.relative_to(root)) for path in (root / SOURCES).glob("*.h")),
             extra_compile_args=[] if sys.platform == "win32" else ["-O3"],
@@ -70,4 +70,4 @@ class KernelHook(BuildHookInterface[Any]):
             command.run()
         finally:
             os.chdir(before)
-        return Path(command.get_ext_fullpath("ks_actors._kernel"))
+        return Path(command.get_ext_fullpath("ks_actors.kernel._kernel"))

@@ -12,8 +12,8 @@ from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ks_actors import Batch
-from ks_actors._partitioner import partitions_of
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.records._partitioner import partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

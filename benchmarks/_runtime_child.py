@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import _runtime_cases, _runtime_flights
-from ks_actors._loops import fastest_loop
+from ks_actors.app._event_loop import fastest_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

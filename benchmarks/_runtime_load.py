@@ -6,9 +6,9 @@ import random
 import string
 from typing import TYPE_CHECKING
 
-from ks_actors._batch import Batch
-from ks_actors._partitioner import partitions_of
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.records._batch import Batch
+from ks_actors.records._partitioner import partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

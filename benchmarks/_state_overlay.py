@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import rocksdict
 
 from ks_actors import Batch
-from ks_actors.processors._aggregates import StreamCount
+from ks_actors.processors.aggregates._aggregates import StreamCount
 from ks_actors.serdes import LONG, STRING
 from ks_actors.state import SharedResources, TaskStores
 from ks_actors.topology import StoreKind, StoreSpec

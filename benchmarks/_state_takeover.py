@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks._kafka_inputs import PARTITIONS, Workload
 from benchmarks._peer_apps import Tally, topology
 from ks_actors import App, Batch, StreamsConfig
-from ks_actors._partitioner import partition as partition_of
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.runtime import InstanceState, RestoreListener, StandbyUpdateListener
 
 if TYPE_CHECKING:

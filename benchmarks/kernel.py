@@ -16,16 +16,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from rich.console import Console
 from rich.table import Table
 
-from ks_actors import Batch, _partitioner
-from ks_actors import _native as native
+from ks_actors import Batch
+from ks_actors.kernel import _native as native
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka import _body, _builder, _format
-from ks_actors.log.kafka._builder import Encoder
-from ks_actors.log.kafka._options import KafkaOptions
-from ks_actors.log.kafka._records import Chunk, Columns
-from ks_actors.runtime import _sink
+from ks_actors.log.kafka.client._options import KafkaOptions
+from ks_actors.log.kafka.wire import _batch_header, _batch_writer, _record_reader
+from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
+from ks_actors.log.kafka.wire._batch_writer import Encoder
+from ks_actors.records import _partitioner
 from ks_actors.serdes import LONG, STRING, _columns
-from ks_actors.state import TaskStores, _counting, _restored, _table
+from ks_actors.state import TaskStores
+from ks_actors.state.key_value import _count, _restored_rows, _table
+from ks_actors.task import _sink
 from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ class Restored:
     """Rows of a changelog, of other keys each time, that are put over others."""
 
     def __init__(self, source: random.Random) -> None:
-        self._rows: dict[bool, Any] = {True: _restored.PlainRestoredRows(), False: _restored.RestoredRows()}
+        self._rows: dict[bool, Any] = {True: _restored_rows.PlainRestoredRows(), False: _restored_rows.RestoredRows()}
         self._batches = [[f"k{source.randrange(KEYS):07}".encode() for _ in range(RECORDS)] for _ in range(ROUNDS)]
         self._values: list[bytes | None] = [source.randbytes(100) for _ in range(RECORDS)]
         self._next = 0
@@ -81,7 +83,7 @@ class Restored:
         """Take in a batch."""
         keys = self._batches[self._next % ROUNDS]
         self._next += 1
-        self._rows[vars(_restored)["_kernel"] is None].put(keys, self._values, [self._next] * RECORDS)
+        self._rows[vars(_restored_rows)["_kernel"] is None].put(keys, self._values, [self._next] * RECORDS)
 
 
 class Counts:
@@ -103,7 +105,7 @@ class Counts:
         keys = self._batches[self._next % ROUNDS]
         self._next += 1
         times = [self._next] * len(keys)
-        if vars(_counting)["_kernel"] is None:
+        if vars(_count)["_kernel"] is None:
             get, put, changes = self._store.get_entry, self._store.put_entry, []
             for key, timestamp in zip(keys, times, strict=True):
                 before, seen = get(key)
@@ -136,7 +138,7 @@ def _nanoseconds(work: Callable[[], object]) -> list[float]:
 
 
 def _without_kernel(work: Callable[[], object]) -> list[float]:
-    modules: tuple[Any, ...] = (_partitioner, _body, _builder, _format, _sink, _columns, _counting, _restored, _table)
+    modules: tuple[Any, ...] = (_partitioner, _record_reader, _batch_writer, _batch_header, _sink, _columns, _count, _restored_rows, _table)
     forms = list(_columns._FORMS)  # noqa: SLF001 - what is measured
     kernel = native.kernel
     try:

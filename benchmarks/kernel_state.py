@@ -31,11 +31,15 @@ from rich.table import Table
 from benchmarks import _peer_apps, _runtime_cases
 from benchmarks._runtime_load import IN, OUT
 from ks_actors import Window, Windowed
-from ks_actors._native import WITHOUT, kernel
-from ks_actors.processors import _windowed
-from ks_actors.state import _changes, _counting, _expiry, _panes, _segment, _table, _tracks, _windows
-from ks_actors.state._expiry import take_out
-from ks_actors.state._segment import Segment
+from ks_actors.kernel._native import WITHOUT, kernel
+from ks_actors.processors.aggregates import _windowed
+from ks_actors.state.core import _undo_log
+from ks_actors.state.join_window import _segment
+from ks_actors.state.join_window._segment import Segment
+from ks_actors.state.key_value import _count, _table
+from ks_actors.state.timed import _expiry, _key_index
+from ks_actors.state.timed._expiry import take_out
+from ks_actors.state.window import _by_key, _by_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -230,7 +234,7 @@ APPS = ("count", "window")
 def _run_app(app: str, part: str) -> None:
     """Run an application in this process, with that part of the kernel, and print its CPU time per record (µs)."""
     if part == "wire and rows":
-        for module in (_changes, _counting, _expiry, _panes, _segment, _table, _tracks, _windows):
+        for module in (_undo_log, _count, _expiry, _by_start, _segment, _table, _key_index, _by_key):
             vars(module)["_kernel"] = None
         vars(_windowed)["kernel"] = None
     topology = _peer_apps.topology(app, [IN], OUT, _peer_apps.Tally())

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ks_actors import TaskId, tune_gc
-from ks_actors.runtime._flushing import Flusher
+from ks_actors.runtime.stores._flusher import Flusher
 from ks_actors.serdes import LONG, STRING
 from ks_actors.state import SharedResources, TaskStores
 from ks_actors.topology import StoreKind, StoreSpec

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from ks_actors.log import Fetcher, Producer
-    from ks_actors.log.kafka._options import Compression
+    from ks_actors.log.kafka.client._options import Compression
 
 CODECS: tuple[Compression, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 4

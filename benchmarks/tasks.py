@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ks_actors import App, StreamsConfig, serdes
-from ks_actors._batch import Batch
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.records._batch import Batch
 
 if TYPE_CHECKING:
     from ks_actors.log import Producer

@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import msgspec
 
 from ks_actors import serdes
-from ks_actors._batch import Batch
 from ks_actors.dsl import Consumed, Materialized, StreamsBuilder, TimeWindows
-from ks_actors.log._types import TopicPartition
+from ks_actors.records._batch import Batch
+from ks_actors.records._topic_partition import TopicPartition
 from ks_actors.testing import TopologyTestDriver
 
 if TYPE_CHECKING:

@@ -7,10 +7,7 @@ has the test drivers.
 
 from importlib.metadata import version
 
-from ks_actors import _supported, serdes  # noqa: F401 - the first one checks, by being imported
-from ks_actors._app import App
-from ks_actors._batch import Batch, Headers
-from ks_actors._config import ProcessingGuarantee, StreamsConfig
+from ks_actors import serdes  # noqa: F401 - the first one checks, by being imported
 from ks_actors._errors import (
     BackfillRefused,
     BatchError,
@@ -63,8 +60,10 @@ from ks_actors._errors import (
     UnknownStore,
     UnknownTopicOrPartition,
 )
-from ks_actors._gc import tune_gc
-from ks_actors._handlers import (
+from ks_actors.app._app import App
+from ks_actors.app._memory_tuning import tune_gc
+from ks_actors.config._config import ProcessingGuarantee, StreamsConfig
+from ks_actors.config._exception_handlers import (
     DeadLetter,
     DeserializationExceptionHandler,
     ErrorContext,
@@ -76,18 +75,7 @@ from ks_actors._handlers import (
     log_and_continue,
     log_and_fail,
 )
-from ks_actors._partitioner import partition as partition_of
-from ks_actors._reset_to import ResetTo, ShiftBy
-from ks_actors._state_store import StateStore, StateStoreContext
-from ks_actors._task_id import TaskId
-from ks_actors._timestamps import (
-    FailOnInvalidTimestamp,
-    LogAndSkipOnInvalidTimestamp,
-    UsePartitionTimeOnInvalidTimestamp,
-    WallclockTimestampExtractor,
-)
-from ks_actors._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, VersionedRecord
-from ks_actors._windowed import Window, Windowed
+from ks_actors.config._reset_to import ResetTo, ShiftBy
 from ks_actors.dsl import (
     BranchedStream,
     BufferConfig,
@@ -130,6 +118,11 @@ from ks_actors.processors import (
     Retry,
     ValueTransformer,
 )
+from ks_actors.records._batch import Batch, Headers
+from ks_actors.records._partitioner import partition as partition_of
+from ks_actors.records._task_id import TaskId
+from ks_actors.records._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, VersionedRecord
+from ks_actors.records._windowed import Window, Windowed
 from ks_actors.runtime import (
     InstanceState,
     ResetOffset,
@@ -154,6 +147,7 @@ from ks_actors.state import (
     VersionedKeyValueStore,
     WindowStore,
 )
+from ks_actors.system import _supported
 from ks_actors.topology import (
     InputRecord,
     RecordContext,
@@ -163,6 +157,13 @@ from ks_actors.topology import (
     Topology,
     TopologyDescription,
     stores,
+)
+from ks_actors.topology._custom_store import StateStore, StateStoreContext
+from ks_actors.topology._timestamp_extractors import (
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+    UsePartitionTimeOnInvalidTimestamp,
+    WallclockTimestampExtractor,
 )
 
 __all__ = [

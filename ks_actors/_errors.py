@@ -54,14 +54,14 @@ KsActorsError
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ks_actors._task_id import TaskId
-    from ks_actors.log._types import TopicPartition
-    from ks_actors.query._results import FailureReason
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
 
 
 class KsActorsError(Exception):
@@ -336,3 +336,20 @@ class IllegalTransition(KsActorsError):
 
 class NotRunning(KsActorsError):
     """The app is in a state in which this cannot be done."""
+
+
+class FailureReason(Enum):
+    """Why a partition of a store did not answer."""
+
+    UNKNOWN_QUERY_TYPE = "unknown_query_type"
+    """The store cannot be asked that."""
+    NOT_ACTIVE = "not_active"
+    """An active task was asked for, and here is a standby, or a task that is still being restored: try later, or another instance."""
+    NOT_UP_TO_BOUND = "not_up_to_bound"
+    """The store has not come as far as the request's bound: try later, or another instance."""
+    NOT_PRESENT = "not_present"
+    """The partition is not on this instance, or has left it: ask the one that has it."""
+    DOES_NOT_EXIST = "does_not_exist"
+    """The store has no partition of that number."""
+    STORE_EXCEPTION = "store_exception"
+    """Something was raised; the message tells."""

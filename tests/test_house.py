@@ -120,9 +120,9 @@ def test_the_wheel_holds_both_packages_with_their_types_and_nothing_else(tmp_pat
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-        kernel = f"ks_actors/_kernel{sysconfig.get_config_var('EXT_SUFFIX')}"
+        kernel = f"ks_actors/kernel/_kernel{sysconfig.get_config_var('EXT_SUFFIX')}"
         (entry_points,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("entry_points.txt"))
-    assert names == {relative(path) for path in SOURCES} | {"actors/py.typed", "ks_actors/py.typed", "ks_actors/_kernel.pyi", kernel}
+    assert names == {relative(path) for path in SOURCES} | {"actors/py.typed", "ks_actors/py.typed", "ks_actors/kernel/_kernel.pyi", kernel}
     assert "actors = actors.testing.plugin" in entry_points
 
 

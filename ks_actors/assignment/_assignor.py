@@ -7,12 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Self, final
 
 from ks_actors._errors import KsActorsError, StreamsError
-from ks_actors._task_id import TaskId
 from ks_actors.assignment._grouper import check_copartitioning, group_partitions
 from ks_actors.assignment._info import TopologyInfo, decode_member, encode_problem, encode_tasks
 from ks_actors.assignment._standbys import assign_standbys
 from ks_actors.assignment._sticky import assign_sticky
 from ks_actors.assignment._versions import admit
+from ks_actors.records._task_id import TaskId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from ks_actors.batch._backfill import Engine, backfill
-from ks_actors.batch._bridge import BatchBridge
-from ks_actors.batch._messages import (
+from ks_actors.batch._reading import LogAddress
+from ks_actors.batch.backfill._plan import Choice
+from ks_actors.batch.backfill._publish import publish
+from ks_actors.batch.backfill._result import Backfill, BackfillProgress, TaskDone
+from ks_actors.batch.spark._bridge import BatchBridge
+from ks_actors.batch.spark._messages import (
     CancelJob,
     JobProgress,
     QueryEnded,
@@ -16,14 +20,9 @@ from ks_actors.batch._messages import (
     StartQuery,
     StopQuery,
 )
-from ks_actors.batch._plan import Choice
-from ks_actors.batch._publish import publish
-from ks_actors.batch._reading import LogAddress
-from ks_actors.batch._result import Backfill, BackfillProgress
-from ks_actors.batch._session import register
-from ks_actors.batch._settings import SparkSettings
-from ks_actors.batch._spark_bridge import SparkBridge, SparkFunction
-from ks_actors.batch._task_run import TaskDone
+from ks_actors.batch.spark._session import register
+from ks_actors.batch.spark._settings import SparkSettings
+from ks_actors.batch.spark._spark_bridge import SparkBridge, SparkFunction
 
 __all__ = [
     "Backfill",

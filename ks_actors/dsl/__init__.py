@@ -1,6 +1,5 @@
 """Streams and tables: what they compile to is a Topology."""
 
-from ks_actors._windowed import Window, Windowed
 from ks_actors.dsl._branching import BranchedStream
 from ks_actors.dsl._builder import StreamsBuilder
 from ks_actors.dsl._cogroup import CogroupedStream, TimeWindowedCogroupedStream
@@ -13,6 +12,7 @@ from ks_actors.dsl._suppressed import BufferConfig, Suppressed
 from ks_actors.dsl._table import GlobalTable, Table
 from ks_actors.dsl._windowed import TimeWindowedStream
 from ks_actors.dsl._windows import EmitStrategy, JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from ks_actors.records._windowed import Window, Windowed
 
 __all__ = [
     "BranchedStream",

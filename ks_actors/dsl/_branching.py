@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ks_actors._checks import check_function, check_names
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
-from ks_actors.processors._branch import Branch
-from ks_actors.processors._stateless import PassThrough
+from ks_actors.processors.api._argument_checks import check_function, check_names
+from ks_actors.processors.stateless._branch import Branch
+from ks_actors.processors.stateless._stateless import PassThrough
 from ks_actors.topology._names import valid_name
 
 if TYPE_CHECKING:

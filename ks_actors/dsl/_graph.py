@@ -9,14 +9,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors._stateless import DropNullKeys, PassThrough
+from ks_actors.processors.stateless._stateless import DropNullKeys, PassThrough
 from ks_actors.topology._names import valid_name
 from ks_actors.topology._topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from ks_actors.processors._operator import Operator
+    from ks_actors.processors.api._operator import Operator
     from ks_actors.topology._nodes import Partitioner
     from ks_actors.topology._stores import StoreSpec
 

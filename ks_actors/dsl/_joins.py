@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ks_actors._checks import check_function, check_options
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
 from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._options import Joined
-from ks_actors.processors._buffered_join import BufferedStreamTableJoin, WaitingKeySerde
-from ks_actors.processors._held_serde import HeldSerde
-from ks_actors.processors._stream_table_join import StreamTableJoin
+from ks_actors.processors.api._argument_checks import check_function, check_options
+from ks_actors.processors.joins._buffered_join import BufferedStreamTableJoin, WaitingKeySerde
+from ks_actors.processors.joins._stream_table_join import StreamTableJoin
+from ks_actors.processors.tables._suppressed_serde import HeldSerde
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl._table import GlobalTable, Table
-    from ks_actors.processors._operator import Operator
+    from ks_actors.processors.api._operator import Operator
 
 _JOIN = "KSTREAM-JOIN-"
 _LEFT_JOIN = "KSTREAM-LEFTJOIN-"

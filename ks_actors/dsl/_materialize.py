@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ks_actors._checks import check_options
 from ks_actors._errors import TopologyError
 from ks_actors.dsl._graph import valid_name
 from ks_actors.dsl._options import Materialized
 from ks_actors.dsl._windows import TimeWindows
+from ks_actors.processors.api._argument_checks import check_options
 from ks_actors.topology._store_specs import versioned_key_value
 from ks_actors.topology._stores import StoreKind, StoreSpec
 

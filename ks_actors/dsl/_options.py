@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ks_actors._checks import check_configs, check_flag, check_function, check_one_of, check_serde, check_whole
+from ks_actors.processors.api._argument_checks import check_configs, check_flag, check_function, check_one_of, check_serde, check_whole
 from ks_actors.topology._names import valid_name
 
 if TYPE_CHECKING:

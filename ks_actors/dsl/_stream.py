@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from ks_actors._checks import check_function, check_kind, check_names, check_options, check_whole
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _branching, _grouped, _stream_joins, _table
 from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._options import Grouped, Produced, Repartitioned
 from ks_actors.dsl._windowed_partitioner import default_partitioner
-from ks_actors.processors._adapter import ProcessorOperator
-from ks_actors.processors._async_options import async_options, options_of
-from ks_actors.processors._batched import Batched
-from ks_actors.processors._flat import FlatMap, FlatMapValues
-from ks_actors.processors._stateless import Filter, ForEach, Map, MapValues, PassThrough, Peek, SelectKey
+from ks_actors.processors.api._adapter import ProcessorOperator
+from ks_actors.processors.api._argument_checks import check_function, check_kind, check_names, check_options, check_whole
+from ks_actors.processors.api._async_options import async_options, options_of
+from ks_actors.processors.stateless._batched import Batched
+from ks_actors.processors.stateless._flat import FlatMap, FlatMapValues
+from ks_actors.processors.stateless._stateless import Filter, ForEach, Map, MapValues, PassThrough, Peek, SelectKey
 from ks_actors.topology._names import valid_name, valid_topic
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ks_actors.dsl._grouped import GroupedStream
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
-    from ks_actors.processors._api import FixedKeyProcessor, Processor
-    from ks_actors.processors._async_options import AsyncArguments, Retry
-    from ks_actors.processors._operator import Operator
-    from ks_actors.processors._record import Record
+    from ks_actors.processors.api._api import FixedKeyProcessor, Processor
+    from ks_actors.processors.api._async_options import AsyncArguments, Retry
+    from ks_actors.processors.api._operator import Operator
+    from ks_actors.processors.api._record import Record
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
     from ks_actors.topology._nodes import TopicExtractor

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
-from ks_actors._checks import check_configs, check_flag, check_function, check_kind, check_one_of, check_options, check_serde
 from ks_actors.dsl import _stream
 from ks_actors.dsl._graph import StreamJoin, named_or_behind
 from ks_actors.dsl._windows import JoinWindows
-from ks_actors.processors._pending_serdes import PendingKeySerde, PendingValuesSerde
-from ks_actors.processors._self_join import SelfJoin
-from ks_actors.processors._stateless import PassThrough
-from ks_actors.processors._stream_join import JoinWindow, StreamJoinSide, Trackers
+from ks_actors.processors.api._argument_checks import check_configs, check_flag, check_function, check_kind, check_one_of, check_options, check_serde
+from ks_actors.processors.joins._pending_serdes import PendingKeySerde, PendingValuesSerde
+from ks_actors.processors.joins._self_join import SelfJoin
+from ks_actors.processors.joins._stream_join import JoinWindow, StreamJoinSide, Trackers
+from ks_actors.processors.stateless._stateless import PassThrough
 from ks_actors.topology._names import valid_name
 from ks_actors.topology._stores import StoreKind, StoreSpec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ks_actors._partitioner import partition
+from ks_actors.records._partitioner import partition
 from ks_actors.serdes._windowed import WindowedKeySerde
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from ks_actors.log._types import (
     Outgoing,
     Revoked,
     TopicDescription,
-    TopicPartition,
     TransactionScope,
 )
+from ks_actors.records._topic_partition import TopicPartition
 
 __all__ = [
     "Assigned",

@@ -9,7 +9,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ks_actors.log._types import OffsetAndMetadata, TopicPartition
+    from ks_actors.log._types import OffsetAndMetadata
+    from ks_actors.records._topic_partition import TopicPartition
 
 
 class GroupMember(msgspec.Struct, frozen=True):

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
         Outage,
         Outgoing,
         TopicDescription,
-        TopicPartition,
         TransactionScope,
     )
+    from ks_actors.records._topic_partition import TopicPartition
 
 MembershipEvent: TypeAlias = Assigned | Revoked | Lost
 

@@ -10,17 +10,10 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ks_actors._batch import Batch
+    from ks_actors.records._batch import Batch
+    from ks_actors.records._topic_partition import TopicPartition
 
 
-class TopicPartition(NamedTuple):
-    """One partition of a topic; written `topic-3`."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class OffsetAndMetadata(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """Reading stores from outside of processors: typed requests, positions and results."""
 
+from ks_actors._errors import FailureReason
 from ks_actors.query._position import Position, PositionBound
 from ks_actors.query._requests import (
     KeyQuery,
@@ -16,7 +17,7 @@ from ks_actors.query._requests import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from ks_actors.query._results import FailureReason, LagInfo, QueryResult, StateQueryResult
+from ks_actors.query._results import LagInfo, QueryResult, StateQueryResult
 from ks_actors.query._scan import StoreScan
 from ks_actors.query._serve import StoreEndpoint
 from ks_actors.query._store import StoreQueries

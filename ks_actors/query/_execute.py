@@ -6,7 +6,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from ks_actors._errors import KsActorsError, NotRunning, QueryFailed
+from ks_actors._errors import FailureReason, KsActorsError, NotRunning, QueryFailed
 from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.query._position import Position
 from ks_actors.query._requests import (
@@ -22,7 +22,7 @@ from ks_actors.query._requests import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from ks_actors.query._results import FailureReason, LagInfo, QueryResult, StateQueryResult
+from ks_actors.query._results import LagInfo, QueryResult, StateQueryResult
 from ks_actors.query._scan import Scan, slices
 from ks_actors.query._sessions import session_key_scan, session_scan
 from ks_actors.query._store import (
@@ -37,8 +37,8 @@ from ks_actors.query._store import (
     window_scan,
     with_time,
 )
-from ks_actors.runtime._residents import Role
 from ks_actors.state import TIMESTAMPED
+from ks_actors.task._store_registry import Role
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
-from ks_actors._versioned import VersionedRecord
-from ks_actors._windowed import Windowed
 from ks_actors.query._position import PositionBound
+from ks_actors.records._versioned import VersionedRecord
+from ks_actors.records._windowed import Windowed
 from ks_actors.state import ValueAndTimestamp
 
 if TYPE_CHECKING:

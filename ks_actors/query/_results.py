@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, final
 
-from ks_actors._errors import QueryFailed
+from ks_actors._errors import FailureReason, QueryFailed
 from ks_actors.query._position import Position
 
 if TYPE_CHECKING:
@@ -14,21 +13,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class FailureReason(Enum):
-    """Why a partition of a store did not answer."""
-
-    UNKNOWN_QUERY_TYPE = "unknown_query_type"
-    """The store cannot be asked that."""
-    NOT_ACTIVE = "not_active"
-    """An active task was asked for, and here is a standby, or a task that is still being restored: try later, or another instance."""
-    NOT_UP_TO_BOUND = "not_up_to_bound"
-    """The store has not come as far as the request's bound: try later, or another instance."""
-    NOT_PRESENT = "not_present"
-    """The partition is not on this instance, or has left it: ask the one that has it."""
-    DOES_NOT_EXIST = "does_not_exist"
-    """The store has no partition of that number."""
-    STORE_EXCEPTION = "store_exception"
-    """Something was raised; the message tells."""
 
 
 @final

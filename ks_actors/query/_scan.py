@@ -7,8 +7,7 @@ import heapq
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
-from ks_actors._errors import QueryFailed, StoreClosed
-from ks_actors.query._results import FailureReason
+from ks_actors._errors import FailureReason, QueryFailed, StoreClosed
 from ks_actors.state import KeyValueReader
 
 if TYPE_CHECKING:

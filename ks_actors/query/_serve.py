@@ -33,9 +33,9 @@ from ks_actors.query._wire import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from ks_actors._batch import Batch
     from ks_actors.query._local import LocalStores
     from ks_actors.query._wire import Reply, Request
+    from ks_actors.records._batch import Batch
 
 _AT_ONCE: Final = 1_000
 _ENCODED_AT_ONCE: Final = 100

@@ -6,8 +6,8 @@ import struct
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ks_actors._errors import SerializationError, TopologyError
-from ks_actors._serde_defaults import with_default
-from ks_actors._windowed import Window, Windowed
+from ks_actors.records._windowed import Window, Windowed
+from ks_actors.serdes._defaults import with_default
 from ks_actors.serdes._serde import Serde, checked_inner
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from array import array
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors._batch import Batch
 from ks_actors._errors import SnapshotRefused
+from ks_actors.records._batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

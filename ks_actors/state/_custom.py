@@ -7,12 +7,12 @@ import warnings
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast, final
 
-from ks_actors._batch import Batch
 from ks_actors._errors import SerializationError, StateError, StoreClosed, TaskCorrupted
-from ks_actors._state_store import StateStore, StateStoreContext
-from ks_actors.state._changes import RECORD_BYTES, SLICE
-from ks_actors.state._giving_up import give_up
-from ks_actors.state._memory import Measured
+from ks_actors.records._batch import Batch
+from ks_actors.state._discard import give_up
+from ks_actors.state.core._memory_budget import Measured
+from ks_actors.state.core._undo_log import RECORD_BYTES, SLICE
+from ks_actors.topology._custom_store import StateStore, StateStoreContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import TopicPartition
     from ks_actors.state._commit_times import CommitTimes
-    from ks_actors.state._engine import Engine, Row
+    from ks_actors.state.disk._rocksdb import Engine, Row
     from ks_actors.topology._stores import StoreSpec
 
 Change = tuple[bytes | None, int]

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from ks_actors.state._codec import Codec
 from ks_actors.state._custom import CustomReader, CustomStore
-from ks_actors.state._engine import Engine
-from ks_actors.state._key_value import KeyValueBase, KeyValueStore, TimestampedKeyValueStore
-from ks_actors.state._reading import KeyValueReader
-from ks_actors.state._session_reading import SessionReader
-from ks_actors.state._session_store import SessionStore
-from ks_actors.state._span_windows import SpanWindows
-from ks_actors.state._version_codec import VersionCodec
-from ks_actors.state._versioned_store import VersionedKeyValueStore, VersionedReader
-from ks_actors.state._window_reading import DuplicatesReader, WindowReader
-from ks_actors.state._window_store import (
+from ks_actors.state.core._codec import Codec
+from ks_actors.state.disk._rocksdb import Engine
+from ks_actors.state.join_window._lookups import SpanWindows
+from ks_actors.state.key_value._reader import KeyValueReader
+from ks_actors.state.key_value._store import KeyValueBase, KeyValueStore, TimestampedKeyValueStore
+from ks_actors.state.session._reader import SessionReader
+from ks_actors.state.session._store import SessionStore
+from ks_actors.state.versioned._codec import VersionCodec
+from ks_actors.state.versioned._store import VersionedKeyValueStore, VersionedReader
+from ks_actors.state.window._by_key import Windows
+from ks_actors.state.window._reader import DuplicatesReader, WindowReader
+from ks_actors.state.window._store import (
     DuplicatesTimestampedWindowStore,
     DuplicatesWindowStore,
     PanesTimestampedWindowStore,
@@ -25,7 +26,6 @@ from ks_actors.state._window_store import (
     SingleWindowStore,
     window_class,
 )
-from ks_actors.state._windows import Windows
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
 AnyStore: TypeAlias = (

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from ks_actors._batch import Batch
-from ks_actors.state._checkpoint import read_offsets
-from ks_actors.state._manifest import META
+from ks_actors.records._batch import Batch
+from ks_actors.state.disk._checkpoint_file import read_offsets
+from ks_actors.state.disk._manifest import META
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from ks_actors._batch import Headers
-    from ks_actors.state._engine import Engine, Row
+    from ks_actors.records._batch import Headers
+    from ks_actors.state.disk._rocksdb import Engine, Row
 
-    At: TypeAlias = Mapping[tuple[str, int], int]
-    """Offsets by topic and partition, each of a record that is included."""
-
+At: TypeAlias = Mapping[tuple[str, int], int]
+"""Offsets by topic and partition, each of a record that is included."""
 POSITION: Final = META + b"position:"
 SUFFIX: Final = ".position"
 VERSION_HEADER: Final = "v"

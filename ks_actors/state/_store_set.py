@@ -11,9 +11,9 @@ from ks_actors.state._positions import Positions
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ks_actors.state._engine import Engine
     from ks_actors.state._kinds import AnyStore
     from ks_actors.state._positions import At
+    from ks_actors.state.disk._rocksdb import Engine
     from ks_actors.topology._stores import StoreSpec
 
 

@@ -7,32 +7,32 @@ from typing import TYPE_CHECKING, Final, final
 from weakref import ref
 
 from ks_actors._errors import IllegalTransition, StateError
-from ks_actors.state._changes import SLICE
-from ks_actors.state._checkpoint import CheckpointFile
-from ks_actors.state._codec import Codec
 from ks_actors.state._commit_times import CommitTimes
+from ks_actors.state._commit_token import Token
 from ks_actors.state._custom import CustomStores
-from ks_actors.state._engine import BEHIND, RocksEngine, SharedResources
-from ks_actors.state._giving_up import give_up
+from ks_actors.state._discard import give_up
 from ks_actors.state._kinds import MAKERS, TIMESTAMPED
-from ks_actors.state._manifest import facts_row, offset_row
-from ks_actors.state._memory import TaskMemory
-from ks_actors.state._opening import Place, open_stores
+from ks_actors.state._open_stores import Place, open_stores
 from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
-from ks_actors.state._token import Token
-from ks_actors.state._tracks import FACTS
-from ks_actors.state._transaction import Transactional
+from ks_actors.state.core._codec import Codec
+from ks_actors.state.core._memory_budget import TaskMemory
+from ks_actors.state.core._undo_log import SLICE
+from ks_actors.state.core._write_back import Transactional
+from ks_actors.state.disk._checkpoint_file import CheckpointFile
+from ks_actors.state.disk._manifest import facts_row, offset_row
+from ks_actors.state.disk._rocksdb import BEHIND, RocksEngine, SharedResources
+from ks_actors.state.timed._key_index import FACTS
 from ks_actors.topology._stores import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ks_actors._batch import Batch
-    from ks_actors.state._engine import Engine
+    from ks_actors.records._batch import Batch
     from ks_actors.state._kinds import AnyStore
     from ks_actors.state._positions import At
+    from ks_actors.state.disk._rocksdb import Engine
     from ks_actors.topology._stores import StoreSpec
 
 DATABASE: Final = "rocksdb"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ks_actors._checks import check_kind
 from ks_actors._errors import TopologyError
-from ks_actors._serde_defaults import is_told
+from ks_actors.processors.api._argument_checks import check_kind
+from ks_actors.serdes._defaults import is_told
 from ks_actors.topology._nodes import SinkNode, SourceNode
 from ks_actors.topology._stores import StoreKind
 from ks_actors.topology._topology import Topology

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ks_actors._checks import check_configs, check_flag, check_function, check_one_of, check_serde, check_whole
 from ks_actors._errors import TopologyError
+from ks_actors.processors.api._argument_checks import check_configs, check_flag, check_function, check_one_of, check_serde, check_whole
 from ks_actors.topology._names import valid_name
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ks_actors._state_store import StateStore
     from ks_actors.serdes import Serde
+    from ks_actors.topology._custom_store import StateStore
     from ks_actors.topology._stores import StoreType
 
 

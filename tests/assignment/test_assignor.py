@@ -24,7 +24,7 @@ from ks_actors.assignment import (
     encode_tasks,
 )
 from ks_actors.log import MemberAssignment, MemberInfo, TopicPartition
-from ks_actors.runtime._membership import GroupView
+from ks_actors.runtime.input._membership import GroupView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

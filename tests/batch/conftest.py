@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors.batch import SparkSettings
-from ks_actors.batch._session import SparkSession
+from ks_actors.batch.spark._session import SparkSession
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.kafka.broker import kafka_broker

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ks_actors import App, Batch, Consumed, Grouped, JoinWindows, Materialized, Produced, StreamsBuilder, StreamsConfig, TimeWindows, Topology, serdes
-from ks_actors.batch import SparkSettings, _task_run
+from ks_actors.batch import SparkSettings
+from ks_actors.batch.backfill import _task_run
 from ks_actors.log.embedded._producer import EmbeddedTransactionalProducer
-from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
-from ks_actors.runtime import _seeding
+from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
+from ks_actors.runtime.snapshots import _bootstrap
 from ks_actors.state import Ingest
 
 if TYPE_CHECKING:
@@ -168,16 +169,16 @@ async def seed(order: Order) -> bool:
 def die_at(point: Point) -> None:
     """Have the hand-over kill this process when it gets to that point."""
     if point == "begun":
-        _die(_seeding.Seeder, "_join", after=True)
+        _die(_bootstrap.Seeder, "_join", after=True)
     elif point == "handing over":
-        _die(_seeding._Transfer, "_hand_over_store", at=3)
+        _die(_bootstrap._Transfer, "_hand_over_store", at=3)
     elif point in {"handed over", "committed"}:
         for kind in (EmbeddedTransactionalProducer, KafkaTransactionalProducer):
             _die(kind, "commit", after=point == "committed")
     elif point == "placing":
         _die_in_thread(Ingest, "finish", at=2)
     elif point == "placed":
-        _die(_seeding._Transfer, "finish", after=True)
+        _die(_bootstrap._Transfer, "finish", after=True)
 
 
 def _die(cls: type, name: str, *, at: int = 1, after: bool = False) -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors import Batch, StreamsConfig, partition_of
 from ks_actors.batch import backfill
-from ks_actors.batch._columns import latest
+from ks_actors.batch.tables._columns import latest
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.processors._held_serde import HeldSerde
+from ks_actors.processors.tables._suppressed_serde import HeldSerde
 from ks_actors.snapshots import Place, SnapshotReader
 from ks_actors.state import TIMESTAMPED, has_rows
-from ks_actors.state._sessions import ENDS
+from ks_actors.state.session._sessions import ENDS
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import StoreKind
 

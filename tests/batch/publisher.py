@@ -10,7 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from ks_actors import Consumed, Produced, StreamsBuilder, StreamsConfig, Topology, serdes
-from ks_actors.batch import _publish, backfill, publish
+from ks_actors.batch import backfill, publish
+from ks_actors.batch.backfill import _publish
 
 if TYPE_CHECKING:
     from ks_actors.log import TopicPartition

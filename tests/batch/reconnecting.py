@@ -14,7 +14,8 @@ import msgspec
 
 from actors import Actor, Spec, System
 from ks_actors import JobCancelled, JobFailed, SparkUnavailable
-from ks_actors.batch import BatchBridge, CancelJob, JobProgress, RunJob, SparkSettings, _connect
+from ks_actors.batch import BatchBridge, CancelJob, JobProgress, RunJob, SparkSettings
+from ks_actors.batch.spark import _connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

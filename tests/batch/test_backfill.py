@@ -28,7 +28,8 @@ from ks_actors import (
     partition_of,
     serdes,
 )
-from ks_actors.batch import Backfill, BackfillProgress, _reading, _task_run, backfill
+from ks_actors.batch import Backfill, BackfillProgress, _reading, backfill
+from ks_actors.batch.backfill import _task_run
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.differential.cases import SEED_1, Case, config_of, read_cases

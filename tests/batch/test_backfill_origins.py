@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ks_actors import App, BufferConfig, Consumed, Grouped, Materialized, Produced, StreamsBuilder, StreamsConfig, Suppressed, Topology, serdes
-from ks_actors._handlers import log_and_continue
 from ks_actors.batch import backfill
+from ks_actors.config._exception_handlers import log_and_continue
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.processors._held_serde import HeldSerde
+from ks_actors.processors.tables._suppressed_serde import HeldSerde
 
 from .histories import Input, batches_of, fill, read_committed, rows_of, stores_in
 

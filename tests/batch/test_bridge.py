@@ -21,9 +21,10 @@ import pytest
 
 from actors import Actor, Spec, System
 from ks_actors import BatchError, ConfigError, JobCancelled, JobFailed, JobTimeout, OffsetOutOfRange, ProcessingFailed, SparkUnavailable, TaskId
-from ks_actors.batch import BatchBridge, CancelJob, JobProgress, RunJob, SparkSettings, TaskDone, _bridge, _connect
-from ks_actors.batch._failures import carried, translated
-from ks_actors.batch._session import SparkSession
+from ks_actors.batch import BatchBridge, CancelJob, JobProgress, RunJob, SparkSettings, TaskDone
+from ks_actors.batch._task_errors import carried, translated
+from ks_actors.batch.spark import _bridge, _connect
+from ks_actors.batch.spark._session import SparkSession
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 
 from .conftest import SETTINGS, needs_java
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from actors import Ref
-    from ks_actors.batch._messages import BridgeMessage
+    from ks_actors.batch.spark._messages import BridgeMessage
 
 PATIENCE = 60
 
@@ -186,7 +187,7 @@ def test_a_java_that_ends_at_once_is_told_with_what_to_look_at() -> None:
     code = """
 from ks_actors import SparkUnavailable
 from ks_actors.batch import SparkSettings
-from ks_actors.batch._session import SparkSession
+from ks_actors.batch.spark._session import SparkSession
 for settings in SparkSettings(master="yarn"), SparkSettings(driver_memory="much"):
     try:
         SparkSession(settings).open()
@@ -337,7 +338,7 @@ def test_what_comes_out_of_a_task_is_data(tmp_path: Path) -> None:
 
 def test_what_a_task_says_at_its_end_is_data(tmp_path: Path) -> None:
     """It comes back over the network, too: only what a task says of itself is made of it, and anything else is refused."""
-    from ks_actors.batch._spark_task import done_of  # noqa: PLC0415 - it needs pyspark
+    from ks_actors.batch.spark._spark_task import done_of  # noqa: PLC0415 - it needs pyspark
 
     done = TaskDone(TaskId(0, 1), {TopicPartition("in", 1): OffsetAndMetadata(17, "at")}, 16, 1)
     assert done_of(msgspec.msgpack.encode(done)) == done

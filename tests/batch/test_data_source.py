@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 
 from ks_actors import Batch
 from ks_actors._errors import ConfigError
-from ks_actors.batch._data_source import KsActorsSource
 from ks_actors.batch._reading import Bounds, LogRange, plan_ranges
-from ks_actors.batch._source_options import read_options
+from ks_actors.batch.source._data_source import KsActorsSource
+from ks_actors.batch.source._source_options import read_options
 from ks_actors.log import GroupMetadata, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 

@@ -10,9 +10,10 @@ import pytest
 
 from actors import System
 from ks_actors import ConfigError, JobTimeout, SparkUnavailable
-from ks_actors.batch import BatchBridge, SparkBridge, SparkSettings, _bridge
-from ks_actors.batch._session import SparkSession
-from ks_actors.batch._spark_bridge import _Life
+from ks_actors.batch import BatchBridge, SparkBridge, SparkSettings
+from ks_actors.batch.spark import _bridge
+from ks_actors.batch.spark._session import SparkSession
+from ks_actors.batch.spark._spark_bridge import _Life
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

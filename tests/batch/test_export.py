@@ -30,7 +30,7 @@ from ks_actors import (
     UnknownTopicOrPartition,
     serdes,
 )
-from ks_actors.batch._arrow_types import decoding_of, shape_of
+from ks_actors.batch.tables._arrow_types import decoding_of, shape_of
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 

@@ -18,7 +18,7 @@ from .conftest import SETTINGS as SPARK
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ks_actors.batch._session import SparkSession
+    from ks_actors.batch.spark._session import SparkSession
 
 FLIGHTS = 12_000
 UNTIL = int(datetime(2013, 1, 12, tzinfo=UTC).timestamp()) * 1000

@@ -20,7 +20,7 @@ from .killed_history import UNTIL, begin, opened
 from .processes import Meeting, driver, ended, of_session
 
 if TYPE_CHECKING:
-    from ks_actors.batch._session import SparkSession
+    from ks_actors.batch.spark._session import SparkSession
 
 ON_SPARK = msgspec.to_builtins(SPARK)
 

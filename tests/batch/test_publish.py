@@ -25,7 +25,8 @@ from ks_actors import (
     UnknownTopicOrPartition,
     serdes,
 )
-from ks_actors.batch import _publish, _task_run, backfill, publish
+from ks_actors.batch import backfill, publish
+from ks_actors.batch.backfill import _publish, _task_run
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from ks_actors import Topology
     from ks_actors.batch import Backfill
-    from ks_actors.batch._session import SparkSession
+    from ks_actors.batch.spark._session import SparkSession
     from ks_actors.log import Log
 
     from .histories import Rows

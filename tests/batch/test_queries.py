@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from actors import Ref
     from ks_actors.batch import QueryEvent
-    from ks_actors.batch._session import SparkSession
+    from ks_actors.batch.spark._session import SparkSession
 
 PATIENCE = 100
 

@@ -23,7 +23,7 @@ from .test_backfill import LINE_TOPICS, LINES, SETTINGS, TEXT, cases, records_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ks_actors.batch._session import SparkSession
+    from ks_actors.batch.spark._session import SparkSession
 
 ALLOW = ("order_after_rekey", "incomplete_snapshot")
 # Windows, a join behind repartition topics, a global table, tables that are joined and regrouped: of each a few tasks, as each takes Spark a second.

@@ -39,7 +39,7 @@ from .histories import fill
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ks_actors.batch._session import SparkSession
+    from ks_actors.batch.spark._session import SparkSession
     from ks_actors.testing import AppHarness
     from ks_actors.topology import Topology
 

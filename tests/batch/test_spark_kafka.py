@@ -13,7 +13,7 @@ from .test_kills import ON_SPARK
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ks_actors.batch._session import SparkSession
+    from ks_actors.batch.spark._session import SparkSession
     from tests.kafka.broker import Broker
 
 

@@ -10,8 +10,8 @@ from pyspark.sql.datasource import In
 from pyspark.sql.types import StructType
 
 from ks_actors import App, ConfigError, QueryFailed, SnapshotRefused, StreamsConfig, UnknownStore
-from ks_actors.batch import _data_source as data_source
-from ks_actors.batch._source_options import read_options
+from ks_actors.batch.source import _data_source as data_source
+from ks_actors.batch.source._source_options import read_options
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from tests.query.test_serve import RECORDS, TOPICS, counting

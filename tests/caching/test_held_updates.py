@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ks_actors import FailedRecord, HandlerResponse, Window, Windowed
 from ks_actors.dsl import BufferConfig, Consumed, Materialized, Produced, StreamsBuilder, Suppressed, TimeWindows
 from ks_actors.processors import Processor, Record, RecordMetadata
-from ks_actors.runtime._cache_budget import CacheBudget
 from ks_actors.serdes import LONG, STRING, Serde, json, session_windowed, windowed
+from ks_actors.task._cache_budget import CacheBudget
 from ks_actors.testing import TopologyTestDriver
 
 from .helpers import TABLES, WORDS, Piped, driver

@@ -18,7 +18,8 @@ import msgspec
 from ks_actors import App, Processor, Record, StateFull, StoreSpec, StreamsConfig, Topology, Window, Windowed, serdes, stores
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.state import SharedResources, _engine
+from ks_actors.state import SharedResources
+from ks_actors.state.disk import _rocksdb
 from tests.log.helpers import batch
 
 if TYPE_CHECKING:
@@ -119,16 +120,16 @@ def be_small(life: Life) -> None:
 
 def fail_a_write(number: int) -> None:
     """Have the write of that number fail, and those after it."""
-    write, written = _engine.RocksEngine.write, 0
+    write, written = _rocksdb.RocksEngine.write, 0
 
-    def failing(self: _engine.RocksEngine, rows: Iterable[Any], *others: Any, **options: Any) -> None:
+    def failing(self: _rocksdb.RocksEngine, rows: Iterable[Any], *others: Any, **options: Any) -> None:
         nonlocal written
         written += 1
         if written >= number:
             raise StateFull("injected: the disk is full")
         write(self, rows, *others, **options)
 
-    _engine.RocksEngine.write = failing  # type: ignore[method-assign]
+    _rocksdb.RocksEngine.write = failing  # type: ignore[method-assign]
 
 
 def say(text: str) -> None:

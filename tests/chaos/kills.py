@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 
-from ks_actors._batch import Batch
 from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.records._batch import Batch
 from ks_actors.serdes import LONG, STRING
 from ks_actors.state import SharedResources, TaskStores
 from tests.chaos.killed import APPLICATION, PARTITIONS, SINK, SOURCE, Life, specs

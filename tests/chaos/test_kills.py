@@ -10,8 +10,8 @@ import pytest
 
 from ks_actors.log import TopicPartition
 from ks_actors.state import SharedResources
-from ks_actors.state._engine import RocksEngine
-from ks_actors.state._manifest import Manifest, offset_row
+from ks_actors.state.disk._manifest import Manifest, offset_row
+from ks_actors.state.disk._rocksdb import RocksEngine
 from tests.chaos import kills
 from tests.chaos.killed import APPLICATION, PARTITIONS, Life
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ks_actors._batch import Batch
-from ks_actors._handlers import log_and_continue
-from ks_actors.log._types import TopicPartition
+from ks_actors.config._exception_handlers import log_and_continue
+from ks_actors.records._batch import Batch
+from ks_actors.records._topic_partition import TopicPartition
 from ks_actors.testing import TopologyTestDriver
 
 from .topologies import CACHED, TOPOLOGIES, build

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import serdes
-from ks_actors._handlers import log_and_continue
+from ks_actors.config._exception_handlers import log_and_continue
 from ks_actors.testing import TestRecord, run_app
 
 from .driving import Case, differences, outcome

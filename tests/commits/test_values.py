@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import serdes
-from ks_actors._handlers import HandlerResponse
+from ks_actors.config._exception_handlers import HandlerResponse
 from ks_actors.dsl import Consumed, Materialized, Produced, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows, UnlimitedWindows
 from ks_actors.testing import AppHarness, TestRecord, run_app
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from ks_actors import serdes
-from ks_actors._config import ProcessingGuarantee, StreamsConfig
-from ks_actors._config_names import ALIASES, NOT_YET
-from ks_actors._config_settings import SETTINGS
 from ks_actors._errors import ConfigError
-from ks_actors._handlers import HandlerResponse, log_and_continue, log_and_fail
-from ks_actors._timestamps import FailOnInvalidTimestamp, WallclockTimestampExtractor
+from ks_actors.config._config import ProcessingGuarantee, StreamsConfig
+from ks_actors.config._exception_handlers import HandlerResponse, log_and_continue, log_and_fail
+from ks_actors.config._names import ALIASES, NOT_YET
+from ks_actors.config._settings import SETTINGS
 from ks_actors.log import IsolationLevel
+from ks_actors.topology._timestamp_extractors import FailOnInvalidTimestamp, WallclockTimestampExtractor
 
 SOME_SERDE = serdes.json(dict[str, int])
 NOT_A_SERDE = 5

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ks_actors import ConfigError, StreamsConfig
-from ks_actors._config_kafka import CONNECTION, open_configured
+from ks_actors.config._kafka import CONNECTION
+from ks_actors.config._open_log import open_configured
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 

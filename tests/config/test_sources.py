@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import serdes
-from ks_actors._config import StreamsConfig
-from ks_actors._config_sources import parse_properties
 from ks_actors._errors import ConfigError
-from ks_actors._handlers import log_and_continue
-from ks_actors._native import SWITCHES
+from ks_actors.config._config import StreamsConfig
+from ks_actors.config._exception_handlers import log_and_continue
+from ks_actors.config._sources import parse_properties
+from ks_actors.kernel._native import SWITCHES
 
 TOML = """
 application.id = "from-file"

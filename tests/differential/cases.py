@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from ks_actors._batch import Batch
-from ks_actors.log._types import TopicPartition
+from ks_actors.records._batch import Batch
+from ks_actors.records._topic_partition import TopicPartition
 from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
 

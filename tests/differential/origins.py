@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors import HandlerResponse, Response
-from ks_actors._batch import Batch
 from ks_actors.dsl._stream import Stream
-from ks_actors.log._types import TopicPartition
+from ks_actors.records._batch import Batch
+from ks_actors.records._topic_partition import TopicPartition
 from ks_actors.serdes import BYTES
 from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
 

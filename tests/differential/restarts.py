@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ks_actors._batch import Batch
-from ks_actors.runtime._making import make_stores
-from ks_actors.runtime._offsets import decode_position
+from ks_actors.records._batch import Batch
+from ks_actors.task._make_stores import make_stores
+from ks_actors.task._offset_metadata import decode_position
 
 if TYPE_CHECKING:
     from ks_actors.testing import TopologyTestDriver

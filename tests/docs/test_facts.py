@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors import StreamsConfig, Table
-from ks_actors._config_settings import SETTINGS
+from ks_actors.config._settings import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

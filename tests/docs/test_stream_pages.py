@@ -13,10 +13,11 @@ import pytest
 
 import ks_actors
 from ks_actors import KsActorsError, StreamsConfig, _errors
-from ks_actors._config_settings import SETTINGS
-from ks_actors._handlers import log_and_fail
-from ks_actors.runtime import InstanceState, UncaughtResponse, _global_tables, _messages
-from ks_actors.runtime._committing import Phase
+from ks_actors.config._exception_handlers import log_and_fail
+from ks_actors.config._settings import SETTINGS
+from ks_actors.runtime import InstanceState, UncaughtResponse, messages
+from ks_actors.runtime.commit._phases import Phase
+from ks_actors.runtime.globals import _global_tables
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -84,7 +85,7 @@ def test_errors_has_exactly_the_errors_in_their_tree() -> None:
 
 def test_procedures_speaks_of_messages_and_states_that_exist() -> None:
     """Each word in capitals on the page is the tag of a message between actors, a state, a phase or an answer."""
-    config = (getattr(kind, "__struct_config__", None) for module in (_messages, _global_tables) for kind in vars(module).values())
+    config = (getattr(kind, "__struct_config__", None) for module in (messages, _global_tables) for kind in vars(module).values())
     known = {one.tag for one in config if one is not None and one.tag is not None}
     known |= {member.name for kind in (InstanceState, UncaughtResponse, Phase) for member in kind}
     page = (DOCS / "procedures.md").read_text(encoding="utf-8")

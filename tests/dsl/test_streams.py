@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors._checks import check_function
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, Repartitioned, StreamsBuilder, Windowed
 from ks_actors.processors import AsyncOptions, FixedKeyProcessor, FixedKeyRecord, Processor, Record, Retry
-from ks_actors.processors._adapter import ProcessorOperator
-from ks_actors.processors._stateless import DropNullKeys, PassThrough, Stateless
+from ks_actors.processors.api._adapter import ProcessorOperator
+from ks_actors.processors.api._argument_checks import check_function
+from ks_actors.processors.stateless._stateless import DropNullKeys, PassThrough, Stateless
 from ks_actors.serdes import LONG, STRING, windowed
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode, Topology, stores
 

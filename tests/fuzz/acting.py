@@ -9,7 +9,8 @@ import gc
 from array import array
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors import Window, Windowed, _kernel
+from ks_actors import Window, Windowed
+from ks_actors.kernel import _kernel
 from tests.fuzz.values import EDGES, any_key
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from unittest.mock import patch
 from aiokafka import codec as codecs  # type: ignore[import-untyped]
 from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
 
-from ks_actors import _kernel
 from ks_actors._errors import LogCorrupted
+from ks_actors.kernel import _kernel
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka import _body, _format, _plain_records
-from ks_actors.log.kafka._decompression import MAX_DECOMPRESSED
-from ks_actors.log.kafka._format import BEHIND_LENGTH, HEADER
-from ks_actors.log.kafka._records import Chunk, Columns
+from ks_actors.log.kafka.wire import _batch_header, _plain_record_reader, _record_reader
+from ks_actors.log.kafka.wire._batch_header import BEHIND_LENGTH, HEADER
+from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
+from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED
 from tests.fuzz.values import EDGES, outcome
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SHORT: Final = (0, 1, 2, -1, -2, 127, 128, -128, 255, 256, 32767, -32768, 65535,
 LONG: Final = (*SHORT, *EDGES)
 NAMES: Final = (b"", b"h", "ü".encode(), b"\xff", b"\xed\xa0\x80", b"a\0b")
 PLACES: Final = (0, 8, 12, 16, 21, 22, 23, 27, 35, 43, 51, 53, 57)
-WITHOUT: Final = ((_body, "_kernel", None), (_format, "_kernel", None))
+WITHOUT: Final = ((_record_reader, "_kernel", None), (_batch_header, "_kernel", None))
 MEMORY: Final = (MAX_DECOMPRESSED, MAX_DECOMPRESSED, MAX_DECOMPRESSED, 300, 1_000)
 CHECKED_AT, SUM_AT, LENGTH_AT, MOST_PIECES = 21, 17, 8, 500
 
@@ -157,7 +157,7 @@ def is_misread(data: bytes) -> bool:
     at = HEADER.size
     while at < len(data):
         try:
-            begin, at = _plain_records._enter(data, at)
+            begin, at = _plain_record_reader._enter(data, at)
         except ValueError:
             return False
         if data[begin] & 0x80:
@@ -207,9 +207,9 @@ def compare(raw: bytes, aborted: list[tuple[int, int]] | None, position: int, li
 
     given = (raw, aborted, position, limit, memory)
     with_kernel = read(*given)
-    twin = read(*given, (*WITHOUT, (_body, "IteratedBody", only_plain)))
+    twin = read(*given, (*WITHOUT, (_record_reader, "IteratedBody", only_plain)))
     assert with_kernel == twin, (*given, with_kernel, twin)
-    without = read(*given, (*WITHOUT, (_body, "MemoryRecords", by_aiokafka)))
+    without = read(*given, (*WITHOUT, (_record_reader, "MemoryRecords", by_aiokafka)))
     assert with_kernel == without or any(misread), (*given, with_kernel, without)
 
 
@@ -224,8 +224,8 @@ def read_exactly(random: Random, body: bytes) -> None:
     assert other in (None, ValueError)
     assert error is not None or behind == found[0]
     if 0 <= at <= len(body):
-        assert found == outcome(_plain_records.read_records, body, at, count, base, time, append, offsets)[0], (body, at, count)
-        assert behind == outcome(_plain_records.skip_records, body, at, count)[0], (body, at, count)
+        assert found == outcome(_plain_record_reader.read_records, body, at, count, base, time, append, offsets)[0], (body, at, count)
+        assert behind == outcome(_plain_record_reader.skip_records, body, at, count)[0], (body, at, count)
 
 
 def session(random: Random) -> None:

@@ -9,11 +9,11 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
-from ks_actors._native import WITHOUT
+from ks_actors.kernel._native import WITHOUT
 from tests.fuzz.preload import VARIABLE
 
 ROOT: Final = Path(__file__).parents[2]
-SOURCES: Final = ROOT / "ks_actors" / "_kernel_src"
+SOURCES: Final = ROOT / "ks_actors" / "kernel/src"
 WARNINGS: Final = ("-Wall", "-Wextra", "-Werror")
 SANITIZED: Final = ("-O1", "-g", "-Wno-maybe-uninitialized", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 

@@ -6,11 +6,12 @@ import struct
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from ks_actors import Window, Windowed, _kernel
-from ks_actors._partitioner import partition
-from ks_actors.state import _segment
-from ks_actors.state._expiry import take_out
-from ks_actors.state._segment import Segment
+from ks_actors import Window, Windowed
+from ks_actors.kernel import _kernel
+from ks_actors.records._partitioner import partition
+from ks_actors.state.join_window import _segment
+from ks_actors.state.join_window._segment import Segment
+from ks_actors.state.timed._expiry import take_out
 from tests.fuzz.values import BEYOND, EDGES, LEAST, MOST, clamped, outcome, text
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ks_actors import _kernel
+from ks_actors.kernel import _kernel
 from tests.fuzz.values import LEAST, MOST, PLAIN, Number, Word, any_key, outcome
 
 if TYPE_CHECKING:

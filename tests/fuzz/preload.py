@@ -9,7 +9,7 @@ import os
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 
-NAME = "ks_actors._kernel"
+NAME = "ks_actors.kernel._kernel"
 VARIABLE = "KS_ACTORS_TESTED_KERNEL"
 
 

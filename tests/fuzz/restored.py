@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from ks_actors import _kernel
+from ks_actors.kernel import _kernel
 from tests.fuzz.values import BEYOND, EDGES, LEAST, MOST, Bits, outcome
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import struct
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from ks_actors import _kernel
-from ks_actors.state import _segment
-from ks_actors.state._segment import Segment
+from ks_actors.kernel import _kernel
+from ks_actors.state.join_window import _segment
+from ks_actors.state.join_window._segment import Segment
 from tests.fuzz.values import BEYOND, EDGES, LEAST, MOST, clamped, odd_key, outcome
 
 if TYPE_CHECKING:

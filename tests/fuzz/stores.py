@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from ks_actors import _kernel
+from ks_actors.kernel import _kernel
 from tests.fuzz.values import EDGES, LEAST, MOST, Bits, Word
 
 if TYPE_CHECKING:

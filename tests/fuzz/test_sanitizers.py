@@ -60,7 +60,7 @@ def test_sanitizers_report_nothing_in_sessions(sanitized: Path, tmp_path: Path) 
 def test_the_kernel_is_built_without_looking_at_dicts(tmp_path: Path) -> None:
     """The one file that knows how a dict lies in memory can be left out, and all that asks for it goes on."""
     built = build(tmp_path, "-O0", "-DKERNEL_WITHOUT_AHEAD")
-    asked = [sys.executable, "-c", "import tests.fuzz.preload; from ks_actors import _kernel; print(_kernel.LOOKS_AHEAD)"]
+    asked = [sys.executable, "-c", "import tests.fuzz.preload; from ks_actors.kernel import _kernel; print(_kernel.LOOKS_AHEAD)"]
     told = subprocess.run(asked, env=environment(built), capture_output=True, text=True, check=True)  # noqa: S603 - its own code
     assert told.stdout.split() == ["False"]
     assert fuzz(1, 1, "counts,stores,columns", built, tmp_path) == 0

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from ks_actors._native import kernel
-from ks_actors.log.kafka._format import HEADER
+from ks_actors.kernel._native import kernel
+from ks_actors.log.kafka.wire._batch_header import HEADER
 
 pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
 if kernel is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ks_actors import _kernel
+from ks_actors.kernel import _kernel
 from tests.fuzz.batches import some_bytes, varint
 from tests.fuzz.values import EDGES, LEAST, MOST, Bits, outcome
 

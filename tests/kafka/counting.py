@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ks_actors import App, StreamsConfig
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
-from ks_actors.runtime._uncaught import shut_down
+from ks_actors.runtime.shared._uncaught import shut_down
 from tests.chaos.app import count_topology
 from tests.chaos.checks import Update, check_output, count_of
 from tests.log.helpers import batch, group_name, read_all
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors import InstanceState
-    from ks_actors.runtime._uncaught import UncaughtHandler
+    from ks_actors.runtime.shared._uncaught import UncaughtHandler
     from ks_actors.topology import Topology
     from tests.kafka.broker import Broker
 

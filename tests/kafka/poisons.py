@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka import codec as codecs  # type: ignore[import-untyped]
 
-from ks_actors.log.kafka._format import HEADER, checksum
+from ks_actors.log.kafka.wire._batch_header import HEADER, checksum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

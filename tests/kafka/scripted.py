@@ -16,14 +16,14 @@ from aiokafka.protocol.fetch import FetchRequest_v11, FetchResponse_v11  # type:
 from actors.testing import VirtualLoop
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import KafkaOptions
-from ks_actors.log.kafka._fetch_request import FetchResponse
-from ks_actors.log.kafka._fetcher import KafkaFetcher
+from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
+from ks_actors.log.kafka.wire._fetch_request import FetchResponse
 from tests.kafka.test_fetch_records import stored
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from ks_actors.log.kafka._client import KafkaClient
+    from ks_actors.log.kafka.client._client import KafkaClient
 
 T = TypeVar("T")
 # The offset behind a batch, and its bytes.

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ks_actors.log.kafka._client import KafkaClient
+from ks_actors.log.kafka.client._client import KafkaClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable

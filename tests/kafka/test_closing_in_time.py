@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import InstanceState
-from ks_actors.runtime._directory import StateDirectory
+from ks_actors.runtime.shared._state_directory import StateDirectory
 from tests.chaos.checks import GUARANTEES
 from tests.kafka.counting import counting
 

@@ -10,8 +10,8 @@ import pytest
 
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
-from ks_actors.log.kafka._builder import Encoder
-from ks_actors.log.kafka._outbox import Outbox
+from ks_actors.log.kafka.producer._send_call import Outbox
+from ks_actors.log.kafka.wire._batch_writer import Encoder
 from tests.kafka.helpers import connect, soon
 from tests.log.helpers import batch, new_topic, values_of, write
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ks_actors import Batch
-    from ks_actors.log.kafka._admin import Admin
-    from ks_actors.log.kafka._builder import RecordBatch, Written
+    from ks_actors.log.kafka.admin._admin import Admin
+    from ks_actors.log.kafka.wire._batch_writer import RecordBatch, Written
     from tests.kafka.broker import Broker
 
 LARGE = 200

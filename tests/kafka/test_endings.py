@@ -10,16 +10,16 @@ import pytest
 
 from ks_actors import LogTimeout
 from ks_actors.log import GroupMetadata, NewMember, OffsetAndMetadata, TopicPartition, TransactionScope
-from ks_actors.log.kafka import _coordination, _transactions
-from ks_actors.log.kafka._client import KafkaClient
-from ks_actors.log.kafka._connections import Unavailable
-from ks_actors.log.kafka._coordination import Coordination
-from ks_actors.log.kafka._endings import Ended, Endings
-from ks_actors.log.kafka._neighbours import Neighbours
-from ks_actors.log.kafka._offsets import fetch_committed, fetch_unstable
-from ks_actors.log.kafka._outbox import Outbox
-from ks_actors.log.kafka._sender import EpochRefused
-from ks_actors.runtime._directory import StateDirectory
+from ks_actors.log.kafka.admin._committed_offsets import fetch_committed, fetch_unstable
+from ks_actors.log.kafka.client._client import KafkaClient
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.group._local_members import Neighbours
+from ks_actors.log.kafka.producer._send_call import Outbox
+from ks_actors.log.kafka.producer._sender import EpochRefused
+from ks_actors.log.kafka.transactions import _transaction_coordinator, _transactional_producer
+from ks_actors.log.kafka.transactions._hanging_transactions import Ended, Endings
+from ks_actors.log.kafka.transactions._transaction_coordinator import Coordination
+from ks_actors.runtime.shared._state_directory import StateDirectory
 from tests.chaos.checks import EXACTLY_ONCE
 from tests.kafka.broker import Broker, require_kafka
 from tests.kafka.counting import PARTITIONS, counting
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.log.kafka import KafkaLog
-    from ks_actors.log.kafka._lane import Identity
-    from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
+    from ks_actors.log.kafka.producer._partition_queue import Identity
+    from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +299,7 @@ async def test_what_is_pending_is_looked_for_only_when_the_coordinator_was_away(
     """And nothing is ended once more when there is nothing."""
     (one,) = await new_topic(log, 1)
     group = GroupMetadata(group_name(), -1, "")
-    for module in (_coordination, _transactions):
+    for module in (_transaction_coordinator, _transactional_producer):
         monkeypatch.setattr(module, "PROMPT_S", 60)  # however slow the machine is
     producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000)
     tampering = Tampering(monkeypatch)

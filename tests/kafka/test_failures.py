@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from actors.testing import VirtualLoop
 from ks_actors import LogTimeout
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka._client import KafkaClient
-from ks_actors.log.kafka._connections import Unavailable
-from ks_actors.log.kafka._failures import LEAST_S, Failures
+from ks_actors.log.kafka.client._backoff import LEAST_S, Failures
+from ks_actors.log.kafka.client._client import KafkaClient
+from ks_actors.log.kafka.client._connections import Unavailable
 from tests.kafka.tampering import Tampering
 from tests.kafka.test_fetch_faults import filled, reading
 from tests.kafka.test_sender import Slow, sending

@@ -9,7 +9,8 @@ import pytest
 
 from ks_actors._errors import NotAuthorized
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
-from ks_actors.log.kafka import KafkaLog, KafkaOptions, _fetch_broker
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka.consumer import _fetch_broker
 from tests.kafka.broker import STRANGER, STRANGERS_PASSWORD
 from tests.log.helpers import COMMITTED, PATIENCE_MS, batch, fetch_one, group_name, new_topic, soon, write
 

@@ -9,13 +9,14 @@ import pytest
 
 from ks_actors._errors import LogClosed, LogCorrupted, LogError, LogTimeout, NotAuthorized, OffsetOutOfRange, UnknownTopicOrPartition
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka import KafkaLog, _fetcher
-from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.consumer import _fetcher
 from tests.kafka.tampering import Tampering, damaged, fetch_answer, fetch_code, setting
 from tests.log.helpers import COMMITTED, PATIENCE_MS, fetch_one, new_topic, soon, write
 
 if TYPE_CHECKING:
-    from ks_actors.log.kafka._fetcher import KafkaFetcher
+    from ks_actors.log.kafka import KafkaLog
+    from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 
 TOO_FAR = 1
 

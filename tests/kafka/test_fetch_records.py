@@ -12,14 +12,14 @@ from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogCorrupted, LogError
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka import _body, _format
-from ks_actors.log.kafka._records import Chunk, Columns
-from ks_actors.log.kafka._source import Budget, Source
+from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
+from ks_actors.log.kafka.wire import _batch_header, _record_reader
+from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ks_actors._batch import Batch
+    from ks_actors.records._batch import Batch
 
 PARTITION = TopicPartition("topic", 0)
 TRANSACTIONAL, CONTROL = 0x10, 0x20
@@ -31,7 +31,7 @@ Header = tuple[str, bytes | None]
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test is passed by both ways of reading."""
     if request.param == "aiokafka":
-        for module in (_body, _format):
+        for module in (_record_reader, _batch_header):
             monkeypatch.setattr(module, "_kernel", None)
 
 

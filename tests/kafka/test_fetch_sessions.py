@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ks_actors._errors import LogError
 from ks_actors.log import NewTopic
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka._connections import Unavailable
-from ks_actors.log.kafka._fetch_request import FetchRequest, FetchResponse
-from ks_actors.log.kafka._fetch_session import FetchSession
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.consumer._fetch_session import FetchSession
+from ks_actors.log.kafka.wire._fetch_request import FetchRequest, FetchResponse
 from tests.kafka.broker import Broker
 from tests.kafka.scripted import INVALID_EPOCH, NOT_FOUND, ScriptedBroker, fetching, in_virtual_time, partitions
 from tests.kafka.test_fetch import numbered, numbers, read
@@ -26,7 +26,7 @@ from tests.log.helpers import COMMITTED, fetch_one, new_topic, soon
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ks_actors.log.kafka._fetcher import KafkaFetcher
+    from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
     from tests.kafka.tampering import Tampering
 
 NAMES = st.text("abcä-", min_size=1, max_size=5)

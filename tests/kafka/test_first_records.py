@@ -10,9 +10,9 @@ import pytest
 from ks_actors._errors import LogError
 from ks_actors.log import GroupMetadata, TransactionScope
 from ks_actors.log.kafka import KafkaLog
-from ks_actors.log.kafka._admin import Admin
-from ks_actors.log.kafka._client import KafkaClient
-from ks_actors.log.kafka._connections import PRODUCE
+from ks_actors.log.kafka.admin._admin import Admin
+from ks_actors.log.kafka.client._client import KafkaClient
+from ks_actors.log.kafka.client._connections import PRODUCE
 from tests.kafka.tampering import Tampering, error_code
 from tests.log.helpers import COMMITTED, group_name, new_topic, values_of, write
 

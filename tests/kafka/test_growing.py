@@ -10,7 +10,7 @@ import pytest
 from ks_actors import TopologyError, UncaughtResponse
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.log import Outgoing, TopicPartition
-from ks_actors.log.kafka._offsets import fetch_committed
+from ks_actors.log.kafka.admin._committed_offsets import fetch_committed
 from ks_actors.serdes import BYTES
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.counting import PATIENCE_S, counting, ended

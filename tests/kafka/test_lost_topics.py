@@ -9,7 +9,7 @@ import pytest
 
 from ks_actors import InstanceState, MissingSourceTopics, ProductionFailed, UnknownTopicOrPartition
 from ks_actors.log import NewTopic, TopicPartition
-from ks_actors.log.kafka._offsets import fetch_committed
+from ks_actors.log.kafka.admin._committed_offsets import fetch_committed
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.counting import PARTITIONS, Counting, counting, ended
 

@@ -11,9 +11,9 @@ import pytest
 from ks_actors._errors import IllegalGeneration, LogError, LogTimeout, NotAuthorized
 from ks_actors.log import GroupMetadata, MemberAssignment, NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka._client import GROUP, TRANSACTION
-from ks_actors.log.kafka._group_requests import encode_member, heartbeat, join_group, leave_group, sync_group
-from ks_actors.log.kafka._requests import AddOffsetsToTxnRequest, EndTxnRequest, init_producer_id, txn_offset_commit
+from ks_actors.log.kafka.client._client import GROUP, TRANSACTION
+from ks_actors.log.kafka.wire._group_requests import encode_member, heartbeat, join_group, leave_group, sync_group
+from ks_actors.log.kafka.wire._requests import AddOffsetsToTxnRequest, EndTxnRequest, init_producer_id, txn_offset_commit
 from tests.kafka.broker import STRANGER, STRANGERS_PASSWORD
 from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, revoked, settle, soon
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors._clocks import elapsed_time
 from ks_actors._errors import IllegalGeneration, LogClosed, LogError, LogTimeout, NotAuthorized, UnknownTopicOrPartition
+from ks_actors.lifecycle._clock import elapsed_time
 from ks_actors.log import Lease, NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka._connections import Unavailable
-from ks_actors.log.kafka._coordinator import Coordinator
-from ks_actors.log.kafka._loop_thread import LoopThread
-from ks_actors.log.kafka._membership import KafkaMembership
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.client._loop_thread import LoopThread
+from ks_actors.log.kafka.group._group_member import Coordinator
+from ks_actors.log.kafka.group._membership import KafkaMembership
 from tests.kafka.tampering import Tampering, error_code, setting
 from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, settle, soon
 

@@ -10,8 +10,8 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder  # type: ign
 
 from ks_actors._errors import LogCorrupted
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka import _body, _format, _plain_records
-from ks_actors.log.kafka._records import Chunk, Columns
+from ks_actors.log.kafka.wire import _batch_header, _plain_record_reader, _record_reader
+from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
 from tests.kafka.poisons import GZIP, Header, made, record
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ EMPTY = (b"", None)
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every test pass by both ways of reading."""
     if request.param == "aiokafka":
-        for module in (_body, _format):
+        for module in (_record_reader, _batch_header):
             monkeypatch.setattr(module, "_kernel", None)
 
 
@@ -93,11 +93,11 @@ def test_no_record_takes_more_than_it_is_measured_at(header: Header, count: int)
     peak = peak_of(lambda: chunk(batch, limit=1 << 30).read(0, 1, columns))
     assert columns.headers is not None
     assert len(columns.headers[0]) == count
-    measure, _ = _plain_records._measure(raw, 0)
+    measure, _ = _plain_record_reader._measure(raw, 0)
     # Without the kernel a list of the library's is there beside the tuple, and a copy of the batch.
     beside = 10_000 + 10 * count + 2 * len(raw)
     assert peak < measure.size + beside
-    assert peak < _body._MOST_GROWTH * len(raw) + beside
+    assert peak < _record_reader._MOST_GROWTH * len(raw) + beside
 
 
 def test_what_is_measured_is_no_more_than_a_few_times_the_content() -> None:
@@ -112,8 +112,8 @@ def test_records_are_measured_up_to_one_that_is_none() -> None:
     """It is left to who reads it, with those in front of it."""
     good = record(headers=[EMPTY] * 10)
     for bad in (b"", b"\x02\x00", b"\x0e" + b"\x80" * 7, good[:-21] + b"\xc0\x84\x3d" + good[-20:]):
-        assert _plain_records.fitting(good + bad, 0, 3, LIMIT)[0] == 2
-    assert _plain_records.fitting(good, 0, 1, 1_000) == (0, (256 + 2 + 2 + 1 + 80 + 10 * 192, 10))
+        assert _plain_record_reader.fitting(good + bad, 0, 3, LIMIT)[0] == 2
+    assert _plain_record_reader.fitting(good, 0, 1, 1_000) == (0, (256 + 2 + 2 + 1 + 80 + 10 * 192, 10))
 
 
 def test_sets_of_an_old_format_are_counted() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka._client import GROUP
-from ks_actors.log.kafka._requests import offset_fetch
+from ks_actors.log.kafka.client._client import GROUP
+from ks_actors.log.kafka.wire._requests import offset_fetch
 from tests.kafka.broker import Broker, require_kafka
 from tests.log.helpers import COMMITTED, assigned, batch, by_turns, group_name, settle
 

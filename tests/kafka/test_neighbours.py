@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors import LogError
-from ks_actors.log.kafka._neighbours import Neighbours
+from ks_actors.log.kafka.group._local_members import Neighbours
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.counting import PATIENCE_S, counting
 from tests.kafka.helpers import module_process
@@ -33,7 +33,7 @@ SESSION_S = 2 * PATIENCE_S
 GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
 _MEMBER = """
 import sys
-from ks_actors.log.kafka._neighbours import Neighbours
+from ks_actors.log.kafka.group._local_members import Neighbours
 member = Neighbours(*sys.argv[1:])
 member.enter()
 member.know(sys.argv[3])

@@ -9,9 +9,9 @@ import pytest
 
 from ks_actors._errors import Fenced, LogClosed, NotAuthorized
 from ks_actors.log import GroupMetadata, OffsetAndMetadata, TransactionScope
-from ks_actors.log.kafka import _transactions
-from ks_actors.log.kafka._connections import Unavailable
-from ks_actors.log.kafka._coordination import Coordination
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.transactions import _transactional_producer
+from ks_actors.log.kafka.transactions._transaction_coordinator import Coordination
 from tests.kafka.helpers import soon
 from tests.kafka.tampering import error_code
 from tests.log.helpers import COMMITTED, UNCOMMITTED, group_name, join, new_topic, values_of, write
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from ks_actors.log import TopicPartition
     from ks_actors.log.kafka import KafkaLog
-    from ks_actors.log.kafka._lane import Identity
-    from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
+    from ks_actors.log.kafka.producer._partition_queue import Identity
+    from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
     from tests.kafka.tampering import Tampering
 
 GROUP_AUTHORIZATION_FAILED = 30
@@ -150,7 +150,7 @@ async def test_no_transaction_is_ended_before_its_offsets_are_part_of_it(
 @pytest.mark.parametrize("fenced", [True, False])
 async def test_who_closes_asks_no_more(log: KafkaLog, monkeypatch: pytest.MonkeyPatch, held_back: asyncio.Event, fenced: bool) -> None:
     """Whether it would abort its transaction, and has no more time for that, or is fenced and has nothing to abort."""
-    monkeypatch.setattr(_transactions, "_CLOSING_S", 0.01)
+    monkeypatch.setattr(_transactional_producer, "_CLOSING_S", 0.01)
     (partition,) = await new_topic(log)
     name = group_name()
     producer = await begun(log, partition, group_name(), name)
@@ -172,7 +172,7 @@ async def test_who_waits_for_its_offsets_hears_that_its_producer_is_closed(
     log: KafkaLog, monkeypatch: pytest.MonkeyPatch, held_back: asyncio.Event, end: str
 ) -> None:
     """It is not whoever waits that is cancelled; nothing of the transaction is seen."""
-    monkeypatch.setattr(_transactions, "_CLOSING_S", 0.01)
+    monkeypatch.setattr(_transactional_producer, "_CLOSING_S", 0.01)
     (partition,) = await new_topic(log)
     group, name = group_name(), group_name()
     producer = await begun(log, partition, group, name)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors import App, InstanceState, LogTimeout, StreamsBuilder, StreamsConfig, WaitReason, serdes
-from ks_actors._batch import Batch
 from ks_actors.dsl import Consumed, Grouped, Produced
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka._connections import Unavailable
-from ks_actors.log.kafka._outages import Outages, Refusals
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.client._outages import Outages, Refusals
+from ks_actors.records._batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

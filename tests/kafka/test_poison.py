@@ -21,8 +21,8 @@ from ks_actors import (
 )
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka._codes import STALE_METADATA
-from ks_actors.log.kafka._produce_request import ProduceRequest
+from ks_actors.log.kafka.wire._error_codes import STALE_METADATA
+from ks_actors.log.kafka.wire._produce_request import ProduceRequest
 from ks_actors.serdes import STRING
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.helpers import soon

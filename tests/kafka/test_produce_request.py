@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import LogError
-from ks_actors.log.kafka._produce_request import ProduceRequest
+from ks_actors.log.kafka.wire._produce_request import ProduceRequest
 
 VERSIONS = {0: (3, 13)}
 NUMBERS = st.integers(0, 2**31 - 1)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from aiokafka import codec  # type: ignore[import-untyped]
 
-from ks_actors._batch import Batch
 from ks_actors._errors import (
     ConfigError,
     IllegalGeneration,
@@ -26,8 +25,9 @@ from ks_actors._errors import (
 )
 from ks_actors.log import Lease, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
-from ks_actors.log.kafka._builder import Encoder
-from ks_actors.log.kafka._format import HEADER
+from ks_actors.log.kafka.wire._batch_header import HEADER
+from ks_actors.log.kafka.wire._batch_writer import Encoder
+from ks_actors.records._batch import Batch
 from tests.kafka.helpers import connect, soon
 from tests.log.helpers import NOBODY, batch, group_name, new_topic, outgoing, read_all, values_of, write
 
@@ -459,7 +459,7 @@ async def test_a_bug_in_sending_reaches_those_who_wait(log: KafkaLog, monkeypatc
         raise ZeroDivisionError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ks_actors.log.kafka._sender.ProduceRequest", broken)
+        patch.setattr("ks_actors.log.kafka.producer._sender.ProduceRequest", broken)
         with pytest.raises(ProduceFailed, match="a bug"):
             await soon(write(producer, partition, b"a"))
     assert await soon(write(producer, partition, b"b")) == 1

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka._records import Chunk
-from ks_actors.log.kafka._source import Budget, Source
+from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
+from ks_actors.log.kafka.wire._batch_reader import Chunk
 from tests.kafka.test_fetch_records import ABORT, COMMIT, TRANSACTIONAL, marker, stored
 
 PARTITION = TopicPartition("topic", 0)

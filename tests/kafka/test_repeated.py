@@ -10,7 +10,7 @@ import pytest
 
 from ks_actors import ProduceFailed
 from ks_actors.log import Outgoing
-from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka.client._connections import Unavailable
 from tests.kafka.helpers import connect, soon
 from tests.kafka.tampering import fetch_code
 from tests.log.helpers import NOBODY, batch, group_name, new_topic, values_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import Producer, TopicPartition
     from ks_actors.log.kafka import KafkaLog
-    from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
+    from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
     from tests.kafka.broker import Broker
     from tests.kafka.tampering import Tampering
 

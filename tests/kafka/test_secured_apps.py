@@ -11,7 +11,7 @@ from aiokafka.protocol.admin import CreateAclsRequest_v1  # type: ignore[import-
 from ks_actors import InstanceState, NotAuthorized, ProductionFailed
 from ks_actors.log import OffsetAndMetadata
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka._requests import Pinned
+from ks_actors.log.kafka.wire._requests import Pinned
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER
 from tests.kafka.counting import PATIENCE_S, Counting, counting, ended

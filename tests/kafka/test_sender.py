@@ -12,17 +12,17 @@ from actors.testing import VirtualLoop
 from ks_actors import LogTimeout, TransactionAborted
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import KafkaOptions
-from ks_actors.log.kafka._builder import Encoder
-from ks_actors.log.kafka._codes import NONE
-from ks_actors.log.kafka._connections import Unavailable
-from ks_actors.log.kafka._lane import Identity
-from ks_actors.log.kafka._sender import EpochRefused, Sender
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.producer._partition_queue import Identity
+from ks_actors.log.kafka.producer._sender import EpochRefused, Sender
+from ks_actors.log.kafka.wire._batch_writer import Encoder
+from ks_actors.log.kafka.wire._error_codes import NONE
 from tests.log.helpers import batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ks_actors.log.kafka._client import KafkaClient
+    from ks_actors.log.kafka.client._client import KafkaClient
 
 NOT_LEADER, INVALID_PRODUCER_EPOCH = 6, 47
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)

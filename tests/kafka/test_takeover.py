@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import App, Batch, Consumed, Materialized, Produced, SessionWindows, StreamsBuilder, StreamsConfig
-from ks_actors._partitioner import partition
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.records._partitioner import partition
 from ks_actors.serdes import BYTES, LONG
 from tests.kafka.count_app import command
 from tests.kafka.helpers import connect

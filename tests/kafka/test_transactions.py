@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors._batch import Batch
 from ks_actors._errors import Fenced, IllegalGeneration, InvalidRecord, LogError, LogTimeout, ProduceFailed, RecordTooLarge, TransactionAborted
 from ks_actors.log import GroupMetadata, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
-from ks_actors.log.kafka._lane import Identity
+from ks_actors.log.kafka.producer._partition_queue import Identity
+from ks_actors.records._batch import Batch
 from tests.kafka.helpers import connect, soon
 from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, assigned, group_name, join, new_topic, outgoing, values_of, write
 
 if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog
-    from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
+    from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
     from tests.kafka.broker import Broker
 
 

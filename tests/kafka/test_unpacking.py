@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from ks_actors._errors import LogClosed, LogCorrupted
 from ks_actors.log import IsolationLevel, TopicPartition
-from ks_actors.log.kafka import KafkaOptions, _body, _format, _unpacking
-from ks_actors.log.kafka._records import Chunk, Columns
-from ks_actors.log.kafka._source import Budget, Source
-from ks_actors.log.kafka._unpacking import Unpacking, unpacked
+from ks_actors.log.kafka import KafkaOptions
+from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
+from ks_actors.log.kafka.wire import _batch_header, _record_reader, _unpacking
+from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
+from ks_actors.log.kafka.wire._unpacking import Unpacking, unpacked
 from tests.kafka.helpers import connect, soon
 from tests.kafka.test_fetch_records import stored
 from tests.log.helpers import new_topic, write
@@ -46,7 +47,7 @@ def apart(raw: Sequence[bytes]) -> Chunk:
 
 def spoiled(raw: bytes) -> bytes:
     """Return a batch with other bytes, of which its checksum knows nothing."""
-    begin = _format.HEADER.size
+    begin = _batch_header.HEADER.size
     return raw[:begin] + b"\xff" * 40 + raw[begin + 40 :]
 
 
@@ -87,7 +88,7 @@ def wanted(count: int, size: int = 40_000) -> list[bytes]:
 def threads(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Return in which threads batches become bodies."""
     found: set[int] = set()
-    body_of = _body.body_of
+    body_of = _record_reader.body_of
 
     def noting(*args: Any) -> Any:
         found.add(threading.get_ident())
@@ -103,7 +104,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 async def test_much_is_decompressed_in_a_thread(codec: int, limit: int, way: str, threads: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Records come in their order, over pieces and chunks, with the kernel and without."""
     if way == "aiokafka":
-        for module in (_body, _format):
+        for module in (_record_reader, _batch_header):
             monkeypatch.setattr(module, "_kernel", None)
     all_batches = batches(24, codec=codec)
     partition = Partition(apart(all_batches[:13]), apart(all_batches[13:]))
@@ -157,8 +158,8 @@ async def test_spoiled_bytes_are_told_of_at_their_offset(codec: int, limit: int,
     good = batches(8, codec=codec)
     bad = spoiled(good[5])
     if seal:
-        monkeypatch.setattr(_unpacking, "checksum", lambda stored: _format.HEADER.unpack_from(stored)[4])
-        monkeypatch.setattr("ks_actors.log.kafka._records.checksum", lambda stored: _format.HEADER.unpack_from(stored)[4])
+        monkeypatch.setattr(_unpacking, "checksum", lambda stored: _batch_header.HEADER.unpack_from(stored)[4])
+        monkeypatch.setattr("ks_actors.log.kafka.wire._batch_reader.checksum", lambda stored: _batch_header.HEADER.unpack_from(stored)[4])
     raw = [*good[:5], bad, *good[6:]]
     columns = Columns()
     with pytest.raises(LogCorrupted) as at_once:
@@ -224,7 +225,7 @@ def test_pieces_are_the_whole(kinds: list[int], begin: int, limit: int, most: in
 def blocking(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, Callable[[], None]]:
     """Have threads wait before they decompress; return what tells that one does, and what lets them go on."""
     loop, begun, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
-    body_of = _body.body_of
+    body_of = _record_reader.body_of
 
     def slow(*args: Any) -> Any:
         loop.call_soon_threadsafe(begun.set)

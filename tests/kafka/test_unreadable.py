@@ -13,15 +13,15 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder  # type: ign
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ks_actors import _kernel as kernel
 from ks_actors._errors import LogCorrupted, LogError
+from ks_actors.kernel import _kernel as kernel
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka import _body, _decompression, _format, _plain_records
-from ks_actors.log.kafka._records import Chunk, Columns
+from ks_actors.log.kafka.wire import _batch_header, _decompression, _plain_record_reader, _record_reader
+from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
 from tests.kafka.poisons import GZIP, LIMIT, LZ4, SNAPPY, ZSTD, made, packed, poisons, record, sealed
 
 if TYPE_CHECKING:
-    from ks_actors._batch import Batch
+    from ks_actors.records._batch import Batch
 
 PARTITION = TopicPartition("topic", 3)
 CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
@@ -31,7 +31,7 @@ CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every test pass by both ways of reading."""
     if request.param == "aiokafka":
-        for module in (_body, _format):
+        for module in (_record_reader, _batch_header):
             monkeypatch.setattr(module, "_kernel", None)
 
 
@@ -97,7 +97,7 @@ def test_the_reader_in_python_reads_as_the_kernel(names: list[bytes], spoil: byt
 
     for count in (-1, 0, 1, 2, 3, 1000):
         for name, args in (("read_records", (0, count, 2**63 - 1, time, append_time, True)), ("skip_records", (0, count))):
-            assert outcome(_plain_records, name, *args) == outcome(kernel, name, *args)
+            assert outcome(_plain_record_reader, name, *args) == outcome(kernel, name, *args)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -135,7 +135,7 @@ def test_no_memory_is_not_taken_for_bad_bytes(codec: int, monkeypatch: pytest.Mo
     def without_memory(*_: object) -> bytes:
         raise MemoryError
 
-    monkeypatch.setitem(_decompression._DECODERS, _format.CODECS[codec], without_memory)
+    monkeypatch.setitem(_decompression._DECODERS, _batch_header.CODECS[codec], without_memory)
     with pytest.raises(LogError, match=r"topic-3.*offset 0.*no memory"):
         chunk(made(record(), codec=codec)).read(0, 10, Columns())
 

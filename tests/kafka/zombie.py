@@ -16,9 +16,9 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from ks_actors import InstanceState
-from ks_actors.log.kafka._fetcher import KafkaFetcher
-from ks_actors.log.kafka._membership import KafkaMembership
-from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
+from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
+from ks_actors.log.kafka.group._membership import KafkaMembership
+from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
 from tests.chaos import app
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ks_actors._beside import beside
+from ks_actors.lifecycle._background import beside
 
 
 async def _fail() -> None:

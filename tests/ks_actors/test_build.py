@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from ks_actors._native import SWITCHES
+from ks_actors.kernel._native import SWITCHES
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,6 +59,6 @@ def test_the_wheel_has_what_is_imported_and_nothing_else(tmp_path: Path) -> None
     assert build(tmp_path, KS_ACTORS_WITHOUT_KERNEL="1").returncode == 0
     (wheel,) = tmp_path.glob("*.whl")
     names = ZipFile(wheel).namelist()
-    assert {"actors/py.typed", "ks_actors/py.typed", "ks_actors/_kernel.pyi"} <= set(names)
+    assert {"actors/py.typed", "ks_actors/py.typed", "ks_actors/kernel/_kernel.pyi"} <= set(names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"actors", "ks_actors"}
     assert not [name for name in names if name.endswith((".c", ".h"))]

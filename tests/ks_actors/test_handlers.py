@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ks_actors import TaskId
-from ks_actors._handlers import DeadLetter, ErrorContext, FailedRecord, HandlerResponse, Response, log_and_continue, log_and_fail
+from ks_actors.config._exception_handlers import DeadLetter, ErrorContext, FailedRecord, HandlerResponse, Response, log_and_continue, log_and_fail
 
 
 class OwnError(Exception):

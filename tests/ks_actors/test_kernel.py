@@ -20,8 +20,8 @@ from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ks_actors import _kernel
-from ks_actors._partitioner import partition
+from ks_actors.kernel import _kernel
+from ks_actors.records._partitioner import partition
 from ks_actors.serdes import LONG, STRING
 
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ def test_memory_that_was_freed_is_given_back() -> None:
 
 LARGE = """
 import sys
-from ks_actors._kernel import map_large
+from ks_actors.kernel._kernel import map_large
 
 def resident():
     with open("/proc/self/smaps_rollup") as found:

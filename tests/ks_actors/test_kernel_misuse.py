@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pytest
 
 from ks_actors import Window, Windowed
-from ks_actors._native import kernel
+from ks_actors.kernel._native import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -412,13 +412,13 @@ def test_each_function_says_where_it_is_described() -> None:
     assert all("_kernel.pyi" in getattr(kernel, name).__doc__ for name in dir(kernel) if callable(getattr(kernel, name)) and name.islower())
 
 
-BUILT = find_spec("ks_actors._kernel") is not None
+BUILT = find_spec("ks_actors.kernel._kernel") is not None
 
 
 @pytest.mark.parametrize(("value", "there"), [("1", False), ("0", BUILT), ("", BUILT)])
 def test_the_environment_leaves_it_out(value: str, there: bool) -> None:
     """KS_ACTORS_WITHOUT_KERNEL=1, when the package is imported."""
-    code = "from ks_actors._native import kernel; print(kernel is not None)"
+    code = "from ks_actors.kernel._native import kernel; print(kernel is not None)"
     run = subprocess.run(  # noqa: S603 - its own interpreter
         [sys.executable, "-c", code], env={**os.environ, "KS_ACTORS_WITHOUT_KERNEL": value}, capture_output=True, text=True, check=True
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import _native
+from ks_actors.kernel import _native
 from ks_actors.testing import run_app
 from tests.runtime.helpers import echo
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ks_actors import _partitioner
-from ks_actors._partitioner import CACHE, FEW, REST, Partitioner, murmur2, partition, partitions_of
+from ks_actors.records import _partitioner
+from ks_actors.records._partitioner import CACHE, FEW, REST, Partitioner, murmur2, partition, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ks_actors._supported import check_platform
+from ks_actors.system._supported import check_platform
 
 ROOT = Path(__file__).parents[2]
 

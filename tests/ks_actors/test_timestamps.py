@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from ks_actors._errors import TimestampInvalid
-from ks_actors._timestamps import (
+from ks_actors.topology import InputRecord
+from ks_actors.topology._timestamp_extractors import (
     FailOnInvalidTimestamp,
     LogAndSkipOnInvalidTimestamp,
     RecordTimestamp,
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
-from ks_actors.topology import InputRecord
 
 
 def record(timestamp: int) -> InputRecord:

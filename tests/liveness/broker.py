@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
 
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka._client import TopicMetadata
-from ks_actors.log.kafka._connections import Unavailable
+from ks_actors.log.kafka.client._client import TopicMetadata
+from ks_actors.log.kafka.client._connections import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ks_actors.log.kafka._client import KafkaClient
+    from ks_actors.log.kafka.client._client import KafkaClient
 
 _VERSION: Final = 11
 _START: Final = Struct(">iiiibiii")

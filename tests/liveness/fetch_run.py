@@ -13,8 +13,8 @@ import pytest
 from actors.testing import VirtualLoop
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import KafkaOptions
-from ks_actors.log.kafka._client import KafkaClient
-from ks_actors.log.kafka._fetcher import KafkaFetcher
+from ks_actors.log.kafka.client._client import KafkaClient
+from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 from tests.liveness.broker import Cluster, connect
 from tests.liveness.watch import Standstill
 

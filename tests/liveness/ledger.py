@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from ks_actors._partitioner import partition as partition_of
+from ks_actors.records._partitioner import partition as partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

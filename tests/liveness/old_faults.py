@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ks_actors.log.kafka._fetch_broker import LONG_MS, FetchBroker
-from ks_actors.log.kafka._fetching import Fetching
-from ks_actors.log.kafka._source import Source
-from ks_actors.runtime import _drains
-from ks_actors.runtime import _messages as m
-from ks_actors.runtime._buffers import InputBudget
-from ks_actors.runtime._inputs import Inputs
-from ks_actors.runtime._poller import Poller
-from ks_actors.runtime._schedule import Schedule
+from ks_actors.log.kafka.consumer._fetch_broker import LONG_MS, FetchBroker
+from ks_actors.log.kafka.consumer._fetch_loop import Fetching
+from ks_actors.log.kafka.consumer._partition_reader import Source
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.commit import _drains
+from ks_actors.runtime.input._poller import Poller
+from ks_actors.runtime.processing._input_budget import InputBudget
+from ks_actors.runtime.processing._inputs import Inputs
+from ks_actors.runtime.processing._scheduler import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pytest
 
     from ks_actors.log import TopicPartition
-    from ks_actors.log.kafka._fetch_broker import Line
-    from ks_actors.runtime._task import Task
+    from ks_actors.log.kafka.consumer._fetch_broker import Line
+    from ks_actors.task._task import Task
 
 _SHORT_MS = 50
 

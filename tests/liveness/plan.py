@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Literal, TypeAlias
 
-from ks_actors._config_settings import SETTINGS
+from ks_actors.config._settings import SETTINGS
 
 Shape: TypeAlias = Literal["map", "count", "recount", "merge", "join", "enrich", "tick"]
 Kind: TypeAlias = Literal["plain", "async", "blocking"]

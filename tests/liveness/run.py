@@ -14,10 +14,10 @@ from actors import AskTimeout
 from actors._blocking import BlockingLane
 from actors.testing import VirtualLoop
 from ks_actors import NotRunning, TaskTimeout
-from ks_actors._batch import Batch
-from ks_actors._partitioner import partition as partition_of
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.embedded._faults import Faults
+from ks_actors.records._batch import Batch
+from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, _harness
 from tests.liveness.ledger import Ledger

@@ -6,8 +6,8 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ks_actors._batch import Batch
 from ks_actors.log import Assigned, GroupMetadata, IsolationLevel, Lost, MemberAssignment, NewMember, NewTopic, Outgoing, Revoked, TopicPartition
+from ks_actors.records._batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence

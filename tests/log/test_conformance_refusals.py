@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors._batch import Batch
 from ks_actors._errors import (
     ConfigError,
     Fenced,
@@ -22,6 +21,7 @@ from ks_actors._errors import (
     UnknownTopicOrPartition,
 )
 from ks_actors.log import GroupMetadata, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
+from ks_actors.records._batch import Batch
 from tests.log.helpers import NOBODY, UNCOMMITTED, assigned, fetch_one, group_name, join, new_topic, outgoing, read_all, values_of, write
 
 if TYPE_CHECKING:

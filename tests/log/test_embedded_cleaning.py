@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors._batch import Batch
 from ks_actors._errors import ConfigError, InvalidRecord, LogClosed, LogError, ProduceFailed
 from ks_actors.log import NewTopic, Outgoing
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.records._batch import Batch
 from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, batch, new_topic, outgoing, read_all, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from ks_actors._batch import Headers
     from ks_actors.log import TopicPartition, Writer
+    from ks_actors.records._batch import Headers
     from tests.log.helpers import Clock
 
 

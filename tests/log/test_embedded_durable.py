@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rocksdict import Options, Rdict
 
-from ks_actors._batch import Batch
 from ks_actors._errors import Fenced, LogCorrupted, LogError
 from ks_actors.log import NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog, _codec, _rocks
+from ks_actors.records._batch import Batch
 from tests.log.helpers import (
     COMMITTED,
     NOBODY,
@@ -35,7 +35,7 @@ from tests.log.helpers import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ks_actors._batch import Headers
+    from ks_actors.records._batch import Headers
 
 
 async def test_everything_is_there_again(tmp_path: Path) -> None:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors._batch import Batch
 from ks_actors._errors import ConfigError, Fenced, LogClosed, LogError, ProduceFailed, StorageFull, TransactionAborted, UnknownTopicOrPartition
 from ks_actors.log import NewTopic, OffsetAndMetadata, Outgoing, TopicPartition, open_log
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.records._batch import Batch
 from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, assigned, batch, fetch_one, join, new_topic, outgoing, read_all, values_of, write
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from ks_actors._batch import Headers
     from ks_actors.log.embedded import Operation
+    from ks_actors.records._batch import Headers
 
 
 async def test_logs_are_opened_by_url(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
-from ks_actors._batch import Batch
 from ks_actors._errors import Fenced
 from ks_actors.log import GroupMetadata, NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.records._batch import Batch
 from tests.log.helpers import COMMITTED, UNCOMMITTED, abandon
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ks_actors._clocks import elapsed_time
+from ks_actors.lifecycle._clock import elapsed_time
 from ks_actors.log import Lease
 
 

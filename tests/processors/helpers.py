@@ -6,16 +6,16 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors._errors import ProcessingFailed, StreamsError
-from ks_actors._task_id import TaskId
-from ks_actors.runtime._current import Current
-from ks_actors.runtime._origins import HeldBack
+from ks_actors.records._task_id import TaskId
+from ks_actors.task._record_context import Current
+from ks_actors.task.origins._record_origins import HeldBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ks_actors._batch import Batch, Headers
-    from ks_actors.processors._cache import Cache
-    from ks_actors.processors._operator import Bound, Operator, Process, ProcessBatch, RecordMetadata
+    from ks_actors.processors.api._operator import Bound, Operator, Process, ProcessBatch, RecordMetadata
+    from ks_actors.processors.api._update_cache import Cache
+    from ks_actors.records._batch import Batch, Headers
 
 Entry = tuple[Any, int]
 

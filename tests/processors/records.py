@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ks_actors._batch import Batch
+from ks_actors.records._batch import Batch
 
 KEYS = st.sampled_from(["a", "b", "c", None, "broken"])
 VALUES = st.sampled_from(["x", "y", "z", "!", None])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors._errors import SerializationError
-from ks_actors.processors._change_serde import ChangeSerde
+from ks_actors.processors.tables._change_serde import ChangeSerde
 from ks_actors.serdes import LONG, STRING
 
 SERDE = ChangeSerde(STRING)

@@ -22,8 +22,8 @@ from ks_actors.dsl import (
     UnlimitedWindows,
 )
 from ks_actors.processors import ValueTransformer
-from ks_actors.processors._change_serde import ChangeSerde
-from ks_actors.processors._tables import TableFilter, TableMapValues, TableSource
+from ks_actors.processors.tables._change_serde import ChangeSerde
+from ks_actors.processors.tables._tables import TableFilter, TableMapValues, TableSource
 from ks_actors.serdes import LONG, STRING
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode, StoreKind, Topology
 from ks_actors.topology import stores as state_stores

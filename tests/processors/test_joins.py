@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ks_actors._batch import Batch
-from ks_actors._windowed import Window, Windowed
-from ks_actors.processors._stream_table_join import StreamTableJoin
-from ks_actors.processors._table_joins import TableJoinMerge, TableJoinSide
-from ks_actors.processors._views import FilterView, JoinView, MapView, StoreView, WindowView
+from ks_actors.processors.joins._stream_table_join import StreamTableJoin
+from ks_actors.processors.joins._table_joins import TableJoinMerge, TableJoinSide
+from ks_actors.processors.tables._views import FilterView, JoinView, MapView, StoreView, WindowView
+from ks_actors.records._batch import Batch
+from ks_actors.records._windowed import Window, Windowed
 
 from .helpers import DictStore, DictWindowStore, Node, Row, run
 from .records import batches, refuse

@@ -20,8 +20,8 @@ from ks_actors.processors import (
     RecordMetadata,
     Retry,
 )
-from ks_actors.processors._adapter import ProcessorOperator
-from ks_actors.processors._async_options import is_async
+from ks_actors.processors.api._adapter import ProcessorOperator
+from ks_actors.processors.api._async_options import is_async
 
 from .helpers import Node, Row
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ks_actors._batch import Batch
-from ks_actors._windowed import Window, Windowed
-from ks_actors.processors._final_sessions import FinalSessionAggregate
-from ks_actors.processors._sessions import SessionAggregate, SessionAggregation
-from ks_actors.processors._views import SessionView
+from ks_actors.processors.aggregates._final_sessions import FinalSessionAggregate
+from ks_actors.processors.aggregates._sessions import SessionAggregate, SessionAggregation
+from ks_actors.processors.tables._views import SessionView
+from ks_actors.records._batch import Batch
+from ks_actors.records._windowed import Window, Windowed
 from ks_actors.serdes import STRING, json
 from ks_actors.state import SessionStore, TaskStores
 from ks_actors.topology import stores
@@ -23,7 +23,7 @@ from .records import HEADERS, batches, folded, folded_by_key, grown_by_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ks_actors.processors._operator import Operator
+    from ks_actors.processors.api._operator import Operator
 
 KEYS = st.sampled_from(["a", "b", None])
 LATEST = 2**63 - 1

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ks_actors._batch import Batch
-from ks_actors._windowed import Window
-from ks_actors.processors._sliding import SlidingAggregate
-from ks_actors.processors._windowed import WindowAggregation
+from ks_actors.processors.aggregates._sliding import SlidingAggregate
+from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
+from ks_actors.records._batch import Batch
+from ks_actors.records._windowed import Window
 
 from .helpers import DictWindowStore, Node, one_by_one
 from .records import folded, folded_by_key, grown_by_key

@@ -8,8 +8,8 @@ import pytest
 
 from ks_actors._errors import SerializationError, TopologyError
 from ks_actors.dsl import Consumed, JoinWindows, StreamJoined, StreamsBuilder
-from ks_actors.processors._pending_serdes import PendingKeySerde, PendingValuesSerde
-from ks_actors.processors._stream_join import JoinWindow, PendingKey, StreamJoinSide, Trackers
+from ks_actors.processors.joins._pending_serdes import PendingKeySerde, PendingValuesSerde
+from ks_actors.processors.joins._stream_join import JoinWindow, PendingKey, StreamJoinSide, Trackers
 from ks_actors.serdes import LONG, STRING
 from ks_actors.topology import StoreKind
 
@@ -18,8 +18,8 @@ from .helpers import Node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ks_actors._batch import Headers
-    from ks_actors.processors._operator import Process
+    from ks_actors.processors.api._operator import Process
+    from ks_actors.records._batch import Headers
 
 LEFT, RIGHT = True, False
 

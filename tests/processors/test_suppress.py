@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors._errors import ProcessingFailed, SerializationError, TopologyError
-from ks_actors._windowed import Window, Windowed
 from ks_actors.dsl import BufferConfig, Consumed, Materialized, StreamsBuilder, Suppressed, TimeWindows
-from ks_actors.processors._held_serde import HeldSerde
-from ks_actors.processors._suppress import Held, Suppress, SuppressView
-from ks_actors.processors._views import StoreView
+from ks_actors.processors.tables._suppress import Held, Suppress, SuppressView
+from ks_actors.processors.tables._suppressed_serde import HeldSerde
+from ks_actors.processors.tables._views import StoreView
+from ks_actors.records._windowed import Window, Windowed
 from ks_actors.serdes import LONG, STRING
 from ks_actors.topology import ProcessorNode, StoreKind
 
@@ -22,7 +22,7 @@ from .helpers import DictStore, Node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ks_actors._batch import Headers
+    from ks_actors.records._batch import Headers
 
 
 class Store:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ks_actors.processors._table_aggregates import TableAggregate, TableReduce, TableSelect
+from ks_actors.processors.aggregates._table_aggregates import TableAggregate, TableReduce, TableSelect
 
 from .helpers import DictStore, Node
 

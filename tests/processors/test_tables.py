@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ks_actors._batch import Batch
-from ks_actors.processors._tables import TableFilter, TableMapValues, TablePassThrough, TableSource, ToStream
+from ks_actors.processors.tables._tables import TableFilter, TableMapValues, TablePassThrough, TableSource, ToStream
+from ks_actors.records._batch import Batch
 
 from .helpers import DictStore, Node, Row, run
 from .records import batches, refuse

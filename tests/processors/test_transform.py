@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ks_actors._errors import TopologyError
-from ks_actors._task_id import TaskId
 from ks_actors.processors import PunctuationType, RecordMetadata, ValueTransformer
-from ks_actors.processors._transform import TableTransformValues, TransformView
-from ks_actors.processors._views import StoreView
+from ks_actors.processors.tables._transform import TableTransformValues, TransformView
+from ks_actors.processors.tables._views import StoreView
+from ks_actors.records._task_id import TaskId
 
 from .helpers import DictStore, Node
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ks_actors._batch import Batch
-from ks_actors._windowed import Window, Windowed
-from ks_actors.processors._windowed import WindowAggregation, WindowedAggregate, _window
-from ks_actors.processors._windowed_special import LAST_INSTANT, FinalWindowedAggregate, UnlimitedAggregate
+from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
+from ks_actors.processors.aggregates._windowed import WindowedAggregate, _window
+from ks_actors.processors.aggregates._windowed_special import LAST_INSTANT, FinalWindowedAggregate, UnlimitedAggregate
+from ks_actors.records._batch import Batch
+from ks_actors.records._windowed import Window, Windowed
 
 from .helpers import DictWindowStore, Node, Row, one_by_one, run
 from .records import batches, folded, folded_by_key, grown_by_key

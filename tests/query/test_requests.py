@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import Materialized, NotRunning, QueryFailed, StreamsBuilder, ValueAndTimestamp, VersionedRecord, Window, Windowed, serdes
-from ks_actors._partitioner import partition as partition_of
 from ks_actors.query import (
     FailureReason,
     KeyQuery,
@@ -32,6 +31,7 @@ from ks_actors.query import (
     WindowRangeQuery,
     _scan,
 )
+from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.query.helpers import COMMITTED, ENGINES, SECOND, STRINGS, UNCOMMITTED, everything, put
 

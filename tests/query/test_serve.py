@@ -25,7 +25,7 @@ from ks_actors import (
     UnknownStore,
     serdes,
 )
-from ks_actors.batch._live import LiveStores
+from ks_actors.batch.source._live import LiveStores
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.query import FailureReason, StoreEndpoint, _scan, _serve

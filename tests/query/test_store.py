@@ -26,15 +26,15 @@ from ks_actors import (
     serdes,
     stores,
 )
-from ks_actors._batch import Batch
-from ks_actors._partitioner import partition as partition_of
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.query import FailureReason, KeyQuery, LagInfo, Position, PositionBound, RangeQuery, StateQueryRequest, _scan
+from ks_actors.records._batch import Batch
+from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.runtime import InstanceState
-from ks_actors.runtime._absence import Absence
-from ks_actors.runtime._messages import Frozen
-from ks_actors.state import _rows
+from ks_actors.runtime.messages import Frozen
+from ks_actors.state.core import _row_scan
+from ks_actors.task.calls._thread_guard import Absence
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.query.helpers import COMMITTED, ENGINES, STRINGS, UNCOMMITTED, everything, processed, put
 from tests.runtime.helpers import GUARANTEES, Bomb, counting
@@ -374,7 +374,7 @@ def test_a_reader_who_never_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch)
     """What commits replace is remembered for a scan only up to a limit: then the scan raises, and says why."""
     monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(_scan, "GLANCES", 1)
-    monkeypatch.setattr(_rows, "MOST_NOTES", 300)
+    monkeypatch.setattr(_row_scan, "MOST_NOTES", 300)
 
     async def test(harness: AppHarness) -> None:
         await fill(harness)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ks_actors import LogError, LogTimeout, StateError
 from ks_actors.log import IsolationLevel, TopicPartition
-from ks_actors.runtime._residents import Role
 from ks_actors.state import SharedResources
-from ks_actors.state._engine import RocksEngine, after
-from ks_actors.state._manifest import Manifest, read_offset
 from ks_actors.state._task_stores import DATABASE
+from ks_actors.state.core._key_ranges import after
+from ks_actors.state.disk._manifest import Manifest, read_offset
+from ks_actors.state.disk._rocksdb import RocksEngine
+from ks_actors.task._store_registry import Role
 from ks_actors.testing._connection import Connection
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ks_actors.log import Log
-    from ks_actors.runtime._residents import Resident
+    from ks_actors.task._store_registry import Resident
     from ks_actors.testing import AppHarness
 
 STORE = "counts"

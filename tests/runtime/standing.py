@@ -9,7 +9,7 @@ from ks_actors.runtime import RestoreListener, StandbyUpdateListener, SuspendRea
 if TYPE_CHECKING:
     from ks_actors import TaskId
     from ks_actors.log import TopicPartition
-    from ks_actors.runtime._state_manager import StateManager
+    from ks_actors.runtime.stores._state_manager import StateManager
     from ks_actors.state import TaskStores
     from ks_actors.testing import AppHarness
     from ks_actors.testing._app_kit import AppKit

@@ -282,8 +282,8 @@ async def test_leaving_the_block_raises_what_the_app_ended_by(tmp_path: Path) ->
 
 
 async def write(log: EmbeddedLog, *keys: str) -> None:
-    from ks_actors._batch import Batch  # noqa: PLC0415 - of this helper alone
     from ks_actors.log import Outgoing, TopicPartition  # noqa: PLC0415 - likewise
+    from ks_actors.records._batch import Batch  # noqa: PLC0415 - of this helper alone
 
     producer = await log.producer(client_id="test")
     count = len(keys)

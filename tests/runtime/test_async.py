@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors import ErrorContext, FailedRecord, ProcessorContext, RecordMetadata, Response
-    from ks_actors.processors._async_options import Order
+    from ks_actors.processors.api._async_options import Order
     from ks_actors.testing import AppHarness
     from ks_actors.topology import Topology
 

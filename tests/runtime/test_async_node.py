@@ -11,17 +11,17 @@ import pytest
 
 from actors.testing import VirtualLoop
 from ks_actors.processors import AsyncOptions, Retry
-from ks_actors.processors._batched import Batched
-from ks_actors.processors._stateless import MapValues
-from ks_actors.runtime._async import AsyncNode
-from ks_actors.runtime._batch_node import BatchNode
-from ks_actors.runtime._current import Current
+from ks_actors.processors.stateless._batched import Batched
+from ks_actors.processors.stateless._stateless import MapValues
+from ks_actors.task._record_context import Current
+from ks_actors.task.calls._async_node import AsyncNode
+from ks_actors.task.calls._batch_node import BatchNode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from ks_actors.processors._operator import Process
-    from ks_actors.runtime._node import NodeWork
+    from ks_actors.processors.api._operator import Process
+    from ks_actors.task._node import NodeWork
 
 
 class _Work:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ks_actors import TaskMigrated
-from ks_actors._task_id import TaskId
-from ks_actors.runtime import _messages as m
-from ks_actors.runtime._awaited import Awaited
+from ks_actors.records._task_id import TaskId
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.commit._awaited_commits import Awaited
 from tests.runtime.test_late_commits import Answer
 
 SLOW, QUICK, OTHER = TaskId(0, 0), TaskId(0, 1), TaskId(0, 2)

@@ -26,10 +26,10 @@ from ks_actors import (
     blocking,
     serdes,
 )
-from ks_actors._batch import Batch
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.runtime._blocking import is_blocking
+from ks_actors.records._batch import Batch
+from ks_actors.task.calls._blocking import is_blocking
 from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import ProcessorNode
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ks_actors._batch import Batch
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import TopicPartition
-from ks_actors.runtime._buffers import InputBudget
+from ks_actors.records._batch import Batch
+from ks_actors.runtime.processing._input_budget import InputBudget
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import STRINGS, STRINGS_OUT
 
 if TYPE_CHECKING:
-    from ks_actors._batch import Headers
+    from ks_actors.records._batch import Headers
     from ks_actors.topology import Topology
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]

@@ -10,7 +10,7 @@ import pytest
 from ks_actors import Consumed, Produced, StreamsBuilder, TaskTimeout, WaitReason
 from ks_actors.assignment import encode_member
 from ks_actors.log import Outgoing, TopicPartition
-from ks_actors.runtime import _membership
+from ks_actors.runtime.input import _membership
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
 from tests.log.helpers import batch

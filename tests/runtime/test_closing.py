@@ -13,9 +13,9 @@ from ks_actors import TaskId
 from ks_actors.assignment import TaskAssignor
 from ks_actors.log import IsolationLevel, NewMember, Revoked
 from ks_actors.runtime import InstanceState
-from ks_actors.runtime import _messages as m
-from ks_actors.runtime._membership import GroupView
-from ks_actors.runtime._poller import Poller
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.input._membership import GroupView
+from ks_actors.runtime.input._poller import Poller
 from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting
 

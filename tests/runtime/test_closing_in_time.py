@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import App, StreamsConfig
-from ks_actors._until_signal import until_signal
+from ks_actors.app._signals import until_signal
 from ks_actors.dsl import StreamsBuilder
+from ks_actors.lifecycle._closing import Closing
 from ks_actors.runtime import InstanceState
-from ks_actors.runtime import _messages as m
-from ks_actors.runtime._closing import Closing
-from ks_actors.runtime._directory import StateDirectory
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.shared._state_directory import StateDirectory
 from ks_actors.testing import run_app
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, own_threads
 

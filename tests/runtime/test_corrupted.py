@@ -10,7 +10,7 @@ import pytest
 from ks_actors import LogError, LogTimeout
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.state import SharedResources, write_checkpoint
-from ks_actors.state._engine import RocksEngine
+from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import run_app
 from tests.runtime.helpers import EOS, by_key, counting
 from tests.runtime.test_restoring import Heard, records

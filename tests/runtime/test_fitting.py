@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors import TopologyError
-from ks_actors._task_id import TaskId
 from ks_actors.assignment import TopologyInfo
 from ks_actors.log import TopicPartition
-from ks_actors.runtime._fitting import Fitting
-from ks_actors.runtime._sizes import TopicSizes
+from ks_actors.records._task_id import TaskId
+from ks_actors.runtime.input._assignment_check import Fitting
+from ks_actors.task._topic_sizes import TopicSizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors import StateLocked
-from ks_actors._file_locks import close_locked, open_locked
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.log.kafka._neighbours import Neighbours
+from ks_actors.log.kafka.group._local_members import Neighbours
+from ks_actors.system._file_locks import close_locked, open_locked
 from tests.runtime.forking import counting_app
 
 if TYPE_CHECKING:

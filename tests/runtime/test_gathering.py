@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 from ks_actors import TaskId
 from ks_actors.log import TopicPartition
-from ks_actors.runtime._gathering import GATHERING_S, LOOK_AGAIN_S, Gathering
+from ks_actors.runtime.commit._first_commit import GATHERING_S, LOOK_AGAIN_S, Gathering
 from ks_actors.testing import run_app
 from tests.runtime.helpers import ALOS, EOS, echo
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView
 
-    from ks_actors.runtime._task import Task
+    from ks_actors.task._task import Task
     from ks_actors.testing import AppHarness
 
 ONE, TWO = TaskId(0, 0), TaskId(0, 1)

@@ -25,7 +25,7 @@ from ks_actors import (
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.serdes import LONG, STRING
 from ks_actors.state import SharedResources, stored_offsets, write_checkpoint
-from ks_actors.state._engine import RocksEngine
+from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES, by_key
 

@@ -28,7 +28,7 @@ from ks_actors import (
     serdes,
     stores,
 )
-from ks_actors._handlers import DeadLetter
+from ks_actors.config._exception_handlers import DeadLetter
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.testing import AsyncTopologyTestDriver, TopologyTestDriver, run_app
 from tests.runtime.helpers import ALOS, GUARANTEES, STRINGS, STRINGS_OUT

@@ -11,7 +11,7 @@ from ks_actors import Consumed, Processor, Record, StateFull, StreamsBuilder, To
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.runtime import InstanceState
 from ks_actors.state import SharedResources
-from ks_actors.state._engine import RocksEngine
+from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 

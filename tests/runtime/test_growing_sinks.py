@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import StreamsError
-from ks_actors._partitioner import partition as default
 from ks_actors.dsl import Produced, StreamsBuilder
 from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.processors import Processor, Record
-from ks_actors.runtime import _collector
+from ks_actors.records._partitioner import partition as default
+from ks_actors.runtime.output import _collector
 from ks_actors.serdes import STRING
 from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ks_actors._partitioner import partition as default
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, Repartitioned, StreamsBuilder
 from ks_actors.log import IsolationLevel, TopicPartition
+from ks_actors.records._partitioner import partition as default
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import run_app
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS_OUT

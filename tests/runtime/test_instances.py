@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors import LogError, TaskMigrated
-from ks_actors.runtime import InstanceState, UncaughtResponse, _collector
+from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.runtime.output import _collector
 from ks_actors.testing import run_app
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts, counting
 

@@ -10,8 +10,8 @@ import pytest
 from ks_actors import IllegalGeneration
 from ks_actors.log import OffsetAndMetadata
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.runtime import _messages as m
-from ks_actors.runtime._membership import OffsetCommits
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.input._membership import OffsetCommits
 from tests.log.helpers import assigned, group_name, join, new_topic, revoked, settle
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from ks_actors import TaskId
 from ks_actors.runtime import UncaughtResponse
-from ks_actors.runtime._committing import Uncommitted
-from ks_actors.runtime._ready import ReadyTasks
-from ks_actors.runtime._worker import Worker
+from ks_actors.runtime.commit._phases import Uncommitted
+from ks_actors.runtime.processing._ready_tasks import ReadyTasks
+from ks_actors.runtime.processing._worker import Worker
 from ks_actors.testing import run_app
 from tests.runtime.helpers import ALOS, GUARANTEES, by_key, counting, echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ks_actors.runtime._messages import Lease
+    from ks_actors.runtime.messages import Lease
     from ks_actors.testing import AppHarness
 
 SLICE_MS = 5.0

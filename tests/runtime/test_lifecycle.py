@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ks_actors._errors import IllegalTransition
-from ks_actors.runtime._lifecycle import Transitions
-from ks_actors.runtime._states import INSTANCE_TRANSITIONS, TASK_TRANSITIONS, WORKER_TRANSITIONS, InstanceState, TaskState, WorkerState
+from ks_actors.lifecycle._state_machine import Transitions
+from ks_actors.runtime.shared._states import INSTANCE_TRANSITIONS, WORKER_TRANSITIONS, InstanceState, WorkerState
+from ks_actors.task._states import TASK_TRANSITIONS, TaskState
 
 
 class Door(Enum):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors import App, StreamsConfig, serdes
-from ks_actors._batch import Batch
 from ks_actors.dsl import Produced, StreamsBuilder
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.runtime import _drains
+from ks_actors.records._batch import Batch
+from ks_actors.runtime.commit import _drains
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 from tests.runtime.test_threads import gated, until
 

@@ -10,11 +10,11 @@ import pytest
 
 from actors.testing import VirtualLoop
 from ks_actors import LogError, LogTimeout
+from ks_actors.lifecycle._slow_log import NoAnswer, Outage, Patience, told
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
+from ks_actors.log._retrying_log import patient
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState, UncaughtResponse
-from ks_actors.runtime._patience import NoAnswer, Outage, Patience, told
-from ks_actors.runtime._patient_log import patient
 from ks_actors.testing import run_app
 from tests.runtime.helpers import ALOS, EOS, Load, check_counts, counting
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors import StateError, StateLocked
-from ks_actors.state._refusals import refuse
+from ks_actors.state.disk._rocksdb_errors import refuse
 
 if TYPE_CHECKING:
     from pathlib import Path

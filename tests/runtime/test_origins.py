@@ -21,8 +21,9 @@ from ks_actors.dsl import (
     TimeWindows,
 )
 from ks_actors.processors import Processor, Record
-from ks_actors.runtime import _leaves, _queue
 from ks_actors.serdes import BYTES
+from ks_actors.task import _record_queue
+from ks_actors.task.origins import _leaves
 from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 
@@ -194,7 +195,7 @@ def added(_: str, value: str, values: list[str]) -> list[str]:
 def test_a_cached_row_names_the_last_record_that_changed_it(kind: str, most: int, processor: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that came too long ago is unknown, or known without its bytes, but never taken for another one."""
     monkeypatch.setattr(_leaves, "MOST", most)
-    monkeypatch.setattr(_queue, "_CHUNK", 2)
+    monkeypatch.setattr(_record_queue, "_CHUNK", 2)
     builder = StreamsBuilder()
     stream = CACHED[kind](builder.stream("in", STRINGS)).to_stream()
     (stream.process(lambda: Passes()) if processor else stream).map_values(fail).to("out", STRINGS_OUT)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import NotRunning
-from ks_actors.runtime import InstanceState, UncaughtResponse, _collector, _state_manager
+from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.runtime.output import _collector
+from ks_actors.runtime.stores import _state_manager
 from ks_actors.testing import TestRecord, _harness, run_app
 from tests.runtime.helpers import EOS, Load, check_counts, counting
 from tests.runtime.outages import ANSWER_LATER, LATER, Line, Weather, check_disk, check_memory

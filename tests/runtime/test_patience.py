@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from actors.testing import VirtualLoop
-from ks_actors.runtime._patience import patiently
+from ks_actors.lifecycle._slow_log import patiently
 
 
 def test_who_waits_for_long_says_for_what(caplog: pytest.LogCaptureFixture) -> None:

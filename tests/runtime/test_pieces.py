@@ -13,17 +13,17 @@ import pytest
 
 from actors.testing import VirtualLoop
 from ks_actors import LogAndSkipOnInvalidTimestamp, Processor, Record, TopologyError, serdes
-from ks_actors._batch import Batch
-from ks_actors._native import kernel
-from ks_actors._packed_batch import PackedBatch
 from ks_actors.dsl import Consumed, EmitStrategy, Grouped, Joined, Materialized, Produced, Repartitioned, StreamsBuilder, TimeWindows
+from ks_actors.kernel._native import kernel
 from ks_actors.log import IsolationLevel, NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.processors import PunctuationType
-from ks_actors.runtime import _collector
-from ks_actors.runtime._merge import merged
-from ks_actors.runtime._offsets import Position, decode_position, encode_position
-from ks_actors.runtime._punctuation import PunctuationQueue
+from ks_actors.records._batch import Batch
+from ks_actors.records._packed_batch import PackedBatch
+from ks_actors.runtime.output import _collector
+from ks_actors.runtime.output._coalesce import merged
+from ks_actors.task._offset_metadata import Position, decode_position, encode_position
+from ks_actors.task._punctuation import PunctuationQueue
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing import _disk as disk
 from ks_actors.testing._connection import Connection

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import ProcessingFailed
-from ks_actors._task_id import TaskId
+from ks_actors.lifecycle._backoff import TaskRests
+from ks_actors.records._task_id import TaskId
 from ks_actors.runtime import InstanceState, UncaughtResponse
-from ks_actors.runtime._rests import TaskRests
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES, by_key, counting, echo
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import FailOnInvalidTimestamp
-from ks_actors._batch import Batch
 from ks_actors.log import TopicPartition
-from ks_actors.runtime._group import PartitionGroup
-from ks_actors.runtime._queue import RecordQueue
+from ks_actors.records._batch import Batch
+from ks_actors.task._partition_group import PartitionGroup
+from ks_actors.task._record_queue import RecordQueue
 
 if TYPE_CHECKING:
-    from ks_actors.runtime._pages import RawRecord
+    from ks_actors.task.origins._pages import RawRecord
 
 BAD = b"bad"
 

@@ -15,13 +15,13 @@ from ks_actors.dsl import Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.log import TopicPartition
 from ks_actors.processors import ProcessorContext, PunctuationType
 from ks_actors.runtime import UncaughtResponse
-from ks_actors.runtime._ready import ReadyTasks
-from ks_actors.runtime._task_manager import TaskManager
+from ks_actors.runtime.processing._ready_tasks import ReadyTasks
+from ks_actors.runtime.processing._task_manager import TaskManager
 from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, echo
 
 if TYPE_CHECKING:
-    from ks_actors.runtime._task import Task
+    from ks_actors.task._task import Task
     from ks_actors.topology import Topology
 
 dispatch = TaskManager._dispatch

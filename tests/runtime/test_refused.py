@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import HandlerResponse, LogError, ProductionFailed, Response
-from ks_actors._batch import Batch
 from ks_actors._errors import InvalidRecord, ProduceFailed, RecordTooLarge
-from ks_actors._handlers import DeadLetter
+from ks_actors.config._exception_handlers import DeadLetter
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.records._batch import Batch
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, echo

@@ -10,11 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from ks_actors import LogError, StreamsError
+from ks_actors.lifecycle._backoff import Rests
 from ks_actors.log import Assigned
-from ks_actors.runtime import UncaughtResponse, _parts
-from ks_actors.runtime import _messages as m
-from ks_actors.runtime._poller import Poller
-from ks_actors.runtime._rests import Rests
+from ks_actors.runtime import UncaughtResponse
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.input._poller import Poller
+from ks_actors.runtime.instance import _wiring
 from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo
 
@@ -136,7 +137,7 @@ def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int, monk
             super().__init__(*args, **named)
             made.append(self)
 
-    monkeypatch.setattr(_parts, "Poller", Known)
+    monkeypatch.setattr(_wiring, "Poller", Known)
 
     async def test(harness: AppHarness) -> None:
         poller = made[0]
@@ -181,7 +182,7 @@ def test_a_member_that_gets_the_same_generation_again_gets_its_tasks(monkeypatch
         def _follow(self, event: MembershipEvent) -> None:
             super()._follow(replace(event, group=replace(event.group, generation=5)) if isinstance(event, Assigned) else event)
 
-    monkeypatch.setattr(_parts, "Poller", Same)
+    monkeypatch.setattr(_wiring, "Poller", Same)
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1))

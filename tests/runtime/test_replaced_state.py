@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors import StateError
-from ks_actors.runtime import _snapshot_source
+from ks_actors.runtime.snapshots import _from_snapshot
 from ks_actors.state import Ingest, SharedResources
 from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES
@@ -45,7 +45,7 @@ def test_a_snapshot_replaces_no_store_without_a_changelog(guarantee: str, caplog
 
 def test_a_snapshot_that_takes_the_place_of_a_database_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """One warning names the stores, the task, the directory and the snapshot."""
-    monkeypatch.setattr(_snapshot_source, "WORTH", 0)
+    monkeypatch.setattr(_from_snapshot, "WORTH", 0)
     uri = in_memory()
 
     async def test(harness: AppHarness) -> None:

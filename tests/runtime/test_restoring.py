@@ -12,12 +12,12 @@ from ks_actors import Batch, LogError, TaskCorrupted, serdes
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows
 from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
 from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
-from ks_actors.state._memory import MemoryBudget
+from ks_actors.state.core._memory_budget import MemoryBudget
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting
 
 if TYPE_CHECKING:
-    from ks_actors.state._memory import TaskMemory
+    from ks_actors.state.core._memory_budget import TaskMemory
     from ks_actors.topology import Topology
 
 TOPICS = {"in": 1, "out": 1}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import TaskId
-from ks_actors.runtime._alarms import Alarms
-from ks_actors.runtime._schedule import PATIENCE_S, STARVED_S, Schedule
+from ks_actors.runtime.processing._alarms import Alarms
+from ks_actors.runtime.processing._scheduler import PATIENCE_S, STARVED_S, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ks_actors import Materialized, Produced, StreamsBuilder, TaskTimeout, UncaughtResponse, serdes
-from ks_actors.runtime import _collector
+from ks_actors.runtime.output import _collector
 from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, check_counts
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors.log import TopicPartition
-from ks_actors.runtime import InstanceState, _collector
+from ks_actors.runtime import InstanceState
+from ks_actors.runtime.output import _collector
 from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import Batch, ConfigError, StreamsConfig, serdes
-from ks_actors._partitioner import partition as partition_of
 from ks_actors.dsl import Joined, Materialized, Produced, Stream, StreamsBuilder
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, StateQueryRequest
+from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.testing import TestRecord, run_app
 from tests.query.helpers import UNCOMMITTED
 from tests.runtime.helpers import GUARANTEES, STRINGS

@@ -12,9 +12,9 @@ from actors import Spec
 from ks_actors import Batch, LogError, StateFull, TaskCorrupted, TaskId
 from ks_actors.log import GroupMetadata, IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.runtime import InstanceState, UncaughtResponse
-from ks_actors.runtime import _messages as m
-from ks_actors.runtime._limits import Limits
-from ks_actors.runtime._restorer import Restorer
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.stores._restore_limits import Limits
+from ks_actors.runtime.stores._restorer import Restorer
 from ks_actors.state import TaskStores
 from ks_actors.testing import run_app
 from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo

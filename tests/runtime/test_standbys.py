@@ -11,7 +11,8 @@ import pytest
 from ks_actors import Processor, QueryFailed, Record, TaskId, serdes, stores
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows
 from ks_actors.query import FailureReason
-from ks_actors.runtime import InstanceState, UncaughtResponse, _collector
+from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.runtime.output import _collector
 from ks_actors.testing import run_app
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, Load, check_counts, counting, echo
 from tests.runtime.standing import Heard, active, check_places, contents, engines_of, keeper, other, settled, standing, stores_of

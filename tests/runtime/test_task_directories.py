@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.runtime import InstanceState
-from ks_actors.runtime._disk import Disk
+from ks_actors.runtime.stores._task_directories import Disk
 from ks_actors.state import SharedResources
 from ks_actors.testing import run_app
 from tests.runtime.helpers import EOS, Load, check_counts, counting

@@ -18,7 +18,7 @@ from ks_actors.dsl import Produced, StreamsBuilder
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState, UncaughtResponse, blocking
-from ks_actors.runtime._queue import RecordQueue
+from ks_actors.task._record_queue import RecordQueue
 from ks_actors.topology import Topology, stores
 from tests.actors.test_events import tell_when_looked
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, own_threads
@@ -56,7 +56,7 @@ async def running(topology: Topology, directory: Path, system: System | None = N
 
 
 async def write(log: EmbeddedLog, *values: str, partition: int = 0) -> None:
-    from ks_actors._batch import Batch  # noqa: PLC0415 - of this helper alone
+    from ks_actors.records._batch import Batch  # noqa: PLC0415 - of this helper alone
 
     producer = await log.producer(client_id="test")
     count = len(values)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors import Consumed, Materialized, StreamsBuilder, StreamsConfig, TopologyError, UnlimitedWindows, serdes
-from ks_actors._task_id import TaskId
 from ks_actors.log import NewTopic, TopicPartition, open_log
+from ks_actors.records._task_id import TaskId
 from ks_actors.runtime import InstanceState
-from ks_actors.runtime._fitting import Fitting
-from ks_actors.runtime._setup import Setup
-from ks_actors.runtime._topic_configs import misfits
-from ks_actors.runtime._topics import prepare_topics
+from ks_actors.runtime.input._assignment_check import Fitting
+from ks_actors.runtime.shared._internal_topics import prepare_topics
+from ks_actors.runtime.shared._topic_configs import misfits
+from ks_actors.task._environment import Setup
 from ks_actors.testing import run_app
 from tests.runtime.helpers import counting
 

@@ -10,8 +10,8 @@ from ks_actors import ConfigError, DeserializationFailed, LogCorrupted
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.embedded._partition import Partition
 from ks_actors.runtime import InstanceState
-from ks_actors.runtime._topic_configs import AFTER_MAX
-from ks_actors.runtime._topics import _create
+from ks_actors.runtime.shared._internal_topics import _create
+from ks_actors.runtime.shared._topic_configs import AFTER_MAX
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES, echo
 

@@ -14,7 +14,7 @@ from ks_actors import TaskId, UncaughtResponse, Wait, WaitReason
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import TopicPartition
 from ks_actors.log._types import Outage
-from ks_actors.runtime import _messages as m
+from ks_actors.runtime import messages as m
 from ks_actors.testing import TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors.runtime import _sink
 from ks_actors.serdes import BYTES, LONG, STRING, Serde, _columns, json
 from ks_actors.serdes._columns import for_column
+from ks_actors.task import _sink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

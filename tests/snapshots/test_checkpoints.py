@@ -8,8 +8,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ks_actors.state import CheckpointRows, SharedResources
-from ks_actors.state._engine import RocksEngine
-from ks_actors.state._manifest import Manifest, StoreFacts, offset_row
+from ks_actors.state.disk._manifest import Manifest, StoreFacts, offset_row
+from ks_actors.state.disk._rocksdb import RocksEngine
 
 if TYPE_CHECKING:
     from pathlib import Path

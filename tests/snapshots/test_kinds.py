@@ -27,7 +27,7 @@ from ks_actors import (
 )
 from ks_actors.log import IsolationLevel, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.runtime import _seed_versions
+from ks_actors.runtime.snapshots import _bootstrap_versions
 from ks_actors.snapshots import Place, Shape, SnapshotReader, SnapshotWriter, SourcePosition, find_snapshots
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import GUARANTEES
@@ -249,7 +249,7 @@ async def shown_by(app: App, log: EmbeddedLog) -> list[tuple[bytes, bytes | None
 def test_what_is_handed_over_is_as_it_was_where_it_comes_from(kind: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On another log the store holds the same, from the database that was made and from the changelog, and goes on the same."""
     uri, dice = in_memory(), Random(kind)
-    monkeypatch.setattr(_seed_versions.by_time, "__defaults__", (100,))
+    monkeypatch.setattr(_bootstrap_versions.by_time, "__defaults__", (100,))
     history, tail = records_of(dice, 0, 900), records_of(dice, 900, 300)
 
     async def main() -> None:

@@ -14,7 +14,7 @@ from ks_actors.dsl import JoinWindows, Materialized, Produced, SessionWindows, S
 from ks_actors.runtime import RestoreListener
 from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
 from ks_actors.snapshots._manifest import seal
-from ks_actors.state import _engine
+from ks_actors.state.disk import _rocksdb
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting
 from tests.snapshots.helpers import in_memory
@@ -207,8 +207,8 @@ def test_sessions_come_back_from_snapshots() -> None:
 @pytest.mark.parametrize("most", [0, 3, 1_000])
 def test_rows_become_sorted_tables_and_what_is_too_many_is_written(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many tables there may be, the database has the same rows."""
-    monkeypatch.setattr(_engine, "TABLE_ROWS", 100)
-    monkeypatch.setattr(_engine, "MOST_TABLES", most)
+    monkeypatch.setattr(_rocksdb, "TABLE_ROWS", 100)
+    monkeypatch.setattr(_rocksdb, "MOST_TABLES", most)
     uri, heard = in_memory(), Heard()
 
     async def test(harness: AppHarness) -> None:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import Batch
-from ks_actors._native import kernel as native
+from ks_actors.kernel._native import kernel as native
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde, json
-from ks_actors.state import _expiry
+from ks_actors.state.timed import _expiry
 
 from .helpers import Task, key_value
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors._batch import Batch
+from ks_actors.records._batch import Batch
 from ks_actors.serdes import LONG, STRING
 from ks_actors.state import SharedResources, TaskStores
 from ks_actors.topology._stores import StoreKind, StoreSpec

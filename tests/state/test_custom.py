@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors import StateStoreContext
-    from ks_actors._batch import Batch
     from ks_actors.log import TopicPartition
+    from ks_actors.records._batch import Batch
 
 
 class InMemory(StateStore):

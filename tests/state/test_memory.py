@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import Batch, TaskId
-from ks_actors.runtime._flushing import Flusher, Writing
-from ks_actors.runtime._residents import Residents
+from ks_actors.runtime.stores._flusher import Flusher, Writing
 from ks_actors.serdes import LONG
 from ks_actors.state import SharedResources, TaskStores
-from ks_actors.state._memory import MemoryBudget, TaskMemory, level
+from ks_actors.state.core._memory_budget import MemoryBudget, TaskMemory, level
+from ks_actors.task._store_registry import Residents
 
 from .helpers import Task, key_value, window
 

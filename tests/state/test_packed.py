@@ -12,13 +12,14 @@ from unittest.mock import patch
 import pytest
 
 from ks_actors import Batch, SerializationError
-from ks_actors._native import kernel
-from ks_actors._packed_batch import PackedBatch
+from ks_actors.kernel._native import kernel
+from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.serdes import BYTES, LONG, STRING
-from ks_actors.state import SharedResources, _spans
-from ks_actors.state._packed import PackedSegment
-from ks_actors.state._segment import Segment
-from ks_actors.state._tracks import SUFFIX
+from ks_actors.state import SharedResources
+from ks_actors.state.join_window import _rows_by_time
+from ks_actors.state.join_window._packed_segment import PackedSegment
+from ks_actors.state.join_window._segment import Segment
+from ks_actors.state.timed._key_index import SUFFIX
 from tests.state.helpers import PLACES, Task, memory_grown, window
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ def pair(path: Path, place: str, kinds: tuple[bool, bool]) -> list[Task]:
 
 def without_kernel() -> AbstractContextManager[Any]:
     """Let stores that are opened meanwhile have segments of objects."""
-    return patch.object(_spans, "_kernel", None)
+    return patch.object(_rows_by_time, "_kernel", None)
 
 
 @pytest.mark.parametrize("kinds", KINDS)

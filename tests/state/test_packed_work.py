@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors._native import kernel
-from ks_actors.state._expiry import take_out
-from ks_actors.state._segment import Segment
+from ks_actors.kernel._native import kernel
+from ks_actors.state.join_window._segment import Segment
+from ks_actors.state.timed._expiry import take_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors._batch import Batch
+from ks_actors.records._batch import Batch
 from ks_actors.state import TaskStores
 from ks_actors.state._positions import Positions, merged, pack, unpack
 from tests.state.helpers import Task, key_value, window
@@ -14,7 +14,7 @@ from tests.state.helpers import Task, key_value, window
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ks_actors._batch import Headers
+    from ks_actors.records._batch import Headers
 
 FIRST, SECOND = {("in", 3): 7}, {("in", 3): 9, ("other", 3): 1}
 

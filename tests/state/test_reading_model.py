@@ -15,7 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ks_actors import SerializationError, StoreClosed
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
-from ks_actors.state import DuplicatesReader, KeyValueReader, SharedResources, _changes, _order, _reading, _transaction, reader_of
+from ks_actors.state import DuplicatesReader, KeyValueReader, SharedResources, reader_of
+from ks_actors.state.core import _reader, _undo_log, _write_back
+from ks_actors.state.key_value import _sorted_keys
 from tests.state.helpers import PLACES, Record, Task, key_value, window
 
 if TYPE_CHECKING:
@@ -289,20 +291,20 @@ TestReaders.settings = settings(
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks and steps are so small that there are several of each."""
-    monkeypatch.setattr(_order, "CHUNK", 2)
-    monkeypatch.setattr(_reading, "MANY", 1)
-    monkeypatch.setattr(_reading, "STEP", 2)
-    monkeypatch.setattr(_transaction, "ROWS", 2)
-    monkeypatch.setattr(_changes, "SLICE", 3)
+    monkeypatch.setattr(_sorted_keys, "CHUNK", 2)
+    monkeypatch.setattr(_reader, "MANY", 1)
+    monkeypatch.setattr(_reader, "STEP", 2)
+    monkeypatch.setattr(_write_back, "ROWS", 2)
+    monkeypatch.setattr(_undo_log, "SLICE", 3)
 
 
 def test_keys_lie_in_order_however_they_come() -> None:
     """An order of keys is what sorting them gives, whatever the way and the order in which they were put."""
     random = Random(5)
     for _ in range(50):
-        order = _order.Order(str.encode, bytes.decode, (str(random.randrange(40)) for _ in range(random.randrange(30))))
+        order = _sorted_keys.Order(str.encode, bytes.decode, (str(random.randrange(40)) for _ in range(random.randrange(30))))
         known = set(order.pending)
-        empty = _order.Order(str.encode, bytes.decode)
+        empty = _sorted_keys.Order(str.encode, bytes.decode)
         empty.place_all()
         assert (list(empty.walk(b"", b"", reverse=False)), empty.within(b"", b""), len(empty)) == ([], [], 0)
         for _ in range(20):

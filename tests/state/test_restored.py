@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import Batch, StateFull
-from ks_actors._native import kernel as native
+from ks_actors.kernel._native import kernel as native
 from ks_actors.serdes import LONG
 from ks_actors.state import SharedResources
-from ks_actors.state._engine import RocksEngine
-from ks_actors.state._restored import PlainRestoredRows, RestoredRows
+from ks_actors.state.disk._rocksdb import RocksEngine
+from ks_actors.state.key_value._restored_rows import PlainRestoredRows, RestoredRows
 
 from .helpers import Task, key_value
 

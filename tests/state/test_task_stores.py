@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from ks_actors._batch import Batch
 from ks_actors._errors import IllegalTransition, StateError, StateFull, StateLocked, StoreClosed, TaskCorrupted
+from ks_actors.records._batch import Batch
 from ks_actors.serdes import STRING, json, msgpack
 from ks_actors.state import SharedResources, TaskStores, read_checkpoint, write_checkpoint
-from ks_actors.state import _manifest as manifest
-from ks_actors.state._engine import RocksEngine, after
+from ks_actors.state.core._key_ranges import after
+from ks_actors.state.disk import _manifest as manifest
+from ks_actors.state.disk._rocksdb import RocksEngine
 from tests.state.helpers import Task, key_value, window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from ks_actors.state._engine import Row
+    from ks_actors.state.disk._rocksdb import Row
     from tests.state.conftest import MakeTask
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, StoreClosed, TopologyError, VersionedRecord
-from ks_actors._batch import Batch
+from ks_actors.records._batch import Batch
 from ks_actors.serdes import INTEGER, STRING, json
 from ks_actors.state import SharedResources
 from ks_actors.topology import StoreKind, stores

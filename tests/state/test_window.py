@@ -8,7 +8,8 @@ import pytest
 
 from ks_actors._errors import SerializationError, StoreClosed
 from ks_actors.serdes import DOUBLE, INTEGER, LONG, STRING, json
-from ks_actors.state import SharedResources, ValueAndTimestamp, _panes
+from ks_actors.state import SharedResources, ValueAndTimestamp
+from ks_actors.state.window import _by_start
 from tests.state import helpers
 from tests.state.helpers import window
 
@@ -29,7 +30,7 @@ def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """How memory is laid out: by key, as any windows can be, or by start, as windows that all keys have in common are."""
     if request.param == "by start":
         monkeypatch.setattr(helpers, "ADVANCE_MS", 1)
-        monkeypatch.setattr(_panes, "MANY", RETENTION * RETENTION)
+        monkeypatch.setattr(_by_start, "MANY", RETENTION * RETENTION)
     return str(request.param)
 
 

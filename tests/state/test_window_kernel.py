@@ -13,12 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import Batch, ProcessingFailed
-from ks_actors._native import kernel
-from ks_actors._windowed import Window, Windowed
-from ks_actors.processors._windowed import WindowAggregation, WindowedAggregate
+from ks_actors.kernel._native import kernel
+from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
+from ks_actors.processors.aggregates._windowed import WindowedAggregate
+from ks_actors.records._windowed import Window, Windowed
 from ks_actors.serdes import BYTES, LONG, STRING, Serde
-from ks_actors.state import SharedResources, _expiry, _panes, _segment, _span_runs, _spans, _tracks, _windows
-from ks_actors.state._segment import Raw, Segment
+from ks_actors.state import SharedResources
+from ks_actors.state.join_window import _batch_lookups, _rows_by_time, _segment
+from ks_actors.state.join_window._segment import Raw, Segment
+from ks_actors.state.timed import _expiry, _key_index
+from ks_actors.state.window import _by_key, _by_start
 from tests.processors.helpers import Node
 from tests.state.helpers import PLACES, Task, window
 from tests.state.test_model import drive
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
-USERS = (_expiry, _panes, _segment, _span_runs, _spans, _tracks, _windows)
+USERS = (_expiry, _by_start, _segment, _batch_lookups, _rows_by_time, _key_index, _by_key)
 LIMITED = Serde.of(lambda text: text.encode(), bytes.decode)
 
 
@@ -64,7 +68,7 @@ def test_windows_are_counted_as_by_get_and_put(seed: int, tmp_path: Path, monkey
     tasks = [Task([spec], tmp_path / name, place, shared) for name in ("kernel", "python")]
     nodes = [Node({"w": task["w"]}) for task in tasks]
     forms = [operator.bind(nodes[0]).batch]
-    monkeypatch.setattr(_panes, "_kernel", None)
+    monkeypatch.setattr(_by_start, "_kernel", None)
     forms.append(operator.bind(nodes[1]).batch)
     monkeypatch.undo()
     time = 0
@@ -92,7 +96,7 @@ def test_windows_are_counted_as_by_get_and_put(seed: int, tmp_path: Path, monkey
                     node.stores = {"w": task["w"]}
         if then == "restart":
             forms = [operator.bind(nodes[0]).batch]
-            monkeypatch.setattr(_panes, "_kernel", None)
+            monkeypatch.setattr(_by_start, "_kernel", None)
             forms.append(operator.bind(nodes[1]).batch)
             monkeypatch.undo()
         assert nodes[0].rows == nodes[1].rows

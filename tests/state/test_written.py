@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import Batch
-from ks_actors._compact_batch import WORTHWHILE
-from ks_actors._native import kernel
-from ks_actors._packed_batch import PackedBatch
-from ks_actors._written_batch import WrittenBatch
+from ks_actors.kernel._native import kernel
 from ks_actors.log import Outgoing, TopicPartition, WritesBytes
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka._builder import Encoder
-from ks_actors.runtime._merge import merged
-from ks_actors.runtime._waiting import Waiting
+from ks_actors.log.kafka.wire._batch_writer import Encoder
+from ks_actors.records._encoded_batch import WrittenBatch
+from ks_actors.records._lazy_batch import WORTHWHILE
+from ks_actors.records._packed_batch import PackedBatch
+from ks_actors.runtime.output._coalesce import merged
+from ks_actors.runtime.output._pending_bytes import Waiting
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde
-from ks_actors.state._changes import SLICE
-from ks_actors.state._transaction import Transactional
+from ks_actors.state.core._undo_log import SLICE
+from ks_actors.state.core._write_back import Transactional
 from tests.state.helpers import PLACES, VALUES, Task, key_value, memory_grown, put, store_of, versioned
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ks_actors.processors._stateless import PassThrough
+from ks_actors.processors.stateless._stateless import PassThrough
 from ks_actors.topology import Topology, stores
 from ks_actors.topology._java_order import TreeSet, hash_order, string_hash
 

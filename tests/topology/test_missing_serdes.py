@@ -38,7 +38,7 @@ from ks_actors import (
 )
 from ks_actors.batch import backfill
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.runtime._setup import Setup, nodes_of
+from ks_actors.task._environment import Setup, nodes_of
 from ks_actors.testing import TopologyTestDriver
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors._stateless import PassThrough
+from ks_actors.processors.stateless._stateless import PassThrough
 from ks_actors.topology import Topology, stores
 
 SHARED = stores.key_value("shared")

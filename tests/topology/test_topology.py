@@ -9,8 +9,8 @@ import pytest
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors import AsyncOptions, Processor, Record
-from ks_actors.processors._adapter import ProcessorOperator
-from ks_actors.processors._stateless import PassThrough
+from ks_actors.processors.api._adapter import ProcessorOperator
+from ks_actors.processors.stateless._stateless import PassThrough
 from ks_actors.serdes import LONG, STRING
 from ks_actors.topology import GlobalStore, InternalTopic, ProcessorNode, SinkNode, SourceNode, StoreKind, Topology, stores
 

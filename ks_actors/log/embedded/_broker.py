@@ -6,14 +6,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, final
 
-from ks_actors._batch import Batch
 from ks_actors._errors import InvalidRecord, LogError, ProduceFailed, RecordTooLarge, TopicExists, UnknownTopicOrPartition
-from ks_actors.log._types import TopicPartition
 from ks_actors.log.embedded._partition import Partition
 from ks_actors.log.embedded._segment import ABORT, COMMIT, DATA, NO_PRODUCER, TRANSACTIONAL, Segment
 from ks_actors.log.embedded._storage import TransactionalId
 from ks_actors.log.embedded._topic import INTERNAL, Topic, check_topics
 from ks_actors.log.embedded._transactions import Transaction
+from ks_actors.records._batch import Batch
+from ks_actors.records._topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,9 +9,9 @@ from ks_actors.log.embedded._segment import DATA, Segment, joined, payload
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ks_actors._batch import Batch
     from ks_actors.log.embedded._broker import Broker
     from ks_actors.log.embedded._partition import Partition
+    from ks_actors.records._batch import Batch
 
 # Records of a step, after which others may run; small segments are joined up to this size.
 STEP: Final = 500

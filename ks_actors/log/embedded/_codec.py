@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ks_actors._batch import Batch, Headers
 from ks_actors._errors import LogCorrupted
 from ks_actors.log.embedded._segment import Segment
+from ks_actors.records._batch import Batch, Headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

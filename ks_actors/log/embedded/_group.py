@@ -13,9 +13,10 @@ from ks_actors.log.embedded._refusals import check_offsets
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, TopicPartition
+    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata
     from ks_actors.log.embedded._broker import Broker
     from ks_actors.log.embedded._member import EmbeddedMembership
+    from ks_actors.records._topic_partition import TopicPartition
 
 _NOTHING = MemberAssignment(())
 

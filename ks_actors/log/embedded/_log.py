@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
-    from ks_actors.log._types import NewTopic, OffsetAndMetadata, TopicPartition, TransactionScope
+    from ks_actors.log._types import NewTopic, OffsetAndMetadata, TransactionScope
     from ks_actors.log.embedded._faults import Operation
     from ks_actors.log.embedded._partition import Partition
     from ks_actors.log.embedded._storage import Storage
+    from ks_actors.records._topic_partition import TopicPartition
 
 # Where records are deleted: up to the end.
 _ALL = -1

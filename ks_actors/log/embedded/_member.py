@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ks_actors.log._port import Assignor, MembershipEvent, NewMember
-    from ks_actors.log._types import MemberAssignment, OffsetAndMetadata, TopicPartition
+    from ks_actors.log._types import MemberAssignment, OffsetAndMetadata
     from ks_actors.log.embedded._faults import Faults
     from ks_actors.log.embedded._group import Group
+    from ks_actors.records._topic_partition import TopicPartition
 
 
 @final

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ks_actors.log._lease import Lease
-    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, Outgoing, TopicPartition
+    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, Outgoing
     from ks_actors.log.embedded._broker import Broker
     from ks_actors.log.embedded._faults import Faults
     from ks_actors.log.embedded._transactions import Transaction
+    from ks_actors.records._topic_partition import TopicPartition
 
 
 @final

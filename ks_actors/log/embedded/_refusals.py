@@ -9,8 +9,9 @@ from ks_actors._errors import InvalidRecord, LogError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ks_actors.log._types import OffsetAndMetadata, TopicPartition
+    from ks_actors.log._types import OffsetAndMetadata
     from ks_actors.log.embedded._topic import TopicSettings
+    from ks_actors.records._topic_partition import TopicPartition
 
 # Kafka's default: offset.metadata.max.bytes.
 _METADATA: Final = 4_096

@@ -6,20 +6,21 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import LogCorrupted, LogError
-from ks_actors.log._types import OffsetAndMetadata, TopicPartition
+from ks_actors.log._types import OffsetAndMetadata
 from ks_actors.log.embedded import _codec
 from ks_actors.log.embedded._database import Database
 from ks_actors.log.embedded._storage import Loaded, TopicRecord, TransactionalId
+from ks_actors.records._topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from ks_actors._batch import Batch
     from ks_actors.log.embedded._database import Changes
     from ks_actors.log.embedded._partition import Partition
     from ks_actors.log.embedded._segment import Segment
     from ks_actors.log.embedded._topic import Topic
+    from ks_actors.records._batch import Batch
 
 _RECENT_BYTES: Final = 16 << 20
 # What a batch in memory takes apart from its bytes, roughly: for itself, and for each record.

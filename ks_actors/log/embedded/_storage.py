@@ -9,11 +9,12 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ks_actors._batch import Batch
-    from ks_actors.log._types import OffsetAndMetadata, TopicPartition
+    from ks_actors.log._types import OffsetAndMetadata
     from ks_actors.log.embedded._partition import Partition
     from ks_actors.log.embedded._segment import Segment
     from ks_actors.log.embedded._topic import Topic
+    from ks_actors.records._batch import Batch
+    from ks_actors.records._topic_partition import TopicPartition
 
 
 class TransactionalId(NamedTuple):

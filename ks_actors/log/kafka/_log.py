@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
 
-from ks_actors._beside import beside
 from ks_actors._errors import LogClosed, LogError
+from ks_actors.lifecycle._background import beside
 from ks_actors.log._types import IsolationLevel
-from ks_actors.log.kafka._admin import Admin
-from ks_actors.log.kafka._client import KafkaClient
-from ks_actors.log.kafka._fetcher import KafkaFetcher
-from ks_actors.log.kafka._format import HEADER
-from ks_actors.log.kafka._group_admin import GroupAdmin
-from ks_actors.log.kafka._loop_thread import LoopThread
-from ks_actors.log.kafka._membership import KafkaMembership, join_group
-from ks_actors.log.kafka._options import KafkaOptions
-from ks_actors.log.kafka._producer import KafkaProducer
-from ks_actors.log.kafka._transactions import KafkaTransactionalProducer
+from ks_actors.log.kafka.admin._admin import Admin
+from ks_actors.log.kafka.client._client import KafkaClient
+from ks_actors.log.kafka.client._loop_thread import LoopThread
+from ks_actors.log.kafka.client._options import KafkaOptions
+from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
+from ks_actors.log.kafka.group._group_admin import GroupAdmin
+from ks_actors.log.kafka.group._membership import KafkaMembership, join_group
+from ks_actors.log.kafka.producer._producer import KafkaProducer
+from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
+from ks_actors.log.kafka.wire._batch_header import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from ks_actors.log._groups import GroupMember
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
-    from ks_actors.log._types import NewTopic, OffsetAndMetadata, Outage, TopicDescription, TopicPartition, TransactionScope
+    from ks_actors.log._types import NewTopic, OffsetAndMetadata, Outage, TopicDescription, TransactionScope
+    from ks_actors.records._topic_partition import TopicPartition
 
 _Part: TypeAlias = KafkaFetcher | KafkaProducer | KafkaTransactionalProducer | KafkaMembership
 P = TypeVar("P", KafkaProducer, KafkaTransactionalProducer)

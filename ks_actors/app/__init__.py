@@ -1,0 +1,1 @@
+"""A program: the app, its history, its event loop and its signals."""

@@ -1,0 +1,397 @@
+"""An application: a topology at work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import AsyncExitStack
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from actors import Spec, System
+from ks_actors._errors import NotRunning
+from ks_actors.app._checks import check_callbacks, check_listeners
+from ks_actors.app._event_loop import fastest_loop
+from ks_actors.app._memory_tuning import tune_gc
+from ks_actors.app._orders import ENDS, AppOrders
+from ks_actors.app._signals import until_signal
+from ks_actors.config._open_log import opened
+from ks_actors.kernel._native import tell_if_missing
+from ks_actors.lifecycle._attempt import try_step
+from ks_actors.lifecycle._clock import steady_time, wall_time, work_time
+from ks_actors.lifecycle._closing import Closing
+from ks_actors.lifecycle._shield import whole
+from ks_actors.log._retrying_log import patient
+from ks_actors.query import StoreQueries
+from ks_actors.query._execute import answer, lags
+from ks_actors.query._local import LocalStores
+from ks_actors.query._serve import serve
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.commit._last_calls import let_calls_end
+from ks_actors.runtime.instance._instance import INSTANCE_MAILBOX, Instance
+from ks_actors.runtime.instance._wiring import Parts
+from ks_actors.runtime.instance._workers import Crew, WorkerMetadata
+from ks_actors.runtime.shared._metrics import Metrics
+from ks_actors.runtime.shared._states import InstanceState
+from ks_actors.runtime.shared._uncaught import UncaughtHandler, shut_down
+from ks_actors.runtime.stores._restore_progress import Progress
+from ks_actors.runtime.stores._store_metrics import TaskMetrics, task_metrics
+from ks_actors.runtime.watch._partition_state import Standing
+from ks_actors.runtime.watch._unreachable import longest_outage_ms, wait_of_instance
+from ks_actors.system._open_files import raise_open_files
+from ks_actors.task._environment import Setup
+from ks_actors.topology._services import enter_services
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from actors import Ref
+    from ks_actors.config._config import StreamsConfig
+    from ks_actors.log import IsolationLevel, Log
+    from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult, StoreEndpoint
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.runtime.shared._listeners import RestoreListener, StandbyUpdateListener
+    from ks_actors.runtime.watch._waits import Wait
+    from ks_actors.topology import Topology
+
+R = TypeVar("R")
+_log = logging.getLogger("ks_actors")
+
+
+class App(AppOrders):
+    """Run a topology: `async with App(topology, config) as app:` starts it, and closes it at the end, committed.
+
+    Makes no event loop, installs no signal handler and holds no global state (but `main` does, for programs that are nothing else). `log` takes the
+    place of the config's; a log that is given is neither started nor closed. `system` is an actor system to live in, one of its own by default.
+
+    `topics` are created before the start, with so many partitions, where they do not exist: what the topology reads, in a log that nobody else fills.
+    `on_state` is called with the new and the old state; `restore_listener` hears how stores are restored, `standby_listener` how those of standbys
+    are kept up to date; `uncaught_handler` decides, with a plain or a coroutine function, about errors that nothing else has dealt with (default: the
+    app ends in ERROR); `task_priority` tells which tasks come first, higher before lower, though one that has been ready for a second gets
+    every second turn; it is asked when a task becomes ready. `services` are entered before the start and left when all
+    has ended, as are those of the topology's functions, such as a SparkBridge. An app runs once.
+
+    Raises what its start fails by; leaving the block raises the error that the app ended by, unless the block raises one itself.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        *,
+        log: Log | None = None,
+        topics: Mapping[str, int] | None = None,
+        system: System | None = None,
+        on_state: Callable[[InstanceState, InstanceState], None] | None = None,
+        restore_listener: RestoreListener | None = None,
+        standby_listener: StandbyUpdateListener | None = None,
+        uncaught_handler: UncaughtHandler = shut_down,
+        task_priority: Callable[[TaskId], int] | None = None,
+        services: Iterable[AbstractAsyncContextManager[Any]] = (),
+    ) -> None:
+        super().__init__(topology, config, log, {} if topics is None else topics)
+        check_callbacks(on_state=on_state, uncaught_handler=uncaught_handler, task_priority=task_priority)
+        check_listeners(restore_listener=restore_listener, standby_listener=standby_listener)
+        self._given_system = system
+        self._on_state = on_state
+        self._progress = Progress(restore_listener, standby_listener)
+        self._uncaught = uncaught_handler
+        self._priority = task_priority
+        self._given_services = tuple(services)
+        self._services = AsyncExitStack()
+        self._stack: AsyncExitStack | None = None
+        self._starting: asyncio.Event | None = None
+        self._unwanted: bool = False
+        self._leaves: bool = False
+        self._bare_log: Log | None = None
+        self._log: Log | None = None
+        self._closing = Closing()
+        self._instance: Instance | None = None
+        self._ref: Ref[m.InstanceMessage] | None = None
+        self._setup: Setup | None = None
+        # The log that is asked, be it started or not.
+        self._asked: Log | None = None
+        self._metrics = Metrics()
+        self._standing: Standing | None = None
+        self._crew = Crew(
+            config.client_id, input_buffer_bytes=config.input_buffer_max_bytes, uncommitted_bytes=config.statestore_uncommitted_max_bytes
+        )
+        self._ended = asyncio.Event()
+        # Set when nothing of it is left, which comes after its end.
+        self._gone = asyncio.Event()
+        self._local = LocalStores(topology, config, setup=lambda: self._setup, state=lambda: self.state)
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        try:
+            await self.close()
+        except Exception:
+            if error is None:
+                raise
+
+    async def start(self) -> None:
+        """Start, and return when all tasks run. Raises what kept it from that, NotRunning when it is closed meanwhile; nothing is left of it then.
+
+        When cancelled it closes what there is, committed and out of the group, as `close` does.
+        """
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started already; make a new one")
+        self._check_wanted()
+        tell_if_missing()
+        self._begun = True
+        self._starting = over = asyncio.Event()
+        try:
+            async with AsyncExitStack() as stack:
+                log = await self._open_in_time(stack)
+                system = self._given_system
+                if system is None:
+                    system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
+                self._bare_log, self._log = log, patient(log, self.config.task_timeout_ms, self._closing)
+                stack.push_async_exit(self._services)
+                ref = self._ref = await system.spawn(self._spec(self._log, system), f"app-{self.config.client_id}")
+                stack.push_async_callback(system.stop, ref)
+                await self._begin(self._log, ref)
+                self._stack = stack.pop_all()
+        finally:
+            self._starting = None
+            over.set()
+            if self._stack is None:
+                self._ended.set()
+                self._gone.set()
+
+    async def _open_in_time(self, stack: AsyncExitStack) -> Log:
+        """Open the log, to be closed with the stack, as long as nobody closes the app, and then not for longer than that may take."""
+        try:
+            async with self._closing.timeout_at():
+                return await stack.enter_async_context(opened(self.config, self._given_log, self._note_log))
+        except TimeoutError as late:
+            if not self._closing.begun:
+                raise
+            raise self._closed_early() from late
+
+    def _note_log(self, log: Log) -> None:
+        self._asked = log
+        self._metrics.unreachable_ms = partial(longest_outage_ms, log)
+
+    async def _begin(self, log: Log, ref: Ref[m.InstanceMessage]) -> None:
+        try:
+            self._check_wanted()
+            await enter_services(self._services, self._topology, self._given_services)
+            self._check_wanted()
+            await self._create_topics(log)
+            # Each step has its deadline; how long stores take to be restored is not for the app to say.
+            await ref.ask(m.Start).within(inf)
+            self._check_wanted()
+        except BaseException:
+            assert self._instance is not None
+            self._closing.begin(self.config.close_timeout_ms / 1000)
+            self._instance.give_up_start(self._closed_early())
+            # What has ended the start is what counts; this is the app's error besides.
+            errors: list[Exception] = []
+            await try_step(ref.ask(m.StopInstance, leave=self._leaves).within(inf), errors)
+            for error in errors:
+                _log.warning("closing what had been started failed: %s", error)
+            raise
+
+    def _check_wanted(self) -> None:
+        if self._unwanted:
+            raise self._closed_early()
+
+    def _closed_early(self) -> NotRunning:
+        return NotRunning(f"app {self.config.application_id} was closed before it had started; make a new one")
+
+    def _spec(self, log: Log, system: System) -> Spec[m.InstanceMessage]:
+        setup = self._setup = Setup(
+            self._topology,
+            self.config,
+            wall_time=wall_time(system),
+            work_time=work_time(system),
+            steady_time=steady_time(system),
+            partitions=lambda _: None,
+            nodes=self._nodes,
+        )
+        standing = self._standing = Standing(self._metrics, self._crew)
+        parts = Parts(setup, log, self._metrics, progress=self._progress, priority=self._priority, standing=standing, closing=self._closing)
+        instance = self._instance = Instance(parts, setup, self._crew, self._metrics, uncaught=self._uncaught, on_state=self._note_state)
+        return Spec(lambda: instance, mailbox=INSTANCE_MAILBOX, stop_within=self.config.task_timeout_ms / 1000)
+
+    def _note_state(self, new: InstanceState, old: InstanceState) -> None:
+        if new in ENDS:
+            self._ended.set()
+        if self._on_state is not None:
+            try:
+                self._on_state(new, old)
+            except Exception:  # noqa: BLE001 - a user's code, about something that has happened anyway
+                _log.exception("the state listener raised, about %s", new.name)
+
+    async def close(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
+        """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when that was done before.
+
+        The log is waited for until `timeout_ms` are over (default: `close_timeout_ms`), for all steps together. Requests without an answer by then
+        are given up, and a warning tells which tasks are not committed; stores are closed properly all the same. While async calls that take long are
+        in flight other tasks go on, for most of that time: until those calls have ended the app is RUNNING. While another call closes the app, a
+        smaller `timeout_ms` counts from now on; this call does not wait for the end then.
+
+        A start that is under way, or yet to come, fails with NotRunning, whatever it waits for; only a log that is being opened is waited for, as
+        long, and a service that is being entered. With a `group_instance_id` the app keeps its place in the group, and its tasks, for
+        `session_timeout_ms`, unless `leave_group` says to leave.
+        """
+        if timeout_ms is not None and timeout_ms < 0:
+            raise ValueError(f"timeout_ms must not be negative, is {timeout_ms}")
+        self._closing.begin((self.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000)
+        starting = self._starting
+        if self._stack is None:
+            self._unwanted, self._leaves = True, leave_group
+        if starting is not None:
+            if self._instance is not None:
+                self._instance.give_up_start(self._closed_early())
+            await starting.wait()
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            try:
+                async with stack:
+                    if self._ref is not None and self.state is not InstanceState.ERROR:
+                        # The actor goes on to its end anyway: one that is cancelled meanwhile would leave its last message undelivered.
+                        await whole(self._stop_instance(self._ref, leave=leave_group))
+            finally:
+                self._gone.set()
+        elif starting is None:
+            return
+        if self.error is not None:
+            raise self.error
+
+    async def _stop_instance(self, ref: Ref[m.InstanceMessage], *, leave: bool) -> None:
+        if self._standing is not None:
+            await let_calls_end(self._standing, self._closing)
+        await ref.ask(m.StopInstance, leave=leave).within(inf)
+
+    async def run(self) -> None:
+        """Run until the app ends, is closed, or this is cancelled: then it is closed. Starts it unless it was. Raises the error that it ended by.
+
+        When another task closes the app this returns behind that, so a program whose main task this is does not end in the middle of it.
+        """
+        try:
+            if not self._begun:
+                await self.start()
+            await self._ended.wait()
+        except NotRunning:
+            if not self._unwanted:
+                raise
+        finally:
+            await self.close()
+            if self._begun:
+                await self._gone.wait()
+        if self.error is not None:
+            raise self.error
+
+    def main(self) -> None:
+        """Run as a program of its own: on a new event loop (uvloop's, where it is installed), until SIGINT or SIGTERM, which close it.
+
+        That takes `close_timeout_ms` at most when the log is away; a second signal ends it at once, without the last commit.
+        The garbage collector is set as `tune_gc` does, and the soft limit of open files is raised to the hard one.
+        """
+        tune_gc()
+        raise_open_files()
+        with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+            runner.run(self._run_until_signal())
+
+    async def _run_until_signal(self) -> None:
+        self._ended, self._gone = asyncio.Event(), asyncio.Event()
+        await until_signal(self.run(), partial(self._closing.begin, 0.0))
+
+    # --- what it is at ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> InstanceState:
+        """Where the app is in its life."""
+        state = InstanceState.CREATED if self._instance is None else self._instance.state
+        over = self._starting is None and (self._begun or self._unwanted)
+        return InstanceState.NOT_RUNNING if over and state is InstanceState.CREATED else state
+
+    @property
+    def log(self) -> Log:
+        """The log that the app works on. Raises NotRunning before the start."""
+        if self._bare_log is None:
+            raise NotRunning("the app has not been started")
+        return self._bare_log
+
+    def _running_log(self) -> Log | None:
+        return None if self._stack is None else self._bare_log
+
+    def metrics(self) -> dict[str, float]:
+        """Return the figures of the app by name; latencies in ms."""
+        return self._metrics.snapshot()
+
+    def waiting(self) -> tuple[Wait, ...]:
+        """Return what each task of this instance waits for at this moment, by task and partition: nothing before the start and after the end.
+
+        A task with nothing to process has one line, with the reason RECORDS. To be called on the event loop; it costs one look at each partition.
+        """
+        if self._instance is not None:
+            return self._instance.waiting()
+        return () if self._starting is None else (wait_of_instance(self._asked, time.time_ns() // 1_000_000),)
+
+    async def task_metrics(self) -> dict[TaskId, TaskMetrics]:
+        """Return the figures of each task that has stores here, of standbys too. Asks RocksDB in a thread. Raises NotRunning."""
+        self._local.check_running()
+        return await task_metrics(self._local.setup().residents)
+
+    def workers(self) -> tuple[WorkerMetadata, ...]:
+        """Return what is known of each living worker."""
+        return self._crew.metadata()
+
+    # --- its stores -------------------------------------------------------------------------------------------------------------
+
+    def store(
+        self,
+        name: str,
+        *,
+        partition: int | None = None,
+        isolation: IsolationLevel | None = None,
+        stale: bool = False,
+        timestamped: bool = False,
+        timeout_ms: int = 10_000,
+    ) -> StoreQueries:
+        """Return what reads a store: `await app.store("counts").get(key)`, `async for key, value in app.store("counts").range("a", "k")`.
+
+        It reads what is on this instance: one `partition`, or all that are here. `isolation` is what is seen, by default what the setting
+        `default_state_isolation_level` says. `stale` allows standbys, and tasks that are still being restored. `timestamped` gives each value with
+        its timestamp. A task that is in a thread is waited for, for `timeout_ms` at most. Raises UnknownStore, and QueryFailed for a store
+        that has no timestamps.
+        """
+        return StoreQueries(self._local, name, partition=partition, isolation=isolation, stale=stale, timestamped=timestamped, timeout_ms=timeout_ms)
+
+    async def query(self, request: StateQueryRequest[R], timeout_ms: int = 10_000) -> StateQueryResult[R]:
+        """Ask a store's partitions on this instance, with a bound on how far they must have come (KIP-796); each answers, or tells why not.
+
+        Raises UnknownStore and NotRunning.
+        """
+        return await answer(self._local, request, timeout_ms)
+
+    async def store_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return how far each partition of each store on this instance is behind its changelog, by store and partition. Raises NotRunning."""
+        self._local.check_running()
+        return await lags(self._local, self._log or self.log)
+
+    async def serve_stores(self, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> StoreEndpoint:
+        """Let other processes read the stores of this instance, such as jobs of Spark; return where, until the app is closed.
+
+        Read only, for those who know the `token` (default: a new one that cannot be guessed). Nothing is encrypted: with another `host` than this
+        machine's own, the network is to be one that you trust. Port 0 is any free one. Raises NotRunning, and OSError when the address is taken.
+        """
+        self._running()
+        setup = self._setup
+        assert setup is not None
+        assert self._stack is not None
+        endpoint = await serve(self._local, setup.changelog, host=host, port=port, token=token)
+        self._stack.push_async_callback(endpoint.close)
+        return endpoint

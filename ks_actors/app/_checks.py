@@ -1,0 +1,51 @@
+"""Checks of what an App is given besides topology and config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ks_actors._errors import TopologyError
+from ks_actors.processors.api._argument_checks import check_function, check_kind, check_whole
+from ks_actors.runtime.shared._listeners import RestoreListener, StandbyUpdateListener
+
+
+def check_topics(topics: Any) -> None:
+    """Raise TopologyError unless these are numbers of partitions by name, or None."""
+    if topics is None:
+        return
+    check_kind(topics, Mapping, role="argument 'topics'", of="App", remedy='give a dict of names to numbers of partitions, such as {"in": 4}')
+    for name, count in topics.items():
+        check_kind(name, str, role="a name in argument 'topics'", of="App", remedy="give a str")
+        check_whole(count, role=f"the number of partitions of topic {name} in argument 'topics'", of="App", least=1)
+
+
+def check_callbacks(*, on_state: Any, uncaught_handler: Any, task_priority: Any) -> None:
+    """Raise TopologyError for callbacks that cannot be called as the app calls them."""
+    check_function(uncaught_handler, 1, role="argument 'uncaught_handler'", of="App", awaited=True)
+    for role, function, count in (("on_state", on_state, 2), ("task_priority", task_priority, 1)):
+        if function is not None:
+            check_function(function, count, role=f"argument {role!r}", of="App")
+
+
+def check_listeners(*, restore_listener: Any, standby_listener: Any) -> None:
+    """Raise TopologyError unless listeners have all methods of their kinds, to be called without being awaited."""
+    _check_listener(restore_listener, RestoreListener, "restore_listener")
+    _check_listener(standby_listener, StandbyUpdateListener, "standby_listener")
+
+
+def _check_listener(listener: Any, kind: type[Any], role: str) -> None:
+    if listener is None:
+        return
+    for name in sorted(name for name in vars(kind) if name.startswith("on_")):
+        method = getattr(listener, name, None)
+        if not callable(method):
+            raise TopologyError(f"argument {role!r} of App is {listener!r}, which has no method {name}: give a {kind.__name__}")
+        check_function(method, _arguments(kind, name), role=f"method {name} of argument {role!r}", of="App")
+
+
+def _arguments(kind: type[Any], name: str) -> int:
+    """Return how many arguments a method is called with."""
+    code = getattr(kind, name).__code__
+    count: int = code.co_argcount
+    return count - 1

@@ -1,0 +1,163 @@
+"""What an application does before it is started: history, and what comes of it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._errors import NotRunning, SparkUnavailable, TopicExists
+from ks_actors.app._checks import check_topics
+from ks_actors.app._reset import reset
+from ks_actors.config._config import StreamsConfig
+from ks_actors.config._open_log import opened
+from ks_actors.log import NewTopic
+from ks_actors.processors.api._argument_checks import check_kind
+from ks_actors.runtime.snapshots._bootstrap import Seeder
+from ks_actors.task._environment import Setup, nodes_of
+from ks_actors.topology._missing_serdes import check_serdes, check_topology
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from pathlib import Path
+
+    from actors import Ref
+    from ks_actors.app._reset_plan import ResetPlan
+    from ks_actors.batch import Backfill, BackfillProgress, Choice, Engine, SparkSettings
+    from ks_actors.batch.spark._messages import BridgeMessage
+    from ks_actors.config._reset_to import ResetTo
+    from ks_actors.log import Log, TopicPartition
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.runtime.snapshots._bootstrap import IfSeeded
+    from ks_actors.snapshots import SnapshotManifest
+    from ks_actors.topology import Topology
+
+
+class AppOverHistory:
+    """The part of an App that needs no running tasks."""
+
+    def __init__(self, topology: Topology, config: StreamsConfig, log: Log | None, topics: Mapping[str, int]) -> None:
+        remedy = "give a StreamsConfig; StreamsConfig.of(...) makes one of a dict"
+        check_kind(config, StreamsConfig, role="argument 'config'", of="App", remedy=remedy)
+        check_topology(topology, of="App")
+        check_topics(topics)
+        check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
+        self.config: StreamsConfig = config
+        self._topology: Topology = topology
+        self._given_log: Log | None = log
+        self._topics: Mapping[str, int] = topics
+        self._begun: bool = False
+
+    def _running_log(self) -> Log | None:
+        """Return the log of the app while it runs."""
+        return None
+
+    async def _create_topics(self, log: Log) -> None:
+        if self._topics:
+            existing = await log.describe_topics(self._topics)
+            # Another instance may be faster; or an attempt that the log did not answer has made them.
+            with suppress(TopicExists):
+                await log.create_topics([NewTopic(name, partitions) for name, partitions in self._topics.items() if name not in existing])
+
+    def _nodes(self, task: TaskId) -> Iterable[str]:
+        return nodes_of(self._topology, task)
+
+    async def backfill(
+        self,
+        *,
+        until: int | Mapping[str, Mapping[int, int]] | None = None,
+        allow: Collection[Choice] = (),
+        engine: Engine = "local",
+        spark: SparkSettings | Ref[BridgeMessage] | None = None,
+        progress: Callable[[BackfillProgress], None] | None = None,
+        directory: Path | None = None,
+    ) -> Backfill:
+        """Run the topology over history, into `snapshot_uri`: see `ks_actors.batch.backfill`. Raises NotRunning for an app that was started."""
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: a backfill is for one that is not")
+        from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - most apps have no use for it
+
+        to: Any = {"snapshot_uri": self.config.snapshot_uri, "log": self._given_log, "directory": directory, "engine": engine}
+        return await over_history(self._topology, self.config, until=until, allow=allow, spark=spark, progress=progress, **to)
+
+    async def publish(
+        self, done: Backfill, *, job: str = "backfill", progress: Callable[[TopicPartition, int], None] | None = None
+    ) -> dict[str, int]:
+        """Write what a backfill has written to its topics, once for each job, and return how many records were new: see `ks_actors.batch.publish`.
+
+        To be done before the app is started: what it writes comes after history. Raises NotRunning for one that was.
+        """
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: history is to be in its topics before that")
+        from ks_actors.batch import publish  # noqa: PLC0415 - most apps have no use for it
+
+        return await publish(done, self.config, job=job, log=self._given_log, progress=progress)
+
+    async def export(
+        self,
+        directory: Path | str,
+        *,
+        tables: Collection[str] = (),
+        topics: Collection[str] = (),
+        raw: bool = False,
+        types: Mapping[str, Any] | None = None,
+    ) -> dict[str, int]:
+        """Write tables, by the names of their stores, and topics to `<directory>/<name>/<partition>.parquet`; return how many rows each has.
+
+        A table is the last value of each key in its changelog, a topic all its records; both as far as they are committed now, before, during or
+        after the app's run. Keys and values are decoded by the serdes of the topology, into structs, lists, maps and scalars where their types tell
+        how; other values stay bytes, unless `types` tells by name what type a serde makes. With `raw` all stay bytes, as they do in topics that the
+        topology does not know. Windows and sessions have columns of their own. A file is there when it is whole; a table's partition has to fit
+        into memory.
+
+        Raises UnknownStore, UnknownTopicOrPartition, ConfigError for a table without a changelog, SerializationError, which tells where bad data is,
+        and SparkUnavailable without pyarrow (`pip install 'ks-actors[spark]'`).
+        """
+        try:
+            from ks_actors.batch.tables._export import export  # noqa: PLC0415 - it needs a package that others do without
+        except ModuleNotFoundError as error:
+            if error.name != "pyarrow":
+                raise
+            raise SparkUnavailable("Parquet needs pyarrow, which is not installed: pip install 'ks-actors[spark]'") from error
+
+        log = self._given_log or self._running_log()
+        return await export(self._topology, self.config, directory, log, tables=tables, topics=topics, raw=raw, types=types)
+
+    async def seed(self, uri: str, *, if_seeded: IfSeeded = "refuse") -> SnapshotManifest | None:
+        """Hand a snapshot over to the application before its first start; it then goes on where the snapshot ends. Return what that says of itself.
+
+        `uri` is a snapshot, or a place with snapshots, of which the newest of this application is taken. Rows, the group's offsets and deletions of
+        what the changelogs had before are one transaction: all of it happens, or nothing, and doing it again gives the same. `if_seeded` is for a
+        group that has committed something: it is refused, skipped (None is returned), or all is overwritten.
+
+        Raises NotRunning once the app was started, SnapshotRefused for a snapshot that is broken, foreign, or has not all that the topology needs, or
+        when the group has members or offsets; SnapshotFailed when it takes longer than `snapshot_timeout_ms`; StateLocked; LogError.
+        """
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: hand state over before that")
+        async with opened(self.config, self._given_log) as log:
+            await self._create_topics(log)
+            setup = Setup(self._topology, self.config, wall_time=lambda: time.time_ns() // 1_000_000, partitions=lambda _: None, nodes=self._nodes)
+            specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in self._topology.subtopologies()}
+            return await Seeder(setup, log, specs).seed(uri, if_seeded)
+
+    async def reset(
+        self,
+        *,
+        input_topics: Collection[str] | None = None,
+        to: ResetTo = "earliest",
+        internal_topics: Collection[str] | None = None,
+        execute: bool = False,
+        force: bool = False,
+        timeout_ms: int = 120_000,
+    ) -> ResetPlan:
+        """Set the application back, so that its next start counts from the beginning, and return what that changes: see `ks_actors.reset`.
+
+        Raises NotRunning for an app that was started.
+        """
+        if self._begun:
+            raise NotRunning(f"app {self.config.application_id} has been started: reset it before that, with a new one")
+        options: Any = {"execute": execute, "force": force, "timeout_ms": timeout_ms}
+        return await reset(
+            self.config, topology=self._topology, log=self._given_log, input_topics=input_topics, to=to, internal_topics=internal_topics, **options
+        )

@@ -1,0 +1,243 @@
+"""An application begins anew: its offsets, internal topics and state are made as if it had never run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
+
+import msgspec
+
+from ks_actors._errors import ConfigError, IllegalGeneration, KsActorsError, ResetIncomplete, ResetRefused, StateLocked, UnknownTopicOrPartition
+from ks_actors.app._reset_plan import Planner
+from ks_actors.config._open_log import opened
+from ks_actors.config._reset_to import is_target
+from ks_actors.lifecycle._shield import in_thread
+from ks_actors.log._groups import ManagesGroups
+from ks_actors.log._types import OffsetAndMetadata
+from ks_actors.runtime.shared._state_directory import PROCESS_FILE, StateDirectory
+from ks_actors.snapshots import delete_snapshot
+from ks_actors.system._file_locks import close_locked, open_locked
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    from ks_actors.app._reset_plan import ResetPlan
+    from ks_actors.config._config import StreamsConfig
+    from ks_actors.config._reset_to import ResetTo
+    from ks_actors.log import GroupMember, Log
+    from ks_actors.topology import Topology
+
+_LOCK: Final = ".lock"
+_LOOK_AGAIN_S: Final = 0.05
+_log = logging.getLogger("ks_actors")
+
+
+async def reset(
+    config: StreamsConfig,
+    *,
+    topology: Topology | None = None,
+    log: Log | None = None,
+    input_topics: Collection[str] | None = None,
+    to: ResetTo = "earliest",
+    internal_topics: Collection[str] | None = None,
+    execute: bool = False,
+    force: bool = False,
+    timeout_ms: int = 120_000,
+) -> ResetPlan:
+    """Set an application back, so that its next start counts from the beginning; return what that changes. Only with `execute` is it done.
+
+    The group gets the offsets that `to` says of the input topics: 'earliest', 'latest', an offset, `ShiftBy`, a `datetime` (UTC unless it says
+    otherwise), a `timedelta` before now, or offsets by partition. An offset that the log does not have becomes the nearest one. Internal topics are
+    deleted, and so is the local state below `state_dir`, and the snapshots of the internal topics at `snapshot_uri`. Input and output topics, dead
+    letters and the state on other machines stay. `log` takes the place of the config's.
+
+    Input topics are those that are given, else those that the `topology` reads, else those that the group has offsets of. Internal topics are those
+    that are given, else those whose names say so; a name that fits another application's id, too, is refused.
+
+    The offsets are set last, in one request. Interrupted or failed, it may be done again, and the application must not be started before.
+
+    Raises ResetRefused, and nothing has changed: for members in the group (`force` removes them), for topics that there are not, and for offsets that
+    do not fit them; StateLocked when an instance uses the state directory; LogError. Raises ResetIncomplete when a step has failed behind others, or
+    when `timeout_ms` are over in the middle.
+    """
+    if not is_target(to):
+        raise ConfigError(f"to is {to!r}: give 'earliest', 'latest', an offset, ShiftBy, a datetime, a timedelta, or offsets by partition")
+    if log is None and config.log == "memory://":
+        raise ConfigError("a log in memory is gone with its process, there is nothing to reset: set bootstrap_servers, or log=embedded:///path")
+    resetter = _Resetter(config, execute=execute, force=force)
+    scope = asyncio.timeout(timeout_ms / 1000)
+    try:
+        async with scope, AsyncExitStack() as stack:
+            try:
+                found = await stack.enter_async_context(opened(config, log))
+                return await resetter.run(found, topology, input_topics, to, internal_topics)
+            except KsActorsError as error:
+                if not resetter.changed:
+                    raise
+                raise resetter.explained(error) from error
+    except TimeoutError as late:
+        if not scope.expired():
+            raise
+        told = ResetRefused(f"there was no time {resetter.step}: timeout_ms is {timeout_ms}")
+        raise resetter.explained(told) if resetter.changed else told from late
+
+
+@final
+class _Resetter:
+    def __init__(self, config: StreamsConfig, *, execute: bool, force: bool) -> None:
+        self._config = config
+        self._id: str = config.application_id
+        self._execute = execute
+        self._force = force
+        self._directory = StateDirectory(config.state_dir / self._id)
+        self._done: list[str] = []
+        self._finished = False
+        self.step: str = "to open the log"
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything is not as it was."""
+        return bool(self._done)
+
+    def explained(self, error: KsActorsError) -> ResetIncomplete:
+        """Return an error that says what has been changed when this one came, and what to do."""
+        return ResetIncomplete(
+            f"the reset of application {self._id} has ended in the middle: it was not possible {self.step}: {error}. Changed, in part at least: "
+            f"{', '.join(self._done)}. Run the reset again before the application is started"
+        )
+
+    async def run(
+        self, log: Log, topology: Topology | None, input_topics: Collection[str] | None, to: ResetTo, internal_topics: Collection[str] | None
+    ) -> ResetPlan:
+        if not isinstance(log, ManagesGroups):
+            raise ConfigError(f"{type(log).__name__} does not let groups be changed: it has not the methods of ks_actors.log.ManagesGroups")
+        self._check_apart(log)
+        with self._state_held() as directory:
+            self.step = "to look at the group"
+            members = await self._members(log)
+            self.step = "to find out what there is"
+            planner = Planner(self._config, topology, log, log, lambda: time.time_ns() // 1_000_000)
+            plan = await planner.plan(members, directory, input_topics, internal_topics, to)
+            if not self._execute:
+                return plan
+            await self._remove(log, members)
+            await self._carry_out(plan, log, log)
+            self._finished = True
+        return msgspec.structs.replace(plan, executed=True)
+
+    def _check_apart(self, log: Log) -> None:
+        """Raise ResetRefused when the log itself would go with the state."""
+        place: Path | None = getattr(log, "directory", None)
+        if place is not None and place.resolve().is_relative_to(self._directory.path.resolve()):
+            raise ResetRefused(f"the log in {place} lies in the state directory {self._directory.path}, which a reset deletes: move one of them")
+
+    @contextmanager
+    def _state_held(self) -> Iterator[Path | None]:
+        """Keep instances of this machine from starting. Yield the directory, None when there is none yet. Raises StateLocked, StateError."""
+        path = self._directory.path
+        there = path if path.is_dir() else None
+        if self._execute:
+            self._directory.open()
+            try:
+                yield there
+            finally:
+                if there is None or self._finished:
+                    _remove_if_empty(path)
+                self._directory.close()
+            return
+        if there is not None:
+            try:
+                close_locked(open_locked(path / _LOCK))
+            except FileNotFoundError:
+                pass
+            except BlockingIOError as error:
+                raise StateLocked(f"the state directory {path} is in use by an instance: stop it before the application is reset") from error
+        yield there
+
+    async def _members(self, groups: ManagesGroups) -> list[GroupMember]:
+        members = list(await groups.group_members(self._id))
+        if members and not self._force:
+            raise ResetRefused(
+                f"the group {self._id} has members: {', '.join(map(str, members))}; nothing has changed. Stop all instances of the application. An "
+                "instance that has died is a member until its session timeout; --force (force=True) removes it"
+            )
+        return members
+
+    async def _remove(self, groups: ManagesGroups, members: list[GroupMember]) -> None:
+        if members:
+            self.step = "to remove members from the group"
+            await groups.remove_members(self._id, members)
+            _log.warning("removed %d members from group %s: %s", len(members), self._id, ", ".join(map(str, members)))
+        await self._check_empty(groups)
+
+    async def _check_empty(self, groups: ManagesGroups) -> None:
+        again = await groups.group_members(self._id)
+        if again:
+            raise ResetRefused(f"members have come back to the group {self._id}: {', '.join(map(str, again))}: stop these processes")
+
+    async def _carry_out(self, plan: ResetPlan, log: Log, groups: ManagesGroups) -> None:
+        """Do all of it. What only makes the next start slower comes first, and the offsets last: until then the plan would be the same again."""
+        try:
+            self.step = "to commit for the group"
+            # What the group has is committed once more: a coordinator that refuses that would refuse the last step, too.
+            partitions = {each.partition for each in plan.offsets}
+            now = (await groups.group_offsets(self._id)).items()
+            await groups.set_group_offsets(self._id, {partition: offset for partition, offset in now if partition in partitions})
+            if plan.state_directory is not None:
+                self.step = f"to delete the state in {plan.state_directory}"
+                self._done.append("local state")
+                await in_thread(partial(_empty, plan.state_directory))
+            for place in plan.snapshots:
+                self.step = f"to delete snapshot {place}"
+                self._done.append(f"snapshot {place}")
+                await in_thread(partial(delete_snapshot, place))
+            if plan.internal_topics:
+                await self._check_empty(groups)
+                self.step = f"to delete topics {', '.join(plan.internal_topics)}"
+                self._done.append("internal topics, some or all")
+                try:
+                    await log.delete_topics(plan.internal_topics)
+                except UnknownTopicOrPartition:
+                    _log.info("internal topics of %s were deleted by somebody else meanwhile", self._id)
+                self.step = "to see the group forget the offsets of the topics that are deleted"
+                await self._until_forgotten(groups, plan.internal_topics)
+            self.step = "to set the offsets of the input topics"
+            await groups.set_group_offsets(self._id, {each.partition: OffsetAndMetadata(each.after) for each in plan.offsets})
+        except IllegalGeneration as error:
+            raise ResetRefused(f"the group {self._id} has got members meanwhile: stop all instances of the application ({error})") from error
+        except OSError as error:
+            raise ResetRefused(f"{error}") from error
+
+    async def _until_forgotten(self, groups: ManagesGroups, topics: Collection[str]) -> None:
+        """Wait until the group has no offsets of deleted topics: topics of the same names would be read from there on."""
+        while any(each.topic in topics for each in await groups.group_offsets(self._id)):  # noqa: ASYNC110 - the coordinator tells nobody
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+def _empty(directory: Path) -> None:
+    """Delete all that is in a directory but its lock."""
+    for path in directory.iterdir():
+        if path.name == _LOCK:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _remove_if_empty(directory: Path) -> None:
+    """Remove a directory that has its lock and its process id only; others stay, for a reset that is done again."""
+    names = {path.name for path in directory.iterdir()}
+    if names <= {_LOCK, PROCESS_FILE}:
+        for name in names:
+            (directory / name).unlink(missing_ok=True)
+        try:
+            directory.rmdir()
+        except OSError as error:
+            _log.debug("the state directory %s stays, as somebody has begun to use it: %s", directory, error)

@@ -1,0 +1,232 @@
+"""All that a reset would change, found out without changing anything."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
+
+import msgspec
+
+from ks_actors._errors import ResetRefused
+from ks_actors.config._reset_to import ShiftBy, clamped, milliseconds
+from ks_actors.lifecycle._shield import in_thread
+from ks_actors.log._types import IsolationLevel
+from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.snapshots import find_snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from ks_actors.config._config import StreamsConfig
+    from ks_actors.config._reset_to import ResetTo
+    from ks_actors.log import GroupMember, Log, ManagesGroups, OffsetAndMetadata
+    from ks_actors.topology import Topology
+
+_INTERNAL: Final = re.compile(
+    r".*(-changelog|-repartition|-subscription-registration-topic|-subscription-response-topic"
+    r"|.-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic)",
+    re.DOTALL,
+)
+"""How the names of internal topics end, as Kafka's own tool tells them."""
+
+
+class ResetOffset(msgspec.Struct, frozen=True):
+    """The offset that the group gets of a partition; `before` is what is committed now, None: nothing. `note` says how it was made to fit."""
+
+    partition: TopicPartition
+    before: int | None
+    after: int
+    note: str = ""
+
+
+class ResetPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What `reset` changes, in the order in which it does so, and what it leaves.
+
+    First `members` are removed, then the state on this machine is deleted (`state_directory`, None: there is none), then `snapshots`, then
+    `internal_topics`; last the group gets all `offsets` at once. `left` has a sentence for each thing of the application that stays. `executed` tells
+    whether it was done.
+    """
+
+    application_id: str
+    members: tuple[str, ...] = ()
+    state_directory: Path | None = None
+    snapshots: tuple[str, ...] = ()
+    internal_topics: tuple[str, ...] = ()
+    offsets: tuple[ResetOffset, ...] = ()
+    left: tuple[str, ...] = ()
+    executed: bool = False
+
+
+@final
+class Planner:
+    """Find out what belongs to an application, and where its group is to begin."""
+
+    def __init__(self, config: StreamsConfig, topology: Topology | None, log: Log, groups: ManagesGroups, wall_time: Callable[[], int]) -> None:
+        self._config = config
+        self._id: str = config.application_id
+        self._topology = topology
+        self._log = log
+        self._groups = groups
+        self._wall_time = wall_time
+        self._left: list[str] = []
+
+    async def plan(
+        self,
+        members: Sequence[GroupMember],
+        directory: Path | None,
+        input_topics: Collection[str] | None,
+        internal: Collection[str] | None,
+        to: ResetTo,
+    ) -> ResetPlan:
+        """Return the plan. Raises ResetRefused for topics and offsets that there are not, and for topics that may belong to another application."""
+        existing = {topic.name: topic.partitions for topic in (await self._log.describe_topics(configs=False)).values()}
+        committed = await self._groups.group_offsets(self._id)
+        inputs = self._inputs(input_topics, existing, committed)
+        topics = await self._internal_topics(internal, existing, inputs)
+        partitions = [TopicPartition(topic, number) for topic in inputs for number in range(existing[topic])]
+        offsets = await self._offsets(partitions, committed, to)
+        self._note_left(existing, inputs, topics, committed)
+        return ResetPlan(
+            application_id=self._id,
+            members=tuple(map(str, members)),
+            state_directory=directory,
+            snapshots=await self._snapshots(),
+            internal_topics=tuple(topics),
+            offsets=tuple(offsets),
+            left=tuple(self._left),
+        )
+
+    # --- topics -----------------------------------------------------------------------------------------------------------
+
+    def _inputs(self, wanted: Collection[str] | None, existing: Mapping[str, int], committed: Iterable[TopicPartition]) -> list[str]:
+        """Return the topics whose offsets are set: those that are given, else those that the topology reads, else those that have a commit."""
+        read = None if self._topology is None else self._read_by(self._topology, existing)
+        if wanted is None:
+            found = {each.topic for each in committed if each.topic in existing and not self._is_internal(each.topic)} if read is None else read
+        else:
+            found = set(wanted)
+            foreign = [] if read is None else sorted(found - read)
+            if foreign:
+                raise ResetRefused(f"the topology does not read {', '.join(foreign)} from the group's offsets: name topics that it reads")
+        missing = sorted(found - existing.keys())
+        if missing:
+            raise ResetRefused(
+                f"there are no topics {', '.join(missing)}, whose offsets were to be set; nothing has changed. Name the input topics that there are "
+                "(--input-topics)"
+            )
+        return sorted(found)
+
+    @staticmethod
+    def _read_by(topology: Topology, existing: Iterable[str]) -> set[str]:
+        found: set[str] = set()
+        for subtopology in topology.subtopologies():
+            found.update(topic for topic in subtopology.source_topics if topic not in topology.internal_topics)
+            found.update(topic for topic in existing for pattern in subtopology.source_patterns if pattern.fullmatch(topic))
+        return found - topology.global_topics.keys()
+
+    def _is_internal(self, topic: str) -> bool:
+        return topic.startswith(f"{self._id}-") and _INTERNAL.fullmatch(topic) is not None
+
+    async def _internal_topics(self, wanted: Collection[str] | None, existing: Mapping[str, int], inputs: Collection[str]) -> list[str]:
+        """Return the topics to delete. A name may begin with the id of another application, too: then the user has to say which are meant."""
+        named = self._names_of_topology()
+        found = {topic for topic in existing if (topic in named or self._is_internal(topic)) and topic not in inputs}
+        if wanted is not None:
+            wrong = sorted(set(wanted) - found)
+            if wrong:
+                there = ", ".join(sorted(found)) or "none"
+                raise ResetRefused(f"{', '.join(wrong)} are no internal topics of application {self._id}; nothing has changed. It has {there}")
+            return sorted(set(wanted))
+        others = [group for group in await self._groups.group_ids() if group.startswith(f"{self._id}-")]
+        unclear = sorted(topic for topic in found - named if any(topic.startswith(f"{other}-") for other in others))
+        if unclear:
+            raise ResetRefused(
+                f"topics {', '.join(unclear)} may belong to another application, as there are groups {', '.join(others)}; nothing has changed. Name "
+                f"the internal topics of {self._id} (--internal-topics, or internal_topics)"
+            )
+        return sorted(found)
+
+    def _names_of_topology(self) -> set[str]:
+        if self._topology is None:
+            return set()
+        stores = (spec.name for spec in self._topology.stores.values() if spec.logging and spec.source_topic is None)
+        return {f"{self._id}-{name}" for name in (*self._topology.internal_topics, *(f"{store}-changelog" for store in stores))}
+
+    def _note_left(
+        self, existing: Iterable[str], inputs: Collection[str], deleted: Collection[str], committed: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        letters = self._config.errors_dead_letter_queue_topic_name
+        for topic in sorted(existing):
+            if topic in deleted or topic in inputs:
+                continue
+            if topic == letters:
+                self._left.append(f"topic {topic}: dead letters stay")
+            elif self._is_internal(topic):
+                self._left.append(f"topic {topic}: it is not among the internal topics that are named")
+            elif topic.startswith(f"{self._id}-"):
+                self._left.append(f"topic {topic}: it is no internal topic")
+        for topic in sorted({each.topic for each in committed} - set(deleted) - set(inputs)):
+            self._left.append(f"committed offsets of topic {topic}: it is not among the input topics")
+
+    # --- offsets ----------------------------------------------------------------------------------------------------------
+
+    async def _offsets(
+        self, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, OffsetAndMetadata], to: ResetTo
+    ) -> list[ResetOffset]:
+        if not partitions:
+            return []
+        begins = await self._log.begin_offsets(partitions)
+        ends = await self._log.end_offsets(partitions, IsolationLevel.READ_UNCOMMITTED)
+        before = {partition: committed[partition].offset for partition in partitions if partition in committed}
+        wanted: Mapping[TopicPartition, int]
+        if isinstance(to, str):
+            wanted = begins if to == "earliest" else ends
+        elif isinstance(to, int):
+            wanted = dict.fromkeys(partitions, to)
+        elif isinstance(to, ShiftBy):
+            wanted = {partition: before.get(partition, ends[partition]) + to.offsets for partition in partitions}
+        elif isinstance(to, datetime | timedelta):
+            wanted = await self._log.offsets_for_times(dict.fromkeys(partitions, milliseconds(to, self._wall_time())))
+        else:
+            wanted = self._by_partition(partitions, to)
+        found = []
+        for partition in partitions:
+            offset, note = clamped(partition, wanted[partition], begins[partition], ends[partition])
+            if isinstance(to, ShiftBy) and partition not in before:
+                note = f"nothing is committed, so it is counted from the end{'; ' if note else ''}{note}"
+            found.append(ResetOffset(partition, before.get(partition), offset, note))
+        return found
+
+    def _by_partition(self, partitions: Sequence[TopicPartition], to: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        given = {TopicPartition(*partition): offset for partition, offset in to.items()}
+        missing = [str(partition) for partition in partitions if partition not in given]
+        foreign = [str(partition) for partition in given if partition not in partitions]
+        if missing or foreign:
+            told = [f"offsets are missing for {', '.join(missing)}"] if missing else []
+            told += [f"offsets are given for {', '.join(foreign)}, which are not among the input topics"] if foreign else []
+            raise ResetRefused(f"the offsets by partition do not fit the input topics: {'; '.join(told)}; nothing has changed")
+        return given
+
+    # --- snapshots --------------------------------------------------------------------------------------------------------
+
+    async def _snapshots(self) -> tuple[str, ...]:
+        """Return the snapshots that say up to where of a changelog they go: it is going to be another one. A snapshot of a backfill says nothing."""
+        uri = self._config.snapshot_uri
+        if uri is None:
+            return ()
+        try:
+            found, refused = await in_thread(partial(find_snapshots, uri, self._id))
+        except OSError as error:
+            raise ResetRefused(f"the snapshots at {uri} cannot be looked at: {error}; nothing has changed") from error
+        gone = []
+        for snapshot in found:
+            stores = [stored for task in snapshot.manifest.tasks.values() for stored in task.stores.values()]
+            if any(stored.next_offset is not None for stored in stores):
+                gone.append(str(snapshot.place))
+            else:
+                self._left.append(f"snapshot {snapshot.place}: it is of a backfill, to be handed over by App.seed")
+        self._left += [f"a snapshot that cannot be read: {error}" for error in refused]
+        return tuple(gone)

@@ -1,0 +1,1 @@
+"""Backfills from history."""

@@ -1,0 +1,194 @@
+"""What a backfill is to do: which tasks, over which ranges, in which order; and what it refuses to do."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from ks_actors._errors import BackfillRefused, ConfigError
+from ks_actors.assignment import check_copartitioning, group_partitions
+from ks_actors.batch._reading import LogRange, plan_ranges
+from ks_actors.log._types import IsolationLevel
+from ks_actors.processors.aggregates._aggregates import StreamCount
+from ks_actors.records._task_id import TaskId  # noqa: TC001 - plans travel, and are read at run time
+from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.runtime.shared._internal_topics import plan_topics
+from ks_actors.state import has_rows
+from ks_actors.task._environment import Setup, nodes_of
+from ks_actors.topology import ProcessorNode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from ks_actors.batch._reading import Bounds
+    from ks_actors.config._config import StreamsConfig
+    from ks_actors.log import Log
+    from ks_actors.topology import StoreSpec, Subtopology, Topology
+
+Choice: TypeAlias = Literal["order_after_rekey", "wall_clock", "incomplete_snapshot", "topics_read_back"]
+CHOICES: Final[tuple[str, ...]] = get_args(Choice)
+_READ_BACK: Final = (
+    "topic {} is written and read by this topology: what is written over history is not read in the same run. Use repartition(), or allow "
+    "'topics_read_back' to read what the topic holds now"
+)
+_ORDER: Final = (
+    "{} has state that may depend on the order in which records come through {}: a stream takes those of several tasks and topics as they happen to "
+    "come, history by their times. Allow 'order_after_rekey' if the order does not matter, or that of times will do"
+)
+_INCOMPLETE: Final = "store {} {}: a stream that goes on from the snapshot begins with it empty. Allow 'incomplete_snapshot' if that will do"
+
+
+class TaskPlan(msgspec.Struct, frozen=True):
+    """One task over its part of history: ranges of topics, and the partitions of repartition topics that the stages before have written."""
+
+    task: TaskId
+    ranges: tuple[LogRange, ...]
+    exchanged: tuple[TopicPartition, ...]
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """The tasks of one subtopology; they need nothing of each other."""
+
+    subtopology: int
+    tasks: tuple[TaskPlan, ...]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """All stages, each after those whose repartition topics it reads, with the sizes of all topics.
+
+    `resume` tells where the repartition topics end in the log: nothing that is in front of it is the streaming app's to read.
+    """
+
+    stages: tuple[Stage, ...]
+    counts: Mapping[str, int]
+    globals: tuple[LogRange, ...]
+    resume: Mapping[TopicPartition, int]
+    repartitions: frozenset[str]
+
+    @property
+    def records(self) -> int:
+        """How many offsets there are to be read, global tables left out."""
+        return sum(one.end - one.start for stage in self.stages for task in stage.tasks for one in task.ranges)
+
+
+def first_source(plan: Plan, stage: Stage) -> int:
+    """Return the number of a stage's first task, counted through all stages: that of its records on the way to others."""
+    return sum(len(each.tasks) for each in plan.stages[: plan.stages.index(stage)])
+
+
+def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> Setup:
+    """Return what tasks of a backfill have in common: they wait for all that the log has of a time before they process it.
+
+    What they write is the same when it is done again: nothing of it depends on a clock. So there are no caches, whose flushes would.
+    """
+    setup = Setup(
+        topology,
+        config.replace(max_task_idle_ms=0, statestore_cache_max_bytes=0),
+        wall_time=lambda: time.time_ns() // 1_000_000,
+        partitions=counts.get,
+        nodes=lambda task: nodes_of(topology, task),
+    )
+    setup.know_topics(counts)
+    setup.replayable = True
+    setup.unlogged = frozenset(map(setup.topic, topology.internal_topics))
+    return setup
+
+
+async def make_plan(log: Log, topology: Topology, config: StreamsConfig, bounds: Bounds, allow: Collection[str], *, snapshot: bool) -> Plan:
+    """Return what is to be done; `snapshot` tells whether state is to be handed over.
+
+    Raises BackfillRefused, with all reasons; ConfigError, MissingSourceTopics, TopologyError, OffsetOutOfRange.
+    """
+    if strange := sorted(set(allow) - set(CHOICES)):
+        raise ConfigError(f"allow: there is no {', '.join(strange)}; there are {', '.join(CHOICES)}")
+    setup = make_setup(topology, config, {})
+    counts, _, existing = await plan_topics(log, setup)
+    setup.know_topics(counts)
+    sources = setup.subtopology_topics()
+    check_copartitioning(setup.copartition_groups(), counts)
+    repartitions = frozenset(map(setup.topic, topology.internal_topics))
+    tasks = group_partitions(sources, counts)
+    external = [topic for topic in setup.source_topics if topic not in repartitions]
+    ranges = {(one.topic, one.partition): one for one in await plan_ranges(log, external, bounds)}
+    globals_ = (
+        await plan_ranges(log, topology.global_topics, msgspec.structs.replace(bounds, starts={}, from_ms=None)) if topology.global_topics else []
+    )
+    stages = tuple(
+        Stage(number, tuple(_task_plan(task, partitions, ranges) for task, partitions in tasks.items() if task.subtopology == number))
+        for number in _in_order(setup)
+    )
+    reasons = _reasons(setup, {stage.subtopology: len(stage.tasks) for stage in stages}, sources, snapshot=snapshot)
+    refused = [text for choice, text in reasons if choice not in allow]
+    if refused:
+        raise BackfillRefused(refused)
+    there = [TopicPartition(topic, number) for topic in sorted(repartitions & set(existing)) for number in range(counts[topic])]
+    ends = await log.end_offsets(there, IsolationLevel.READ_UNCOMMITTED)
+    return Plan(stages, counts, tuple(globals_), dict(ends), repartitions)
+
+
+def _task_plan(task: TaskId, partitions: Iterable[TopicPartition], ranges: Mapping[tuple[str, int], LogRange]) -> TaskPlan:
+    read = tuple(ranges[one] for one in partitions if one in ranges)
+    return TaskPlan(task, read, tuple(one for one in partitions if one not in ranges))
+
+
+def _writers(setup: Setup) -> dict[str, list[int]]:
+    """Return which subtopologies write each topic that is known by name."""
+    writers: dict[str, list[int]] = {}
+    for subtopology in setup.topology.subtopologies():
+        for topic in subtopology.sink_topics:
+            writers.setdefault(setup.topic(topic), []).append(subtopology.id)
+    return writers
+
+
+def _in_order(setup: Setup) -> list[int]:
+    """Return the subtopologies so that each comes after those that write its repartition topics."""
+    writers = _writers(setup)
+    needs: dict[int, set[int]] = {
+        subtopology.id: {writer for topic in subtopology.repartition_topics for writer in writers.get(setup.topic(topic), ())} - {subtopology.id}
+        for subtopology in setup.topology.subtopologies()
+        if subtopology.source_topics or subtopology.source_patterns
+    }
+    order: list[int] = []
+    while needs:
+        ready = sorted(number for number, others in needs.items() if not others & set(needs))
+        if not ready:
+            around = ", ".join(map(str, sorted(needs)))
+            raise BackfillRefused([f"subtopologies {around} write each other's repartition topics: there is no order in which to run them"])
+        order += ready
+        for number in ready:
+            del needs[number]
+    return order
+
+
+def _reasons(setup: Setup, tasks: Mapping[int, int], sources: Mapping[int, Collection[str]], *, snapshot: bool) -> Iterable[tuple[str, str]]:
+    """Yield what would not be as it is in a stream, and by which choice it is allowed all the same."""
+    writers = _writers(setup)
+    for subtopology in setup.topology.subtopologies():
+        internal = {setup.topic(topic) for topic in subtopology.repartition_topics}
+        for topic in sources.get(subtopology.id, ()):
+            if topic in writers and topic not in internal:
+                yield "topics_read_back", _READ_BACK.format(topic)
+        mixed = sorted(topic for topic in internal if sum(tasks.get(writer, 0) for writer in writers.get(topic, ())) > 1)
+        if internal and len(sources.get(subtopology.id, ())) > 1:
+            mixed = sorted(internal)
+        for node in _dependent(setup, subtopology) if mixed else ():
+            yield "order_after_rekey", _ORDER.format(node, ", ".join(mixed))
+        for spec in setup.store_specs(subtopology.stores) if snapshot else ():
+            if not has_rows(spec):
+                kind = f"is of kind {spec.kind.value}, which snapshots do not have"
+                why = kind if spec.logging else "has no changelog"
+                yield "incomplete_snapshot", _INCOMPLETE.format(spec.name, why)
+
+
+def _dependent(setup: Setup, subtopology: Subtopology) -> list[str]:
+    """Return the nodes with stores, but for those that count: any order gives the same number."""
+    nodes = (setup.topology.nodes[name] for name in subtopology.nodes)
+    return [node.name for node in nodes if isinstance(node, ProcessorNode) and node.stores and not isinstance(node.operator, StreamCount)]
+
+
+def stores_of(setup: Setup, task: TaskId) -> list[StoreSpec]:
+    """Return the stores of a task."""
+    stores = next(each.stores for each in setup.topology.subtopologies() if each.id == task.subtopology)
+    return setup.stores_of(task, setup.store_specs(stores))

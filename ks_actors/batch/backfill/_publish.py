@@ -1,0 +1,237 @@
+"""What a backfill has written, on its way to the topics: once, however often it is sent there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, final
+from zlib import crc32
+
+import msgspec
+
+from ks_actors._errors import LogTimeout, PublishRefused, TopicExists, UnknownTopicOrPartition
+from ks_actors.config._open_log import opened
+from ks_actors.log._types import GroupMetadata, IsolationLevel, NewTopic, Outgoing, TransactionScope
+from ks_actors.records._batch import Batch
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ks_actors.batch.backfill._result import Backfill
+    from ks_actors.config._config import StreamsConfig
+    from ks_actors.log import Log, TransactionalProducer
+
+MARKERS: Final = "backfill-markers"
+"""The end of the name of the topic that tells what was published; it begins with the application's id."""
+
+_NOBODY: Final = GroupMetadata("", -1, "")
+_AT_ONCE: Final = 50_000
+_AT_ONCE_BYTES: Final = 32 << 20
+_SLICE: Final = 1_000
+_TIMEOUT_MS: Final = 60_000
+_MARGIN_MS: Final = 30_000
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """How far a job has come with a partition: records that are written, their checksum, the offset behind them, and whether that is all."""
+
+    records: int
+    checksum: int
+    end: int
+    whole: bool
+
+
+class _Name(msgspec.Struct, frozen=True, array_like=True):
+    job: str
+    topic: str
+    partition: int
+
+
+async def publish(
+    done: Backfill,
+    config: StreamsConfig,
+    *,
+    job: str = "backfill",
+    log: Log | None = None,
+    progress: Callable[[TopicPartition, int], None] | None = None,
+) -> dict[str, int]:
+    """Write what a backfill has written to its topics in the log, once for each `job`; return how many records of each topic were new there.
+
+    Each partition gets its records in order, in transactions of at most 50,000; with them goes a marker into the compacted topic
+    `<application id>-backfill-markers`, which tells how far the job has come. So a repeated run writes what is missing, whatever was killed when,
+    and nothing twice; of two at the same time the older one is Fenced. Records are those that a stream would have written: they carry no mark.
+
+    A job that was published has to give the same records again. Raises PublishRefused, before anything is written, when it does not (other ranges,
+    another topology, functions that depend on more than their arguments), or when the records are no longer in the log; UnknownTopicOrPartition for
+    topics that are not there, LogTimeout when another job's transaction in front of the markers stays open, and LogError. `log` takes the place of
+    the config's. `progress` is called after each transaction, with its partition and how many records of it are there by then.
+    """
+    async with opened(config, log) as used:
+        return await _Publisher(done, config, job, used, progress).run()
+
+
+@final
+class _Publisher:
+    """One job on its way to the log."""
+
+    def __init__(self, done: Backfill, config: StreamsConfig, job: str, log: Log, progress: Callable[[TopicPartition, int], None] | None) -> None:
+        self._done = done
+        self._config = config
+        self._job = job
+        self._log = log
+        self._progress = progress
+        self._markers = TopicPartition(f"{config.application_id}-{MARKERS}", 0)
+        self._timeout_ms: int = max(config.transaction_timeout_ms, _TIMEOUT_MS)
+
+    async def run(self) -> dict[str, int]:
+        partitions = await asyncio.to_thread(lambda: self._done.partitions)
+        await self._check_topics(partitions)
+        # From here on no earlier run of this job can commit anything: what its markers tell is all there is.
+        name = f"{self._config.application_id}-{self._job}-publish"
+        scope = TransactionScope(topics=frozenset({where.topic for where in partitions} | {self._markers.topic}))
+        producer = await self._log.transactional_producer(
+            name, client_id=f"{self._config.client_id}-publish", timeout_ms=self._timeout_ms, scope=scope
+        )
+        try:
+            known = await self._known()
+            await self._check(known, partitions)
+            counts = dict.fromkeys(sorted({where.topic for where in partitions}), 0)
+            for where in partitions:
+                counts[where.topic] += await self._publish(producer, where, known.get(where, Marker(0, 0, 0, whole=False)))
+            return counts
+        finally:
+            await producer.close()
+
+    async def _check_topics(self, partitions: Iterable[TopicPartition]) -> None:
+        """Make the topic of the markers, and see that the others are there."""
+        topics = {where.topic for where in partitions}
+        found = await self._log.describe_topics([*topics, self._markers.topic])
+        if missing := sorted(topics - set(found)):
+            raise UnknownTopicOrPartition(f"there are no topics {', '.join(missing)} to publish to: create them")
+        if self._markers.topic not in found:
+            try:
+                await self._log.create_topics([NewTopic(self._markers.topic, 1, {"cleanup.policy": "compact"})])
+            except TopicExists:  # somebody else was faster
+                return
+
+    async def _known(self) -> dict[TopicPartition, Marker]:
+        """Return the markers of this job. Raises LogTimeout."""
+        where, found = self._markers, dict[TopicPartition, Marker]()
+        at = (await self._log.begin_offsets([where]))[where]
+        # All that is there. Another job of the app that was killed may have left its transaction open in front of markers of this one: what is
+        # committed is not read before that is decided about.
+        end = (await self._log.end_offsets([where], IsolationLevel.READ_UNCOMMITTED))[where]
+        fetcher = self._log.fetcher(client_id=f"{self._config.client_id}-publish", isolation=IsolationLevel.READ_COMMITTED)
+        try:
+            fetcher.assign({where: at})
+            async with asyncio.timeout((self._timeout_ms + _MARGIN_MS) / 1000):
+                while at < end:
+                    for fetched in await fetcher.fetch(max_wait_ms=100):
+                        at = fetched.next_offset
+                        self._note(fetched.batch, found)
+        except TimeoutError as late:
+            raise LogTimeout(
+                f"job {self._job!r} of {self._config.application_id} has waited for {self._timeout_ms + _MARGIN_MS:,} ms to read its markers: a "
+                f"transaction is open in {where} at offset {at}, of {end}. Nothing was written. Try again when the other job has ended"
+            ) from late
+        finally:
+            await fetcher.close()
+        return found
+
+    def _note(self, batch: Batch, found: dict[TopicPartition, Marker]) -> None:
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            name = msgspec.json.decode(key or b"", type=_Name)
+            if name.job == self._job and value is not None:
+                found[TopicPartition(name.topic, name.partition)] = msgspec.json.decode(value, type=Marker)
+
+    async def _check(self, known: dict[TopicPartition, Marker], partitions: Iterable[TopicPartition]) -> None:
+        """Compare what was published with what there is now. Raises PublishRefused."""
+        # Uncommitted, as somebody else's open transaction may be in front of what this job has committed.
+        ends = await self._log.end_offsets(known, IsolationLevel.READ_UNCOMMITTED) if known else {}
+        there = set(partitions)
+        for where, marker in sorted(known.items()):
+            if ends[where] < marker.end:
+                why = f"ends at offset {ends[where]}, and the job has written up to {marker.end}: the topic was deleted since then"
+                raise self._refused(where, why)
+            records, checksum, more = await asyncio.to_thread(self._sum, where, marker.records) if where in there else (0, 0, False)
+            if records != marker.records or checksum != marker.checksum or (marker.whole and more):
+                raise self._refused(where, f"has {marker.records:,} records of this job, which this run does not give")
+
+    def _refused(self, where: TopicPartition, why: str) -> PublishRefused:
+        return PublishRefused(
+            f"job {self._job!r} of {self._config.application_id} is not published: {where} {why}. Nothing was written. Run it over the same ranges "
+            "with the same topology, or name another job to write everything again"
+        )
+
+    def _sum(self, where: TopicPartition, most: int) -> tuple[int, int, bool]:
+        """Return how many records there are, `most` at most, their checksum, and whether there are more."""
+        count = checksum = 0
+        for batch in self._done.read(where):
+            part = batch.slice(0, most - count) if len(batch) > most - count else batch
+            checksum, count = _checksum(part, checksum), count + len(part)
+            if len(part) < len(batch):
+                return count, checksum, True
+        return count, checksum, False
+
+    async def _publish(self, producer: TransactionalProducer, where: TopicPartition, marker: Marker) -> int:
+        """Write what is missing of a partition; return how many records that were."""
+        if marker.whole:
+            return 0
+        chunks = _chunks(_from(self._done.read(where), marker.records))
+        written, chunk = 0, await asyncio.to_thread(partial(next, chunks, None))
+        while chunk is not None:
+            after = await asyncio.to_thread(partial(next, chunks, None))
+            count = sum(map(len, chunk))
+            checksum = await asyncio.to_thread(_checksum_of, chunk, marker.checksum)
+            ends = await producer.send([Outgoing(where, part) for part in chunk])
+            marker = Marker(marker.records + count, checksum, ends[-1], whole=after is None)
+            await producer.send([Outgoing(self._markers, self._row(where, marker))])
+            await producer.commit({}, _NOBODY)
+            written, chunk = written + count, after
+            if self._progress is not None:
+                self._progress(where, marker.records)
+        return written
+
+    def _row(self, where: TopicPartition, marker: Marker) -> Batch:
+        key, value = msgspec.json.encode(_Name(self._job, *where)), msgspec.json.encode(marker)
+        return Batch([key], [value], [time.time_ns() // 1_000_000])
+
+
+def _from(batches: Iterator[Batch], first: int) -> Iterator[Batch]:
+    """Yield what comes from a record on, in slices."""
+    for batch in batches:
+        skipped = min(first, len(batch))
+        first -= skipped
+        for start in range(skipped, len(batch), _SLICE):
+            yield batch.slice(start, min(start + _SLICE, len(batch)))
+
+
+def _chunks(slices: Iterator[Batch]) -> Iterator[list[Batch]]:
+    """Yield as many as a transaction takes."""
+    chunk: list[Batch] = []
+    count = size = 0
+    for one in slices:
+        chunk.append(one)
+        count += len(one)
+        size += sum(map(len, filter(None, chain(one.keys, one.values))))
+        if count >= _AT_ONCE or size >= _AT_ONCE_BYTES:
+            yield chunk
+            chunk, count, size = [], 0, 0
+    if chunk:
+        yield chunk
+
+
+def _checksum(batch: Batch, before: int) -> int:
+    """Return a checksum that says nothing about where one batch ends and the next one begins."""
+    headers: Iterable[Any] = [()] * len(batch) if batch.headers is None else batch.headers
+    return crc32(b"".join(map(_encode, zip(batch.keys, batch.values, batch.timestamps, headers, strict=True))), before)
+
+
+def _checksum_of(batches: Iterable[Batch], before: int) -> int:
+    for batch in batches:
+        before = _checksum(batch, before)
+    return before

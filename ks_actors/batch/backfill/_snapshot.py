@@ -1,0 +1,94 @@
+"""The state that a backfill leaves: one snapshot, written task by task, and its manifest when all tasks are done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ks_actors.records._batch import Batch
+from ks_actors.runtime.snapshots._snapshot_files import shape_of, topology_fingerprint
+from ks_actors.snapshots import SnapshotWriter, SourcePosition, StoreWriter
+from ks_actors.state import CheckpointRows, committed_facts, committed_rows, has_rows, log_batch, prepare_rows, reader_of
+from ks_actors.state.disk._stored_offsets import DATABASE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from ks_actors.batch.backfill._result import TaskDone
+    from ks_actors.snapshots import Place, Shape, SnapshotManifest, StoreSnapshot
+    from ks_actors.state import Rows, SharedResources, TaskStores
+    from ks_actors.task._environment import Setup
+    from ks_actors.topology import StoreSpec
+
+
+class Target(NamedTuple):
+    """Where the state of a task goes: a snapshot, and which attempt at the task this is, where there may be several."""
+
+    place: Place
+    attempt: int | None = None
+
+    def writer(self, task: str, shape: Shape) -> StoreWriter:
+        """Return what writes a store of a task."""
+        return StoreWriter(self.place, task, shape, attempt=self.attempt)
+
+
+def write_memory(setup: Setup, task: str, specs: Iterable[StoreSpec], stores: TaskStores, target: Target) -> list[StoreSnapshot]:
+    """Write the stores of a task that are in memory, while they are open; return what the manifest is to say of them. Blocks."""
+    written = []
+    for spec in specs:
+        store = stores.store(spec.name)
+        if not has_rows(spec) or store.engine is not None:
+            continue
+        shape = shape_of(spec)
+        writer = target.writer(task, shape)
+        batch = log_batch(store, list(_rows(store)))
+        rows = sorted(zip(shape.places(batch.keys), batch.keys, batch.values, batch.timestamps, strict=True))
+        if rows:
+            _, keys, values, timestamps = (list(column) for column in zip(*rows, strict=True))
+            writer.write(Batch(keys, values, timestamps))
+        observed, sequence = committed_facts(store)
+        written.append(writer.close(changelog=setup.changelog(spec.name), observed=observed, sequence=sequence))
+    return written
+
+
+def _rows(store: Any) -> Rows:
+    reader = reader_of(store)
+    for _ in prepare_rows(reader):
+        pass
+    rows = committed_rows(reader)
+    for _ in rows.steps:
+        pass
+    return rows
+
+
+def write_disk(setup: Setup, task: str, specs: Iterable[StoreSpec], directory: Path, target: Target, shared: SharedResources) -> list[StoreSnapshot]:
+    """Write the stores of a task that are on disk, from its directory, when they are closed; return what the manifest is to say of them. Blocks.
+
+    They have no offsets in their changelogs: whoever goes on from them has to write those first, from the rows.
+    """
+    wanted = [spec for spec in specs if has_rows(spec) and spec.type != "in_memory"]
+    if not wanted:
+        return []
+    written = []
+    with CheckpointRows(task, directory / DATABASE, shared) as rows:
+        for spec in wanted:
+            writer = target.writer(task, shape_of(spec))
+            for batch in rows.batches(spec):
+                writer.write(batch)
+            observed, sequence = rows.facts(spec.name)
+            written.append(writer.close(changelog=setup.changelog(spec.name), observed=observed, sequence=sequence))
+    return written
+
+
+def commit_snapshot(writer: SnapshotWriter, done: Iterable[TaskDone]) -> SnapshotManifest:
+    """Write the manifest of all tasks: from now on it is a snapshot. Blocks."""
+    for task in done:
+        positions = [SourcePosition(topic, number, at.offset, at.metadata) for (topic, number), at in sorted(task.positions.items())]
+        writer.add(str(task.task), *task.stores, positions=positions)
+    return writer.commit()
+
+
+def new_snapshot(setup: Setup, uri: str) -> SnapshotWriter:
+    """Return what writes the snapshot of a backfill."""
+    specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in setup.topology.subtopologies()}
+    return SnapshotWriter(uri, setup.application_id, created_ms=setup.wall_time(), topology=topology_fingerprint(specs))

@@ -1,0 +1,328 @@
+"""One task over its part of history: the runtime's own task, fed from ranges, with nobody around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping  # noqa: TC003 - what is done travels, and is read at run time
+from contextlib import closing
+from math import inf
+from typing import TYPE_CHECKING, final
+
+import msgspec
+
+from ks_actors._errors import BackfillRefused, TaskTimeout, UnknownTopicOrPartition
+from ks_actors.batch.backfill._plan import make_setup, stores_of
+from ks_actors.batch.backfill._result import TaskDone
+from ks_actors.batch.backfill._snapshot import write_disk, write_memory
+from ks_actors.records._batch import Batch
+from ks_actors.records._task_id import TaskId
+from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.state import SharedResources
+from ks_actors.task._make_stores import GLOBAL, make_stores
+from ks_actors.task._offset_metadata import Position
+from ks_actors.task._output_buffer import UNKNOWN_PARTITION
+from ks_actors.task._record_context import Current
+from ks_actors.task._task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+    from pathlib import Path
+
+    from ks_actors.batch._reading import LogRange
+    from ks_actors.batch.backfill._plan import Plan, TaskPlan
+    from ks_actors.batch.backfill._snapshot import Target
+    from ks_actors.config._config import StreamsConfig
+    from ks_actors.log._types import OffsetAndMetadata, Outgoing
+    from ks_actors.state import TaskStores
+    from ks_actors.task._environment import Setup
+    from ks_actors.topology import StoreSpec, Topology
+
+_SLICE_SECONDS = 0.2
+_COMMIT_RECORDS = 50_000
+_IN_FLIGHT_SECONDS = 600.0
+_NOTHING = Batch([], [], [], None, ())
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """What all tasks of a backfill need to know; it travels."""
+
+    topology: Topology
+    config: StreamsConfig
+    plan: Plan
+    wall_clock: bool
+    """Whether punctuators on the wall clock are left out instead of refused."""
+
+
+
+
+@final
+class TaskRun:
+    """Process one task's history. Blocks, and is used by one thread: `run` yields what is written, and at its end `done` tells what has come of it.
+
+    `read` gives the records of a range, `exchanged` those of repartition topics. Stores are below `directory`, in one named after the task, or in
+    memory; with `snapshot` they are written there in the end. What they take in memory, committed or not, is as in an app, but for each task.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        work: TaskPlan,
+        directory: Path | None,
+        *,
+        read: Callable[[LogRange], Generator[Batch, None, None]],
+        exchanged: Mapping[TopicPartition, Generator[Batch, None, None]],
+        snapshot: Target | None = None,
+    ) -> None:
+        self._recipe = recipe
+        self._work = work
+        self._directory: Path | None = directory
+        self._read = read
+        self._snapshot = snapshot
+        self._shared: SharedResources = SharedResources.within(recipe.config.statestore_memory_max_bytes)
+        most = recipe.config.statestore_uncommitted_max_bytes
+        self._uncommitted: float = inf if most < 0 else most
+        self._setup: Setup = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
+        self.specs: list[StoreSpec] = stores_of(self._setup, work.task)
+        self._sources: dict[TopicPartition, Generator[Batch, None, None]] = {
+            TopicPartition(one.topic, one.partition): read(one) for one in work.ranges
+        }
+        self._sources.update({where: exchanged[where] for where in work.exchanged})
+        self._ends: dict[TopicPartition, int] = {TopicPartition(one.topic, one.partition): one.end for one in work.ranges}
+        self._starts: dict[TopicPartition, int] = {TopicPartition(one.topic, one.partition): one.start for one in work.ranges}
+        self._changed: dict[str, int] = {}
+        self._since: int = 0
+        self._woken = asyncio.Event()
+        self._globals: TaskStores | None = None
+        self._globals_dropped: int = 0
+        # Dead letters of global tables. Each task fills these; that it is the first one's to write their letters has these written once.
+        self._letters: list[Outgoing] = []
+        self._writes_letters: bool = work == next(task for stage in recipe.plan.stages for task in stage.tasks)
+        self._stores: TaskStores | None = None
+        self._task: Task
+
+    def run(self) -> Iterator[list[Outgoing]]:
+        """Process all, and yield what comes of it now and then, if anything. Raises what processing raises, and BackfillRefused."""
+        with asyncio.Runner() as runner:
+            try:
+                runner.run(self._start())
+                written: list[Outgoing] | None = self._letters
+                while written is not None:
+                    _check_known(written)
+                    yield written
+                    written = runner.run(self._step())
+                self._finish()
+            finally:
+                for source in self._sources.values():
+                    source.close()
+                self._let_go()
+
+    @property
+    def processed(self) -> int:
+        """How many records the task has taken by now."""
+        return self._task.processed
+
+    def probe(self) -> None:
+        """Make the processors, and nothing else. Raises BackfillRefused for those that history cannot call, and what making them raises."""
+        with asyncio.Runner() as runner:
+            try:
+                runner.run(self._start())
+                self._task.close()
+            finally:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        for stores in (self._stores, self._globals):
+            if stores is not None:
+                stores.close(clean=False)
+        self._shared.close()
+
+    # --- begin ----------------------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        setup = self._setup
+        if self._recipe.topology.global_topics:
+            await self._fill_globals()
+        current, self._stores = self._make(str(self._work.task), self.specs)
+        positions = {where: Position(self._starts.get(where, 0)) for where in self._sources}
+        self._task = Task(self._work.task, setup, positions, self._stores, wake=self._woken.set, current=current)
+        self._task.start()
+        self._check_clock()
+
+    def _make(self, name: str, specs: list[StoreSpec]) -> tuple[Current, TaskStores | None]:
+        current = Current()
+        stores = make_stores(
+            name,
+            specs,
+            directory=self._directory,
+            shared=self._shared,
+            current=current,
+            expired=self._expired,
+            topics={spec.name: self._setup.changelog(spec.name) for spec in specs},
+        )
+        if stores is not None:
+            stores.open()
+        return current, stores
+
+    def _expired(self, count: int) -> None:
+        self._task.dropped += count
+
+    async def _fill_globals(self) -> None:
+        """Fill global stores with all that their topics hold, as an app does before it processes anything."""
+        setup, topology = self._setup, self._recipe.topology
+        specs = [msgspec.structs.replace(spec, type="in_memory") for spec in setup.store_specs(topology.global_stores)]
+        current, stores = self._make(GLOBAL, specs)
+        assert stores is not None
+        self._globals = stores
+        places = {TopicPartition(one.topic, one.partition): one for one in self._recipe.plan.globals}
+        task = self._task = Task(
+            TaskId(-1, 0), setup, {where: Position(one.start) for where, one in places.items()}, stores, wake=self._woken.set, current=current
+        )
+        task.start()
+        for where, one in places.items():
+            task.add(where, _NOTHING, one.start, one.start)
+        for where, one in places.items():
+            with closing(self._read(one)) as batches:
+                for batch in batches:
+                    behind = batch.offsets[-1] + 1
+                    task.add(where, batch, behind, behind)
+                    while task.process(inf):
+                        pass
+                    if letters := task.take_output():
+                        self._letters += letters
+        if self._writes_letters:
+            self._globals_dropped = task.dropped
+        else:
+            self._letters.clear()
+        stores.keep(stores.freeze(), {})
+        task.close()
+        setup.global_stores = {name: stores.store(name) for name in stores.names}
+
+    def _check_clock(self) -> None:
+        if self._task.next_punctuation is not None and not self._recipe.wall_clock:
+            nodes = ", ".join(name for name in self._setup.node_names(self._work.task) if hasattr(self._setup.topology.nodes[name], "operator"))
+            why = (
+                f"a processor of task {self._work.task} (one of {nodes}) is called by the wall clock, and history has none. "
+                "Use stream time, or allow 'wall_clock' to leave such calls out"
+            )
+            raise BackfillRefused([why])
+
+    # --- go on ----------------------------------------------------------------------------------------------------------------
+
+    async def _step(self) -> list[Outgoing] | None:
+        """Process for a while, and return what was written; None when all is done."""
+        task = self._task
+        more = self._feed()
+        done = task.process(_SLICE_SECONDS)
+        self._check_clock()
+        self._since += done
+        if not done and not more:
+            if task.in_flight and not task.can_drain:
+                await self._wait()
+            elif not task.drained:
+                task.drain(inf)
+            elif self._since:
+                await self._commit()
+            else:
+                written = task.take_output()
+                return written or None
+        elif self._since >= _COMMIT_RECORDS or (self._stores is not None and self._stores.uncommitted_bytes > self._uncommitted):
+            await self._commit()
+        return task.take_output()
+
+    def _feed(self) -> bool:
+        """Give the task more of what it has used up; return whether there was anything, records or an end."""
+        fed = False
+        for where in [where for where in self._sources if not self._task.group.queues[where].buffered]:
+            fed = True
+            batch = next(self._sources[where], None)
+            if batch is None:
+                del self._sources[where]
+                end = self._ends.setdefault(where, self._starts.get(where, 0))
+                self._task.add(where, _NOTHING, end, end)
+            elif len(batch):
+                behind = batch.offsets[-1] + 1
+                if where not in self._starts:
+                    self._ends[where] = behind
+                # There is more until it is known that there is not.
+                self._task.add(where, batch, behind, behind + 1)
+        return fed
+
+    async def _wait(self) -> None:
+        """Wait for an asynchronous processor to finish with a record."""
+        self._woken.clear()
+        if not self._task.can_drain:
+            try:
+                async with asyncio.timeout(_IN_FLIGHT_SECONDS):
+                    await self._woken.wait()
+            except TimeoutError as late:
+                nodes = ", ".join(self._task.busy_nodes())
+                raise TaskTimeout(
+                    f"{nodes} has {self._task.in_flight} records in flight for {_IN_FLIGHT_SECONDS:g} s", task=self._work.task
+                ) from late
+
+    async def _commit(self) -> None:
+        """Make what was done final for the stores: what is uncommitted may go to disk.
+
+        Asynchronous processors end the calls they are at, as those may be at the stores. What comes of them is not handed on for that, nor are lots
+        sent: nobody goes on from here, and when a commit comes depends on the clock.
+        """
+        task, stores = self._task, self._stores
+        self._since = 0
+        if stores is None:
+            return
+        while task.in_flight and not task.can_drain:
+            await self._wait()
+        token = stores.freeze()
+        for name, batch in stores.changelog(token):
+            self._changed[name] = self._changed.get(name, 0) + len(batch)
+        stores.persist_unlogged(token)
+        stores.keep(token, {name: self._changed.get(name, 0) for name in stores.logged})
+        if stores.wants_flush(idle=False):
+            for _ in stores.flush_steps():
+                pass
+
+    def _finish(self) -> None:
+        task, name = self._task, str(self._work.task)
+        positions, written = self._positions(), []
+        task.close()
+        stores, self._stores = self._stores, None
+        if stores is not None:
+            if self._snapshot is not None:
+                written += write_memory(self._setup, name, self.specs, stores, self._snapshot)
+            stores.close(clean=True)
+            if self._snapshot is not None and self._directory is not None:
+                written += write_disk(self._setup, name, self.specs, self._directory / name, self._snapshot, self._shared)
+        self.done = TaskDone(self._work.task, positions, task.processed, task.dropped + self._globals_dropped, tuple(written))
+
+    def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what an app that goes on commits: of repartition topics where they end in the log, as nothing of them came from there."""
+        resume = self._recipe.plan.resume
+        found = self._task.positions()
+        return {
+            where: found[where] if where in self._starts else msgspec.structs.replace(found[where], offset=resume.get(where, 0)) for where in found
+        }
+
+
+def _check_known(written: list[Outgoing]) -> None:
+    unknown = sorted({outgoing.partition.topic for outgoing in written if outgoing.partition.partition == UNKNOWN_PARTITION})
+    if unknown:
+        raise UnknownTopicOrPartition(f"the topology writes to topics that do not exist: {', '.join(unknown)}; create them")
+
+
+def probe(recipe: Recipe) -> None:
+    """Look at what each subtopology's processors ask for when they are made, before any has work. Raises BackfillRefused, with all reasons."""
+    reasons: list[str] = []
+    plan = msgspec.structs.replace(recipe.plan, globals=tuple(msgspec.structs.replace(one, end=one.start) for one in recipe.plan.globals))
+    for stage in plan.stages:
+        for work in stage.tasks[:1]:
+            run = TaskRun(msgspec.structs.replace(recipe, plan=plan), work, None, read=_none, exchanged=dict.fromkeys(work.exchanged, _none()))
+            try:
+                run.probe()
+            except BackfillRefused as refused:
+                reasons += refused.reasons
+    if reasons:
+        raise BackfillRefused(reasons)
+
+
+def _none(*_: object) -> Generator[Batch, None, None]:
+    yield from ()

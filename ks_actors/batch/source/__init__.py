@@ -1,0 +1,1 @@
+"""Topics and stores as DataFrames; imports pyspark."""

@@ -1,0 +1,150 @@
+"""Topics and stores as DataFrames: `spark.read.format("ks_actors")`. Imports pyspark, so nothing else imports this at its own import."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from ks_actors._errors import ConfigError
+from ks_actors.batch._reading import LogRange, LogReader
+from ks_actors.batch._task_errors import carried
+from ks_actors.batch.source._filters import Pushed
+from ks_actors.batch.source._record_batches import Records
+from ks_actors.batch.source._source_options import VERSIONED, SourceOptions, known_columns, read_options
+from ks_actors.batch.source._store_source import StoreReader
+from ks_actors.batch.tables._columns import latest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from ks_actors.batch._reading import Bounds
+
+
+class _Piece(InputPartition):
+    def __init__(self, what: LogRange) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+def _read(options: SourceOptions, schema: pa.Schema, what: LogRange, keys: frozenset[Any] | None) -> Iterator[pa.RecordBatch]:
+    with carried(), LogReader(options.address) as reader:
+        batches: Iterable[Any] = reader.read(what)
+        if options.latest:
+            batches = (latest(batches, versioned=options.store_kind == VERSIONED),)
+        yield from Records(options, schema, what.topic, keys).of(batches, what)
+
+
+class TopicReader(DataSourceReader):
+    """Read ranges of partitions, each in a task of its own; large ones in several, unless only the latest of each key is wanted."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema: Any = to_arrow_schema(schema, timezone="UTC")
+        self._pushed = Pushed(offsets=not options.latest)  # the latest of all that there is, not of what a filter leaves
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - pyspark's name
+        """Take what can be known before anything is read; yield the rest, which Spark does."""
+        yield from self._pushed.take(filters)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the ranges, as they are now: whatever is written later is not in them."""
+        options = self._options
+        with LogReader(options.address) as reader:
+            ranges = reader.ranges(options.topics, self._pushed.within(options.bounds))
+        wanted = [self._pushed.narrow(one) for one in ranges if self._pushed.wants(one.partition, one.topic)]
+        wanted = [one for one in wanted if one.start < one.end]
+        return [_Piece(piece) for one in wanted for piece in ([one] if options.latest else one.split(options.most))]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """Read one range; in a task."""
+        return _read(self._options, self._schema, partition.what, self._pushed.keys)
+
+
+class TopicStreamReader(DataSourceStreamReader):
+    """Read what comes, by micro-batches with exact offsets; Spark keeps them in its checkpoint."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        if options.latest:
+            raise ConfigError("latest: a stream has every record: read the topic as it is, or by spark.read")
+        self._options = options
+        self._schema: Any = to_arrow_schema(schema, timezone="UTC")
+
+    def _ranges(self, bounds: Bounds) -> list[LogRange]:
+        with LogReader(self._options.address) as reader:
+            return reader.ranges(self._options.topics, bounds)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - pyspark's name
+        """Return where the stream begins."""
+        return _by_topic((one, one.start) for one in self._ranges(self._options.bounds))
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: ARG002, N802 - pyspark's name and arguments
+        """Return where what can be read now ends; a partition is never behind where it was."""
+        # Where it began may be gone by now.
+        ends = _by_topic((one, one.end) for one in self._ranges(replace(self._options.bounds, from_ms=None, starts={})))
+        return {topic: {number: max(end, start.get(topic, {}).get(number, 0)) for number, end in numbers.items()} for topic, numbers in ends.items()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the ranges of one micro-batch."""
+        ranges = [
+            LogRange(topic, int(number), start.get(topic, {}).get(number, 0), behind)
+            for topic, numbers in end.items()
+            for number, behind in numbers.items()
+        ]
+        return [_Piece(piece) for one in ranges for piece in one.split(self._options.most)]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """Read one range; in a task."""
+        return _read(self._options, self._schema, partition.what, None)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: records stay where they are."""
+
+
+def _by_topic(offsets: Iterable[tuple[LogRange, int]]) -> dict[str, dict[str, int]]:
+    """Return offsets by topic and partition, as JSON has them."""
+    found: dict[str, dict[str, int]] = {}
+    for one, offset in offsets:
+        found.setdefault(one.topic, {})[str(one.partition)] = offset
+    return found
+
+
+class KsActorsSource(DataSource):
+    """Topics of a log, and stores: from changelogs, snapshots and apps that run."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._read_options = read_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what it is called in `format(…)`."""
+        return "ks_actors"
+
+    def schema(self) -> str:
+        """Return the columns: those that were asked for, of all that there are."""
+        return self._read_options.ddl
+
+    def _checked(self, schema: StructType) -> StructType:
+        known = known_columns(self._read_options.store_kind)
+        strange = [name for name in schema.fieldNames() if name not in known]
+        if strange:
+            raise ConfigError(f"there are no columns {', '.join(strange)}; there are {', '.join(known)}")
+        return schema
+
+    def reader(self, schema: StructType) -> TopicReader | StoreReader:
+        """Return what reads a range, or a store, once."""
+        if self._read_options.place is not None:
+            return StoreReader(self._read_options, self._checked(schema))
+        return TopicReader(self._read_options, self._checked(schema))
+
+    def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802 - pyspark's name
+        """Return what reads on and on."""
+        if self._read_options.place is not None:
+            raise ConfigError("a store is read once: what comes into it is in its changelog, or in the topic that it is written to")
+        return TopicStreamReader(self._read_options, self._checked(schema))

@@ -1,0 +1,1 @@
+"""Spark sessions, called by the bridge actor."""

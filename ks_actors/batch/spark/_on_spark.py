@@ -1,0 +1,81 @@
+"""A backfill as a job of a batch bridge: one that there is, or one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from typing import TYPE_CHECKING, final
+
+from actors import Actor, Ref, Spec, System
+from ks_actors._errors import JobFailed, KsActorsError
+from ks_actors.batch.backfill._result import Backfill, tell
+from ks_actors.batch.spark._bridge import BatchBridge, run_job
+from ks_actors.batch.spark._messages import JobProgress
+from ks_actors.batch.spark._session import check_packages
+from ks_actors.batch.spark._settings import SparkSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import ModuleType
+
+    from ks_actors.batch._reading import LogAddress
+    from ks_actors.batch.backfill._plan import Plan
+    from ks_actors.batch.backfill._result import BackfillProgress, TaskDone
+    from ks_actors.batch.backfill._task_run import Recipe
+    from ks_actors.batch.spark._messages import BridgeMessage
+
+
+@final
+class _Watcher(Actor[JobProgress]):
+    """Hears how far Spark is with a backfill, and calls back."""
+
+    def __init__(self, progress: Callable[[BackfillProgress], None], plan: Plan, done: list[TaskDone]) -> None:
+        self._progress = progress
+        self._plan = plan
+        self._done = done
+
+    def receive(self, message: JobProgress) -> None:
+        tell(self._progress, self._plan, tuple(self._done), spark=(message.done, message.known))
+
+
+async def on_spark(
+    recipe: Recipe,
+    address: LogAddress,
+    directory: Path,
+    snapshot_uri: str | None,
+    progress: Callable[[BackfillProgress], None] | None,
+    spark: SparkSettings | Ref[BridgeMessage] | None,
+    began: float,
+) -> Backfill:
+    """Run all stages on Spark. Raises what a task has raised, where that is an error of ours; else JobFailed. Cancelling cancels the job."""
+    engine = await asyncio.to_thread(_engine)
+    plan, loop = recipe.plan, asyncio.get_running_loop()
+
+    def told(done: list[TaskDone]) -> None:
+        loop.call_soon_threadsafe(tell, progress, plan, tuple(done))
+
+    run = engine.SparkRun(recipe, address, directory, snapshot_uri, told)
+    name = f"backfill-{recipe.config.application_id}-{uuid.uuid4().hex[:8]}"
+    async with System("backfill") as system:
+        bridge = spark if isinstance(spark, Ref) else await system.spawn(BatchBridge.spec(spark or SparkSettings()), "batch")
+        watcher = None if progress is None else await system.spawn(Spec(lambda: _Watcher(progress, plan, run.done)), "progress")
+        try:
+            manifest = await run_job(bridge, name, run.run, progress=watcher)
+        except JobFailed as failed:
+            if isinstance(failed.__cause__, KsActorsError):
+                raise failed.__cause__ from failed.__cause__.__cause__
+            raise
+    rows = await asyncio.to_thread(engine.ParquetRows, directory, len(plan.stages))
+    written = await asyncio.to_thread(lambda: rows.partitions)
+    sinks = frozenset(where.topic for where in written) - plan.repartitions
+    return Backfill(tuple(run.done), manifest, rows, sinks, directory, time.perf_counter() - began)
+
+
+def _engine() -> ModuleType:
+    """Import what needs pyspark, which takes a second and is not for the event loop. Raises SparkUnavailable."""
+    check_packages()
+    from ks_actors.batch.spark import _spark_engine  # noqa: PLC0415 - as it says
+
+    return _spark_engine

@@ -1,0 +1,211 @@
+"""A batch bridge that lives as long as somebody uses it, and functions that run on it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import AsyncExitStack
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Self, TypeVar, final
+
+from actors import ActorsError, AskTimeout, System
+from ks_actors._errors import BatchError, ConfigError, JobCancelled, JobTimeout, SparkUnavailable
+from ks_actors.batch.spark._bridge import BatchBridge, run_job
+from ks_actors.batch.spark._messages import RESTART, RunJob, StartQuery, StopQuery
+from ks_actors.batch.spark._settings import SparkSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from actors import Ref, Restart
+    from ks_actors.batch.spark._messages import BridgeMessage, QueryEvent
+    from ks_actors.processors import Record
+
+T = TypeVar("T")
+
+
+@final
+class _Life:
+    """From the first user to the last one, in one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop: asyncio.AbstractEventLoop = loop
+        self.users: int = 0
+        self.changing = asyncio.Lock()
+        self.stack = AsyncExitStack()
+        self.ref: Ref[BridgeMessage] | None = None
+
+    async def open(self, settings: SparkSettings, timeout_ms: int) -> None:
+        async with AsyncExitStack() as stack:
+            system = await stack.enter_async_context(System("batch"))
+            ref = await system.spawn(BatchBridge.spec(settings), "bridge")
+            # A commit does not wait as long as Spark takes to start, so that has to be over before there are any.
+            try:
+                await ref.ask(RunJob, "start", _started, timeout_ms).within(inf)
+            except JobTimeout as late:
+                raise SparkUnavailable(
+                    f"Spark at {settings.place} has not started, and done something small, within {timeout_ms} ms: look whether {settings.place} "
+                    "answers and has room, or give the SparkBridge more start_timeout_ms"
+                ) from late
+            self.stack, self.ref = stack.pop_all(), ref
+
+    async def close(self) -> None:
+        self.ref = None
+        await self.stack.aclose()
+
+
+@final
+class SparkBridge:
+    """A Spark session for functions in the middle of topologies: `stream.batch(bridge.function(scored))`.
+
+    It may be made anywhere, and does nothing before it is entered: by an App, or `backfill` in one process, whose topology has such a function; by
+    `async with`. Then Spark is started, and it is there for all who have entered, in this event loop, until the last of them has left; what still
+    runs then is cancelled. Entering it raises SparkUnavailable, also when Spark has not started within `start_timeout_ms`: a start that cannot be
+    interrupted is then waited for up to 90 s more, until it is left alone.
+    """
+
+    def __init__(self, settings: SparkSettings | None = None, *, start_timeout_ms: int = 300_000) -> None:
+        if start_timeout_ms < 1:
+            raise ConfigError(f"start_timeout_ms: is {start_timeout_ms}, it has to be at least 1")
+        self.settings: SparkSettings = settings or SparkSettings()
+        self._start_timeout_ms: int = start_timeout_ms
+        self._life: _Life | None = None
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a SparkBridge belongs to its process: a topology that asks Spark in its middle is backfilled by engine='local'")
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        life = self._life = self._life or _Life(loop)
+        if life.loop is not loop:
+            raise BatchError("this SparkBridge is open in another event loop: make one for each")
+        life.users += 1
+        try:
+            async with life.changing:
+                if life.ref is None:
+                    await life.open(self.settings, self._start_timeout_ms)
+        except BaseException:
+            life.users -= 1
+            self._forget(life)
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        life = self._life
+        assert life is not None
+        life.users -= 1
+        try:
+            async with life.changing:
+                if life.users == 0:
+                    await life.close()
+        finally:
+            self._forget(life)
+
+    def _forget(self, life: _Life) -> None:
+        """Let go of a life that nobody has a part in any more."""
+        if life.users == 0 and life.ref is None:
+            self._life = None
+
+    @property
+    def ref(self) -> Ref[BridgeMessage]:
+        """The actor that has the session, to be told RunJob, CancelJob and what else a BatchBridge knows. Raises BatchError while it is not open."""
+        if self._life is None or self._life.ref is None:
+            raise BatchError("this SparkBridge is not open: an App opens it that has it in its topology or its services, or `async with bridge:`")
+        return self._life.ref
+
+    async def run(self, work: Callable[[Any], T], *, name: str = "job", deadline_ms: int | None = None) -> T:
+        """Do `work(session)` in a thread of the bridge, as RunJob says; cancelling cancels the job. May be awaited in any event loop."""
+        ref, life = self.ref, self._life
+        assert life is not None
+        asked: Any = run_job(ref, f"{name}-{uuid.uuid4().hex[:8]}", work, deadline_ms)
+        if asyncio.get_running_loop() is not life.loop:
+            asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, life.loop))
+        done: T = await asked
+        return done
+
+    async def start_query(
+        self,
+        name: str,
+        query: Callable[[Any], Any],
+        checkpoint: str,
+        *,
+        listener: Ref[QueryEvent] | None = None,
+        restart: Restart = RESTART,
+        stop_ms: int = 30_000,
+        timeout_ms: int = 300_000,
+    ) -> None:
+        """Run a streaming query of Spark's as StartQuery says, until it is stopped, or the bridge is closed; return when it runs.
+
+        `query(spark)` returns what `DataFrame.writeStream` gives, not started. Raises JobTimeout when it does not run within `timeout_ms`: it is
+        stopped then.
+        """
+        ref = self.ref
+        try:
+            await ref.ask(StartQuery, name, query, checkpoint, listener, restart, stop_ms).within(max(1, timeout_ms) / 1000)
+        except AskTimeout as late:
+            ref.ask(StopQuery, name)
+            raise JobTimeout(f"query {name} did not run within {timeout_ms} ms, and is stopped: look what Spark is at, or raise timeout_ms") from late
+        except ActorsError as ended:
+            raise JobCancelled("the batch bridge has ended") from ended
+
+    async def stop_query(self, name: str, *, timeout_ms: int = 300_000) -> bool:
+        """Stop a streaming query, and return when it has ended: whether there was one. Raises JobTimeout after `timeout_ms`; it ends later then."""
+        try:
+            return await self.ref.ask(StopQuery, name).within(max(1, timeout_ms) / 1000)
+        except AskTimeout as late:
+            raise JobTimeout(f"query {name} has been told to stop, and has not ended within {timeout_ms} ms") from late
+        except ActorsError as ended:
+            raise JobCancelled("the batch bridge has ended") from ended
+
+    def function(self, function: Callable[[Any, Any], Any], *, key_type: str | None = None, value_type: str | None = None) -> SparkFunction:
+        """Make a function for `stream.batch` of one of Spark: `function(spark, rows)`, which is given a DataFrame and returns another one.
+
+        `rows` have `key`, `value`, `timestamp` and `headers`, in the order of the records. `key_type` and `value_type` are Spark's types, such as
+        `struct<name: string, size: int>`; without, they are told by the records of each batch. What is returned is a DataFrame, or a table of Arrow,
+        with `key` and `value`; rows without `timestamp` (a timestamp, or ms) get the latest one of the batch, rows without `headers` have none. Rows
+        go on in the order in which they are returned: sort them where that matters.
+        """
+        return SparkFunction(self, function, key_type, value_type)
+
+
+@final
+class SparkFunction:
+    """A function of Spark as one for `stream.batch`; made by `SparkBridge.function`. Raises JobFailed, with what failed as its cause."""
+
+    def __init__(self, bridge: SparkBridge, function: Callable[[Any, Any], Any], key_type: str | None, value_type: str | None) -> None:
+        self.service: SparkBridge = bridge
+        self._function = function
+        self._types = (key_type, value_type)
+
+    async def __call__(self, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+        """Give records to Spark, and return what comes back."""
+        name = getattr(self._function, "__name__", "function").replace("<", "").replace(">", "")
+        return await self.service.run(partial(self._work, records), name=name)
+
+    def _work(self, records: list[Record[Any, Any]], spark: Any) -> list[Record[Any, Any]]:
+        from ks_actors.batch.tables._records import records_of, table_of  # noqa: PLC0415 - it needs a package that others do without
+
+        key, value = (None if kind is None else _arrow_type(kind) for kind in self._types)
+        rows = self._function(spark, spark.createDataFrame(table_of(records, key, value)))
+        table = rows.toArrow() if hasattr(rows, "toArrow") else rows
+        if not hasattr(table, "column_names"):
+            raise BatchError(f"{self._function!r} has returned {rows!r}: return a DataFrame, or a table of Arrow")
+        return records_of(table, max(record.timestamp for record in records))
+
+
+def _started(spark: Any) -> None:
+    """Have Spark do something small: the first of anything takes seconds."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    spark.createDataFrame(pa.table({"n": [0]})).toArrow()
+
+
+def _arrow_type(kind: str) -> pa.DataType:
+    from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415 - as above
+    from pyspark.sql.types import DataType  # noqa: PLC0415 - as above
+
+    return to_arrow_type(DataType.fromDDL(kind), timezone="UTC")

@@ -1,0 +1,178 @@
+"""What a Spark task of a backfill does: one task of the topology, with rows of Arrow at both ends."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import msgspec
+import pyarrow as pa
+
+from ks_actors._errors import BatchError
+from ks_actors.batch._reading import LogAddress, LogReader
+from ks_actors.batch._shipping import unpacked
+from ks_actors.batch._task_errors import carried
+from ks_actors.batch.backfill._plan import first_source
+from ks_actors.batch.backfill._result import TaskDone
+from ks_actors.batch.backfill._snapshot import Target
+from ks_actors.batch.backfill._task_run import Recipe, TaskRun
+from ks_actors.records._batch import Batch
+from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.snapshots import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    from ks_actors.batch.backfill._plan import Stage
+    from ks_actors.log._types import Outgoing
+
+FIRST: Final = -(1 << 63)
+"""The `high` of the row that every task has, so that there is a task even where there are no records."""
+
+_decode = msgspec.msgpack.Decoder(tuple[tuple[str, bytes | None], ...]).decode
+_encode = msgspec.msgpack.Encoder().encode
+# Made here and not when it is first used: msgspec looks a type up lazily, and crashes when two threads do that for the same one.
+_decode_done = msgspec.msgpack.Decoder(TaskDone).decode
+
+ROWS: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("high", pa.int64()),
+        ("source", pa.int32()),
+        ("number", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("timestamp", pa.int64()),
+        ("headers", pa.binary()),
+    ]
+)
+"""Rows between stages; a row without a topic is what a task has to say when it is done, in its value."""
+
+DDL: Final = "topic string, partition int, high bigint, source int, number bigint, key binary, value binary, timestamp bigint, headers binary"
+
+
+def batch_of(rows: pa.RecordBatch, first: int) -> Batch:
+    """Return rows of one partition, in their order, as a batch with offsets from `first` on."""
+    keys, values, timestamps, headers = (rows.column(name).to_pylist() for name in ("key", "value", "timestamp", "headers"))
+    decoded = None if not any(headers) else [() if data is None else _decode(data) for data in headers]
+    return Batch(keys, values, timestamps, decoded, range(first, first + len(keys)))
+
+
+def done_of(data: bytes) -> TaskDone:
+    """Return what a task has said when it was done: data, which came over the network. Raises BatchError for anything else."""
+    try:
+        return _decode_done(data)
+    except msgspec.MsgspecError as error:
+        raise BatchError(f"what a Spark task has written as its end is none: {error}; are ks_actors of another version there?") from error
+
+
+class StageTask(msgspec.Struct, frozen=True):
+    """One stage of a backfill, as a function of Arrow batches: those that have come through repartition topics, in order, for one of its tasks."""
+
+    recipe: bytes
+    stage: int
+    address: LogAddress
+    snapshot: str | None
+    name: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Process, and yield what is written; in a task of Spark's."""
+        with carried():
+            from pyspark import TaskContext  # noqa: PLC0415 - only there
+
+            context = TaskContext.get()
+            assert context is not None
+            yield from self._run(batches, context.partitionId(), context.taskAttemptId())
+
+    def _run(self, batches: Iterator[pa.RecordBatch], number: int, attempt: int) -> Iterator[pa.RecordBatch]:
+        recipe: Recipe = unpacked(self.recipe)
+        stage: Stage = recipe.plan.stages[self.stage]
+        work = stage.tasks[number]
+        came = _Came(batches, number, work.exchanged)
+        written = _Written(first_source(recipe.plan, stage) + number)
+        # A task that is believed to be dead may write still, beside the one that is tried in its place.
+        target = None if self.snapshot is None else Target(Place.of(self.snapshot).at(*self.name), attempt)
+        directory = Path(tempfile.mkdtemp(prefix="ks-actors-task-"))
+        try:
+            with LogReader(self.address) as reader:
+                exchanged = {where: came.of(where) for where in work.exchanged}
+                run = TaskRun(recipe, work, directory, read=reader.read, exchanged=exchanged, snapshot=target)
+                for some in run.run():
+                    yield from map(written.rows, some)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        yield written.end(_encode(run.done))
+
+
+@final
+class _Came:
+    """Rows for one task, taken apart by topic as they come."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], number: int, wanted: Sequence[TopicPartition]) -> None:
+        self._batches = batches
+        self._number = number
+        self._ready: dict[TopicPartition, deque[Batch]] = {where: deque() for where in wanted}
+        self._next: dict[TopicPartition, int] = dict.fromkeys(wanted, 0)
+
+    def of(self, where: TopicPartition) -> Generator[Batch, None, None]:
+        """Yield the records of a partition."""
+        ready = self._ready[where]
+        while ready or self._pull():
+            while ready:
+                yield ready.popleft()
+
+    def _pull(self) -> bool:
+        rows = next(self._batches, None)
+        if rows is None:
+            return False
+        topics = rows.column("topic").to_pylist()
+        if set(rows.column("partition").to_pylist()) - {self._number}:
+            raise AssertionError(f"rows of other partitions have come to task {self._number}")
+        for topic in dict.fromkeys(topic for topic in topics if topic is not None):
+            where = TopicPartition(topic, self._number)
+            batch = batch_of(rows.filter(pa.array([one == topic for one in topics])), self._next[where])
+            self._next[where] += len(batch)
+            self._ready[where].append(batch)
+        return True
+
+
+@final
+class _Written:
+    """Number what a task writes, by partition."""
+
+    def __init__(self, source: int) -> None:
+        self._source = source
+        self._state: dict[TopicPartition, tuple[int, int]] = {}
+
+    def rows(self, outgoing: Outgoing) -> pa.RecordBatch:
+        """Return records as rows."""
+        where, batch = outgoing.partition, outgoing.batch
+        high, number = self._state.get(where, (-1, 0))
+        highs = []
+        for timestamp in batch.timestamps:
+            high = max(high, timestamp)
+            highs.append(high)
+        count = len(batch)
+        self._state[where] = high, number + count
+        headers = [None] * count if batch.headers is None else [_encode(one) if one else None for one in batch.headers]
+        columns: list[list[Any]] = [
+            [where.topic] * count,
+            [where.partition] * count,
+            highs,
+            [self._source] * count,
+            list(range(number, number + count)),
+            batch.keys,
+            batch.values,
+            batch.timestamps,
+            headers,
+        ]
+        return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)], schema=ROWS)
+
+    def end(self, done: bytes) -> pa.RecordBatch:
+        """Return the row that says that the task is done."""
+        row = [None, -1, FIRST, self._source, 0, None, done, 0, None]
+        return pa.RecordBatch.from_arrays([pa.array([value], field.type) for value, field in zip(row, ROWS, strict=True)], schema=ROWS)

@@ -1,0 +1,1 @@
+"""Records as Arrow tables and Parquet files; imports pyarrow."""

@@ -1,0 +1,105 @@
+"""Records as columns of Arrow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from ks_actors.records._batch import Batch
+from ks_actors.snapshots._manifest import SUFFIXES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.batch._reading import LogRange
+
+_SUFFIXES = {"window": SUFFIXES["window"], "session": SUFFIXES["session"]}
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_MICROS = 1000
+
+
+def headers_column(batch: Batch) -> pa.Array:
+    """Return the headers of a batch: lists, empty where there are none."""
+    found = [()] * len(batch) if batch.headers is None else batch.headers
+    return pa.array([[{"key": key, "value": value} for key, value in one] for one in found], HEADERS)
+
+
+class TopicColumns:
+    """Make batches of a topic record batches of a schema: some of the columns there are, decoded where there is a decoder.
+
+    Keys of a store with windows, of this `kind`, are taken apart; windows last for `window_ms`, sessions tell their ends.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        decode_key: Callable[[bytes], Any] | None,
+        decode_value: Callable[[bytes], Any] | None,
+        kind: str = "",
+        window_ms: int = 0,
+    ) -> None:
+        self._schema = schema
+        self._decoders = {"key": decode_key, "value": decode_value}
+        self._suffix = _SUFFIXES.get(kind)
+        self._sessions = kind == "session"
+        self._window_ms = window_ms
+        self._windows: list[tuple[int, int]] = []
+
+    def of(self, batch: Batch, where: LogRange) -> pa.RecordBatch:
+        """Return the columns of a batch."""
+        suffix = self._suffix
+        if suffix is not None:
+            keys: list[Any] = batch.keys
+            self._windows = [suffix.unpack_from(key, len(key) - suffix.size) for key in keys]
+            batch = Batch(list(map(self.key_of, keys)), batch.values, batch.timestamps, batch.headers, batch.offsets)
+        return pa.RecordBatch.from_arrays([self._column(field, batch, where) for field in self._schema], schema=self._schema)
+
+    def key_of(self, key: bytes) -> bytes:
+        """Return a key without its window."""
+        return key if self._suffix is None else key[: -self._suffix.size]
+
+    def _column(self, field: pa.Field, batch: Batch, where: LogRange) -> pa.Array:
+        name = field.name
+        if name in self._decoders:
+            return self._decoded(name, batch.keys if name == "key" else batch.values, field.type)
+        if name == "headers":
+            return headers_column(batch)
+        columns: dict[str, Callable[[], list[Any]]] = {
+            "topic": lambda: [where.topic] * len(batch),
+            "partition": lambda: [where.partition] * len(batch),
+            "offset": lambda: list(batch.offsets) if len(batch.offsets) else [None] * len(batch),
+            "timestamp": lambda: [None if time < 0 else time * _MICROS for time in batch.timestamps],
+            "window_start": lambda: [found[1 if self._sessions else 0] * _MICROS for found in self._windows],
+            "window_end": lambda: [(found[0] + self._window_ms) * _MICROS for found in self._windows],
+        }
+        return pa.array(columns[name](), field.type)
+
+    def _decoded(self, name: str, column: list[bytes | None], kind: pa.DataType) -> pa.Array:
+        decode = self._decoders[name]
+        if decode is None:
+            return pa.array(column, kind)
+        objects = [None if data is None else decode(data) for data in column]
+        if isinstance(next((each for each in objects if each is not None), None), msgspec.Struct):
+            objects = [msgspec.to_builtins(each, builtin_types=(bytes,)) for each in objects]
+        return pa.array(objects, kind)
+
+
+def latest(batches: Any, *, versioned: bool = False) -> Batch:
+    """Return the last record of each key that is no tombstone, in the order of their offsets: what a compacted topic says.
+
+    The changelog of a versioned store has versions as they were put, late ones too: there the last one is that of the latest time.
+    """
+    last: dict[bytes | None, tuple[int, bytes | None, int, Any]] = {}
+    for batch in batches:
+        headers = [()] * len(batch) if batch.headers is None else batch.headers
+        for key, value, time, header, offset in zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=True):
+            if key is None or (versioned and key in last and time < last[key][2]):
+                continue
+            if value is None and not versioned:
+                last.pop(key, None)
+            else:
+                last[key] = (offset, value, time, header)
+    rows = sorted((offset, key, value, time, header) for key, (offset, value, time, header) in last.items() if value is not None)
+    return Batch([r[1] for r in rows], [r[2] for r in rows], [r[3] for r in rows], [r[4] for r in rows], [r[0] for r in rows])

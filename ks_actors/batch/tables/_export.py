@@ -1,0 +1,174 @@
+"""Tables and topics as Parquet files."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import pyarrow as pa
+
+from ks_actors._errors import ConfigError, SerializationError, UnknownStore
+from ks_actors.batch._reading import Bounds, LogReader, SharedLog, address_of
+from ks_actors.batch.tables._arrow_types import Decoding, decoding_of
+from ks_actors.batch.tables._columns import HEADERS, TopicColumns, latest
+from ks_actors.batch.tables._parquet import write_file
+from ks_actors.task._environment import Setup, nodes_of
+from ks_actors.topology import SinkNode, SourceNode, StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from ks_actors.batch._reading import LogRange
+    from ks_actors.config._config import StreamsConfig
+    from ks_actors.log import Log
+    from ks_actors.records._batch import Batch
+    from ks_actors.serdes import Serde
+    from ks_actors.topology import StoreSpec, Topology
+
+_TIME = pa.timestamp("us", "UTC")
+_RAW = Decoding(pa.binary(), None)
+_NO_CHANGELOG = "table {}: {}, so there is nothing to export it from. Write it to a topic, or read a snapshot by spark.read"
+
+
+class _Plan(NamedTuple):
+    """One table or topic: its topic in the log, how to decode, and what windows its keys have."""
+
+    name: str
+    topic: str
+    table: bool
+    key: Decoding
+    value: Decoding
+    kind: str = ""
+    window_ms: int = 0
+
+
+@final
+class Exporter:
+    """Write what a log has of an app's tables and topics, as of now."""
+
+    def __init__(self, topology: Topology, config: StreamsConfig, *, raw: bool, types: Mapping[str, Any]) -> None:
+        self._topology = topology
+        self._raw = raw
+        self._types = types
+        self._setup = Setup(
+            topology,
+            config,
+            wall_time=lambda: time.time_ns() // 1_000_000,
+            partitions=lambda _: None,
+            nodes=lambda task: nodes_of(topology, task),
+        )
+
+    async def export(self, log: LogReader | SharedLog, directory: Path, tables: Collection[str], topics: Collection[str]) -> dict[str, int]:
+        """Write all of them; return how many rows each has."""
+        plans = [self._table(name) for name in tables] + [self._topic(name) for name in topics]
+        names = [plan.name for plan in plans]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"{', '.join(sorted({name for name in names if names.count(name) > 1}))}: is to be exported twice, into one directory")
+        if strange := sorted(set(self._types) - set(names)):
+            raise ConfigError(f"types: {', '.join(strange)} is not exported")
+        ranges = await asyncio.to_thread(log.ranges, [plan.topic for plan in plans], Bounds())
+        counts = {}
+        for plan in plans:
+            counts[plan.name] = await asyncio.to_thread(_write, log, directory, plan, [one for one in ranges if one.topic == plan.topic])
+        return counts
+
+    def _decodings(self, name: str, topic: str, key: Serde[Any] | None, value: Serde[Any] | None) -> tuple[Decoding, Decoding]:
+        if self._raw:
+            return _RAW, _RAW
+        found = self._setup.serdes(key, value, of=f"{name}, which is to be exported")
+        return decoding_of(found[0], topic, is_key=True), decoding_of(found[1], topic, type_=self._types.get(name))
+
+    def _table(self, name: str) -> _Plan:
+        filled = next((each.topic for each in self._topology.global_topics.values() if each.store == name), None)
+        if filled is not None:
+            spec = self._topology.global_stores[name]
+            return _Plan(name, filled, True, *self._decodings(name, filled, spec.key, spec.value))
+        found: StoreSpec | None = self._topology.stores.get(name)
+        if found is None:
+            known = ", ".join((*self._topology.stores, *self._topology.global_stores)) or "none"
+            raise UnknownStore(f"the topology has no table {name!r}; it has {known}")
+        if not found.logging or found.kind is StoreKind.CUSTOM:
+            raise ConfigError(_NO_CHANGELOG.format(name, "it is a store of your own" if found.logging else "it has no changelog"))
+        topic = self._setup.changelog(name)
+        kind = found.kind.value.removeprefix("timestamped_")
+        return _Plan(name, topic, True, *self._decodings(name, topic, found.key, found.value), kind, found.window_size_ms)
+
+    def _topic(self, name: str) -> _Plan:
+        topic = self._setup.topic(name)
+        for node in self._topology.nodes.values():
+            if (isinstance(node, SourceNode) and name in node.topics) or (isinstance(node, SinkNode) and node.topic == name):
+                return _Plan(name, topic, False, *self._decodings(name, topic, node.key, node.value))
+        filled = self._topology.global_topics.get(name)
+        if filled is not None:
+            spec = self._topology.global_stores[filled.store]
+            return _Plan(name, topic, False, *self._decodings(name, topic, spec.key, spec.value))
+        return _Plan(name, topic, False, _RAW, _RAW)
+
+
+def _schema(plan: _Plan) -> pa.Schema:
+    ends: dict[str, list[str]] = {"window": ["window_start", "window_end"], "session": ["window_start", "window_end"]}
+    windows = [(name, _TIME) for name in ends.get(plan.kind, [])]
+    offset, headers = ([], []) if plan.table else ([("offset", pa.int64())], [("headers", HEADERS)])
+    fields = [("partition", pa.int32()), *offset, ("timestamp", _TIME), ("key", plan.key.type), *windows, ("value", plan.value.type), *headers]
+    return pa.schema(fields)
+
+
+def _write(log: LogReader | SharedLog, directory: Path, plan: _Plan, ranges: Iterable[LogRange]) -> int:
+    """Write a file for each partition, which is there when it is whole; return how many rows they have. Blocks."""
+    place, count = directory / plan.name, 0
+    place.mkdir(parents=True, exist_ok=True)
+    schema, versioned = _schema(plan), plan.kind == StoreKind.VERSIONED.value
+    columns = TopicColumns(schema, plan.key.decode, plan.value.decode, plan.kind, plan.window_ms)
+    for one in ranges:
+        # Closed here: it must not be done by whoever drops the last reference, who may be in the log's own thread.
+        with closing(log.read(one)) as read:
+            batches = (latest(read, versioned=versioned),) if plan.table else read
+            rows = (_columns(columns, plan, batch, one) for batch in batches if len(batch))
+            count += write_file(place / f"{one.partition}.parquet", schema, rows)
+    return count
+
+
+def _columns(columns: TopicColumns, plan: _Plan, batch: Batch, where: LogRange) -> pa.RecordBatch:
+    """Return a batch as columns. Raises SerializationError, which tells where what cannot be decoded is."""
+    try:
+        return columns.of(batch, where)
+    except Exception as error:
+        for key, value, offset in zip(batch.keys, batch.values, batch.offsets, strict=True):
+            for what, decoding, data in (("key", plan.key, columns.key_of(key) if key is not None else None), ("value", plan.value, value)):
+                try:
+                    pa.array([None if data is None or decoding.decode is None else decoding.decode(data)], decoding.type)
+                except Exception as found:
+                    raise SerializationError(
+                        f"{where.topic}-{where.partition}: the {what} at offset {offset} is not what its serde makes, or not of the type "
+                        f"{decoding.type}: {type(found).__name__}: {found}. Export it raw, or say its type"
+                    ) from found
+        raise SerializationError(f"{where.topic}-{where.partition}: {type(error).__name__}: {error}") from error
+
+
+async def export(
+    topology: Topology,
+    config: StreamsConfig,
+    directory: Path | str,
+    log: Log | None,
+    *,
+    tables: Collection[str] = (),
+    topics: Collection[str] = (),
+    raw: bool = False,
+    types: Mapping[str, Any] | None = None,
+) -> dict[str, int]:
+    """Write tables and topics into Parquet files: see `App.export`."""
+    if not tables and not topics:
+        raise ConfigError("tables, topics: name what is to be exported")
+    exporter = Exporter(topology, config, raw=raw, types=types or {})
+    if log is not None:
+        return await exporter.export(SharedLog(log, asyncio.get_running_loop()), Path(directory), tables, topics)
+    # Opened to be read only: somebody else may be at work on it.
+    reader = LogReader(address_of(config))
+    await asyncio.to_thread(reader.__enter__)
+    try:
+        return await exporter.export(reader, Path(directory), tables, topics)
+    finally:
+        await asyncio.to_thread(reader.__exit__)

@@ -1,0 +1,57 @@
+"""Records of topics as Parquet files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ks_actors.batch._reading import LogRange
+from ks_actors.batch.tables._columns import HEADERS, TopicColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from ks_actors.log import TopicPartition
+    from ks_actors.records._batch import Batch
+
+SCHEMA = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+
+
+def write_parquet(directory: Path, partitions: Iterable[tuple[TopicPartition, Iterable[Batch]]]) -> dict[str, int]:
+    """Write a file per partition, which is there when it is whole; return how many records each topic has. Offsets count from 0 in each. Blocks."""
+    columns = TopicColumns(SCHEMA, None, None)
+    counts: dict[str, int] = {}
+    for where, batches in partitions:
+        topic = directory / where.topic
+        topic.mkdir(parents=True, exist_ok=True)
+        place = LogRange(where.topic, where.partition, 0, 0)
+        rows = write_file(topic / f"{where.partition}.parquet", SCHEMA, (columns.of(batch, place) for batch in batches))
+        counts[where.topic] = counts.get(where.topic, 0) + rows
+    return counts
+
+
+def write_file(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    """Write a file, which is there when it is whole; return how many rows it has. Blocks."""
+    draft, count = path.with_name(f".{path.name}.part"), 0
+    try:
+        with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                count += batch.num_rows
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    draft.replace(path)
+    return count

@@ -1,0 +1,1 @@
+"""Settings: their names, sources, values and checks."""

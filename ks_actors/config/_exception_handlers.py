@@ -1,0 +1,167 @@
+"""What an app says to records that fail."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from ks_actors.records._batch import Headers
+    from ks_actors.records._task_id import TaskId
+
+_log = logging.getLogger("ks_actors")
+
+_PREFIX = "__streams.errors."
+
+
+class HandlerResponse(Enum):
+    """What is to become of a record that failed, and of the app."""
+
+    FAIL = "FAIL"
+    """Processing ends with the error."""
+    RESUME = "RESUME"
+    """The record is left out (of several branches that it takes, only the one that failed), counted as dropped, and processing goes on."""
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A record for a dead letter queue; its partition is found by its key, as for any other."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers = ()
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A response that also has records for a dead letter queue: they are written like other output, in the transaction if there is one."""
+
+    result: HandlerResponse
+    dead_letter_queue_records: tuple[DeadLetter, ...] = ()
+
+    @classmethod
+    def of(cls, answer: object, /) -> Response:
+        """Return what a handler answered as a Response; raise TypeError when it is no answer."""
+        if isinstance(answer, Response):
+            return answer
+        if isinstance(answer, HandlerResponse):
+            return cls(answer)
+        raise TypeError(f"an exception handler answers HandlerResponse.FAIL, HandlerResponse.RESUME or a Response; this one answered {answer!r}")
+
+
+class FailedRecord(msgspec.Struct, frozen=True):
+    """The record that failed.
+
+    To a deserialization handler, the bytes that were read. To a processing handler, what the node was given. To a production handler, what was to be
+    written to `topic`: objects when it is the serde that failed, else bytes. A punctuation that failed has none.
+    """
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers = ()
+    topic: str | None = None
+    partition: int | None = None
+
+
+class ErrorContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a record failed: the source record that it was made of, as it came from the log, and the node.
+
+    Without a source record (in a punctuation, or when several were made one) `topic` is None, `partition` and `offset` are -1, there are no headers,
+    and `timestamp` is the failed record's, or that of the punctuation. Of a record that was held back, key and value as they were read may be None
+    though topic and offset are known. `dead_letter_queue_topic` is the app's setting errors_dead_letter_queue_topic_name.
+    """
+
+    topic: str | None
+    partition: int
+    offset: int
+    headers: Headers
+    processor_node_id: str
+    task_id: TaskId
+    timestamp: int
+    source_raw_key: bytes | None
+    source_raw_value: bytes | None
+    dead_letter_queue_topic: str | None = None
+
+    def dead_letters(self, error: BaseException) -> tuple[DeadLetter, ...]:
+        """Return the source record for the dead letter queue, with `error` in its headers; nothing when the app has no such queue."""
+        topic = self.dead_letter_queue_topic
+        return () if topic is None else (dead_letter(topic, self, error),)
+
+
+def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> DeadLetter:
+    """Return the source record of `context` as a record for `topic`: same key, value and headers, and behind these, headers that tell the error."""
+    kind = type(error)
+    told = {
+        "exception": kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}",
+        "message": str(error),
+        "stacktrace": _stack(error),
+        "topic": context.topic,
+        "partition": str(context.partition),
+        "offset": str(context.offset),
+    }
+    # What is not UTF-8 in a message (half a surrogate pair from bad input) must not make the error report fail.
+    headers = tuple((_PREFIX + name, None if text is None else text.encode(errors="backslashreplace")) for name, text in told.items())
+    return DeadLetter(topic, context.source_raw_key, context.source_raw_value, max(0, context.timestamp), context.headers + headers)
+
+
+def _stack(error: BaseException) -> str:
+    """Return where an error came from, and its causes: without the source lines, which take a hundred times as long to find."""
+    told: list[str] = []
+    seen: BaseException | None = error
+    while seen is not None:
+        lines = [
+            f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_qualname}'
+            for frame, line in traceback.walk_tb(seen.__traceback__)
+        ]
+        told.append("\n".join([f"{type(seen).__name__}: {seen}", *lines]))
+        seen = seen.__cause__
+    return "\ncaused by ".join(told)
+
+
+class DeserializationExceptionHandler(Protocol):
+    """Decide about a record whose key or value cannot be read."""
+
+    def __call__(self, context: ErrorContext, record: FailedRecord, error: Exception, /) -> HandlerResponse | Response:
+        """Answer; an error raised here ends processing."""
+        ...
+
+
+class ProcessingExceptionHandler(Protocol):
+    """Decide about a record at which a processor, or a function given to the DSL, raised; in a punctuation there is no record."""
+
+    def __call__(self, context: ErrorContext, record: FailedRecord | None, error: Exception, /) -> HandlerResponse | Response:
+        """Answer; an error raised here ends processing."""
+        ...
+
+
+class ProductionExceptionHandler(Protocol):
+    """Decide about a record that cannot be serialized, or that the log refused."""
+
+    def __call__(self, context: ErrorContext, record: FailedRecord, error: Exception, /) -> HandlerResponse | Response:
+        """Answer; an error raised here ends processing."""
+        ...
+
+
+ExceptionHandler: TypeAlias = DeserializationExceptionHandler | ProcessingExceptionHandler | ProductionExceptionHandler
+
+
+def log_and_fail(context: ErrorContext, record: FailedRecord | None, error: Exception, /) -> Response:  # noqa: ARG001 - what a handler is given
+    """Log an error and end processing; the source record goes to the dead letter queue if there is one. The default of all handlers."""
+    _tell(logging.ERROR, context, error)
+    return Response(HandlerResponse.FAIL, context.dead_letters(error))
+
+
+def log_and_continue(context: ErrorContext, record: FailedRecord | None, error: Exception, /) -> Response:  # noqa: ARG001 - likewise
+    """Log a warning and go on without the record; the source record goes to the dead letter queue if there is one."""
+    _tell(logging.WARNING, context, error)
+    return Response(HandlerResponse.RESUME, context.dead_letters(error))
+
+
+def _tell(level: int, context: ErrorContext, error: Exception) -> None:
+    where = (context.processor_node_id, context.task_id, context.topic, context.partition, context.offset)
+    _log.log(level, "a record failed at node %s, task %s, topic %s, partition %s, offset %s", *where, exc_info=error)

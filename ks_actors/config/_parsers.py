@@ -1,0 +1,189 @@
+"""What values settings take: functions that return the value as the runtime wants it, or raise ValueError saying what is wrong with it."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ks_actors import serdes
+from ks_actors._errors import TopologyError
+from ks_actors.config import _exception_handlers as handlers
+from ks_actors.config._kafka import servers
+from ks_actors.processors.api._argument_checks import check_function
+from ks_actors.serdes import Serde
+from ks_actors.topology import _timestamp_extractors as timestamps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LONGEST_TOPIC = 249
+LAST_INT = (1 << 63) - 1
+
+RESPONSES: dict[str, Any] = {"fail": handlers.log_and_fail, "continue": handlers.log_and_continue}
+
+JAVA_SERDES = "org.apache.kafka.common.serialization.Serdes$"
+JAVA_ERRORS = "org.apache.kafka.streams.errors."
+JAVA_PROCESSOR = "org.apache.kafka.streams.processor."
+JAVA: dict[str, Any] = {
+    **{
+        f"{JAVA_SERDES}{name}Serde": serde
+        for name, serde in {
+            "String": serdes.STRING,
+            "ByteArray": serdes.BYTES,
+            "Short": serdes.SHORT,
+            "Integer": serdes.INTEGER,
+            "Long": serdes.LONG,
+            "Float": serdes.FLOAT,
+            "Double": serdes.DOUBLE,
+            "Boolean": serdes.BOOLEAN,
+            "UUID": serdes.UUID,
+            "Void": serdes.VOID,
+        }.items()
+    },
+    JAVA_ERRORS + "LogAndFailExceptionHandler": handlers.log_and_fail,
+    JAVA_ERRORS + "LogAndContinueExceptionHandler": handlers.log_and_continue,
+    JAVA_ERRORS + "LogAndFailProcessingExceptionHandler": handlers.log_and_fail,
+    JAVA_ERRORS + "LogAndContinueProcessingExceptionHandler": handlers.log_and_continue,
+    JAVA_ERRORS + "DefaultProductionExceptionHandler": handlers.log_and_fail,
+    JAVA_PROCESSOR + "FailOnInvalidTimestamp": timestamps.FailOnInvalidTimestamp,
+    JAVA_PROCESSOR + "LogAndSkipOnInvalidTimestamp": timestamps.LogAndSkipOnInvalidTimestamp,
+    JAVA_PROCESSOR + "UsePartitionTimeOnInvalidTimestamp": timestamps.UsePartitionTimeOnInvalidTimestamp,
+    JAVA_PROCESSOR + "WallclockTimestampExtractor": timestamps.WallclockTimestampExtractor,
+}
+"""Names that a Java app's .properties file has for what there is here, too."""
+
+
+class ProcessingGuarantee(Enum):
+    """What a failure may do to results: repeat some, or nothing."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    EXACTLY_ONCE_V2 = "exactly_once_v2"
+
+
+def optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Take None as well, for nothing."""
+    return lambda value: None if value is None else parse(value)
+
+
+def whole_number(least: int, *, unlimited: bool = False) -> Callable[[Any], int]:
+    """Take a number from `least` on, or its digits; -1 too, when that means no limit."""
+
+    def parse(value: Any) -> int:
+        if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError("is no whole number")  # noqa: TRY004 - one kind of error for all that is wrong with a value
+        if value < least and not (unlimited and value == -1):
+            raise ValueError(f"is less than {least}" + (" (and not -1, no limit)" if unlimited else ""))
+        if value > LAST_INT:
+            raise ValueError(f"is more than {LAST_INT}")
+        return value
+
+    return parse
+
+
+def one_of(**words: Any) -> Callable[[Any], Any]:
+    """Take one of some words, in any case, or an Enum's member of such a value; give what the word stands for."""
+
+    def parse(value: Any) -> Any:
+        word = value.value if isinstance(value, Enum) else value
+        if isinstance(word, str) and word.lower() in words:
+            return words[word.lower()]
+        raise ValueError(f"is none of {', '.join(words)}")
+
+    return parse
+
+
+def text(value: Any) -> str:
+    """Take text that is not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("is no text")
+    return value
+
+
+def topic_name(value: Any) -> str:
+    """Take what may be the name of a topic."""
+    name = text(value)
+    if not re.fullmatch(r"[a-zA-Z0-9._-]+", name) or name in {".", ".."} or len(name) > LONGEST_TOPIC:
+        raise ValueError(
+            f"is no name for a topic: these have 1 to {LONGEST_TOPIC} letters, digits, dots, underscores and hyphens, and are not . or .."
+        )
+    return name
+
+
+def directory(value: Any) -> Path:
+    """Take a path, as text or Path; `~` is the home directory."""
+    if isinstance(value, Path):
+        return value
+    return Path(text(value)).expanduser()
+
+
+def log_url(value: Any) -> str:
+    """Take `memory://`, `embedded:///path` or `kafka://host:port,host:port`."""
+    url = text(value)
+    scheme, separator, rest = url.partition("://")
+    if url == "memory://" or (separator and scheme == "embedded" and rest.strip("/")):
+        return url
+    if separator and scheme == "kafka":
+        return f"kafka://{servers(rest)}"
+    raise ValueError("is no log: expected memory://, embedded:///path or kafka://host:port")
+
+
+def serde(value: Any) -> Serde[Any]:
+    """Take a serde, or its name."""
+    found = _named(value)
+    if not isinstance(found, Serde):
+        raise ValueError("is no serde")  # noqa: TRY004 - likewise
+    return found
+
+
+def function(value: Any) -> Any:
+    """Take a callable, or its name."""
+    found = _named(value)
+    if not callable(found):
+        raise ValueError("cannot be called")  # noqa: TRY004 - likewise
+    return found
+
+
+def handler(value: Any) -> Any:
+    """Take an exception handler, its name, or one of the words fail and continue."""
+    return RESPONSES[value.lower()] if isinstance(value, str) and value.lower() in RESPONSES else _fitting(function(value), 3)
+
+
+def extractor(value: Any) -> Any:
+    """Take a timestamp extractor, or its name."""
+    return _fitting(function(value), 2)
+
+
+def _fitting(found: Any, arguments: int) -> Any:
+    """Return a function if it can be called with so many arguments, and answers at once. Raises ValueError."""
+    try:
+        check_function(found, arguments, role="the function", of="this setting")
+    except TopologyError as error:
+        raise ValueError(f"does not fit: {error}") from None
+    return found
+
+
+def _named(value: Any) -> Any:
+    """Return the object that a name stands for: `package.module.name`, or a Java class that has an equal here; a class is called for its object."""
+    if isinstance(value, str):
+        value = JAVA[value] if value in JAVA else _imported(value)
+    try:
+        return value() if isinstance(value, type) else value
+    except TypeError as error:
+        raise ValueError(f"cannot be made without arguments: {error}") from error
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.strip().replace(":", ".").rpartition(".")
+    if not module:
+        raise ValueError("names nothing: expected package.module.name")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise ValueError(f"cannot be imported: {error}") from error
+    except AttributeError:
+        raise ValueError(f"names nothing: {module} has no {attribute}") from None

@@ -1,0 +1,230 @@
+"""The settings there are: what each takes, and what it is when nobody gives it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict
+
+from ks_actors.config._exception_handlers import log_and_fail
+from ks_actors.config._kafka import SCHEME, host_check, jaas, kafka_contradictions, pem, servers
+from ks_actors.config._parsers import (
+    ProcessingGuarantee,
+    directory,
+    extractor,
+    handler,
+    log_url,
+    one_of,
+    optional,
+    serde,
+    text,
+    topic_name,
+    whole_number,
+)
+from ks_actors.log._types import IsolationLevel
+from ks_actors.topology._optimizations import optimization
+from ks_actors.topology._timestamp_extractors import FailOnInvalidTimestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from ks_actors.config._exception_handlers import DeserializationExceptionHandler, ProcessingExceptionHandler, ProductionExceptionHandler
+    from ks_actors.serdes import Serde
+    from ks_actors.topology import TimestampExtractor
+
+
+class Options(TypedDict, total=False):
+    """Settings as keywords, but for the application's id."""
+
+    client_id: str
+    bootstrap_servers: str | Sequence[str]
+    log: str
+    security_protocol: str
+    sasl_mechanism: str
+    sasl_username: str
+    sasl_password: str
+    sasl_jaas_config: str
+    ssl_truststore_location: str | Path
+    ssl_ca_location: str | Path
+    ssl_truststore_type: str
+    ssl_keystore_location: str | Path
+    ssl_certificate_location: str | Path
+    ssl_keystore_type: str
+    ssl_key_location: str | Path
+    ssl_key_password: str
+    ssl_endpoint_identification_algorithm: str
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    connections_max_idle_ms: int
+    replication_factor: int
+    producer_compression_type: str
+    group_instance_id: str | None
+    state_dir: str | Path
+    state_cleanup_delay_ms: int
+    state_cleanup_dir_max_age_ms: int
+    num_stream_threads: int
+    num_workers: int
+    num_standby_replicas: int
+    processing_guarantee: ProcessingGuarantee | str
+    commit_interval_ms: int
+    max_task_idle_ms: int
+    buffered_records_per_partition: int
+    input_buffer_max_bytes: int
+    statestore_uncommitted_max_bytes: int
+    statestore_memory_max_bytes: int
+    statestore_cache_max_bytes: int
+    cache_max_bytes_buffering: int
+    default_key_serde: Serde[Any] | str
+    default_value_serde: Serde[Any] | str
+    default_timestamp_extractor: TimestampExtractor | str
+    deserialization_exception_handler: DeserializationExceptionHandler | str
+    processing_exception_handler: ProcessingExceptionHandler | str
+    production_exception_handler: ProductionExceptionHandler | str
+    errors_dead_letter_queue_topic_name: str
+    topology_optimization: str | Collection[str]
+    default_dsl_store: str
+    default_state_isolation_level: IsolationLevel | str
+    dsl_store: str
+    auto_offset_reset: str
+    task_timeout_ms: int
+    close_timeout_ms: int
+    stall_warning_ms: int
+    poll_ms: int
+    max_decompressed_bytes: int
+    linger_ms: int
+    metadata_max_age_ms: int
+    max_poll_interval_ms: int
+    session_timeout_ms: int
+    transaction_timeout_ms: int
+    repartition_purge_interval_ms: int
+    snapshot_uri: str | None
+    snapshot_interval_ms: int
+    snapshot_keep: int
+    snapshot_timeout_ms: int
+    snapshot_max_age_ms: int
+    windowstore_changelog_additional_retention_ms: int
+    max_drain_ms: int
+    worker_slice_ms: int
+    metrics_recording_level: str
+
+
+class Keywords(Options, total=False):
+    """Settings as keywords that add to what other sources say."""
+
+    application_id: str
+
+
+class Settings(Options):
+    """Settings as keywords that are all there is."""
+
+    application_id: Required[str]
+
+
+class Setting(NamedTuple):
+    """One setting: `parse` gives its value, or raises ValueError; `default` is computed last, from those that come before it in the table."""
+
+    parse: Callable[[Any], Any]
+    default: Callable[[Mapping[str, Any]], Any]
+
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def _exactly_once(values: Mapping[str, Any]) -> bool:
+    return values["processing_guarantee"] is ProcessingGuarantee.EXACTLY_ONCE_V2
+
+
+def _is(value: Any) -> Callable[[Mapping[str, Any]], Any]:
+    return lambda _: value
+
+
+SETTINGS: dict[str, Setting] = {
+    "application_id": Setting(topic_name, _is(None)),
+    "client_id": Setting(text, lambda values: values["application_id"]),
+    "bootstrap_servers": Setting(servers, _is(None)),
+    "log": Setting(log_url, lambda values: f"{SCHEME}{values['bootstrap_servers']}" if values["bootstrap_servers"] else "memory://"),
+    "security_protocol": Setting(one_of(**{name.lower(): name for name in _PROTOCOLS}), _is("PLAINTEXT")),
+    "sasl_mechanism": Setting(one_of(**{name.lower(): name for name in _MECHANISMS}), _is(None)),
+    "sasl_username": Setting(text, _is(None)),
+    "sasl_password": Setting(text, _is(None)),
+    "sasl_jaas_config": Setting(jaas, _is(None)),
+    "ssl_truststore_location": Setting(directory, _is(None)),
+    "ssl_truststore_type": Setting(pem, _is("PEM")),
+    "ssl_keystore_location": Setting(directory, _is(None)),
+    "ssl_keystore_type": Setting(pem, _is("PEM")),
+    "ssl_key_location": Setting(directory, _is(None)),
+    "ssl_key_password": Setting(text, _is(None)),
+    "ssl_endpoint_identification_algorithm": Setting(host_check, _is("https")),
+    "request_timeout_ms": Setting(whole_number(1), _is(30_000)),
+    "retry_backoff_ms": Setting(whole_number(0), _is(50)),
+    "retry_backoff_max_ms": Setting(whole_number(0), _is(1_000)),
+    "reconnect_backoff_ms": Setting(whole_number(0), _is(50)),
+    "reconnect_backoff_max_ms": Setting(whole_number(0), _is(200)),
+    "connections_max_idle_ms": Setting(whole_number(1), _is(540_000)),
+    "replication_factor": Setting(whole_number(1, unlimited=True), _is(-1)),
+    "producer_compression_type": Setting(one_of(**{name: name for name in _COMPRESSIONS}), _is("none")),
+    "group_instance_id": Setting(optional(text), _is(None)),
+    "state_dir": Setting(directory, lambda _: Path(tempfile.gettempdir()) / "ks-actors"),
+    "state_cleanup_delay_ms": Setting(whole_number(1), _is(600_000)),
+    "state_cleanup_dir_max_age_ms": Setting(whole_number(0, unlimited=True), _is(-1)),
+    "num_stream_threads": Setting(whole_number(1), _is(1)),
+    "num_standby_replicas": Setting(whole_number(0), _is(0)),
+    "processing_guarantee": Setting(one_of(**{each.value: each for each in ProcessingGuarantee}), _is(ProcessingGuarantee.AT_LEAST_ONCE)),
+    "commit_interval_ms": Setting(whole_number(0), lambda values: 100 if _exactly_once(values) else 30_000),
+    "max_task_idle_ms": Setting(whole_number(-1), _is(0)),
+    "buffered_records_per_partition": Setting(whole_number(1), _is(5_000)),
+    "input_buffer_max_bytes": Setting(whole_number(1, unlimited=True), _is(512 << 20)),
+    "statestore_uncommitted_max_bytes": Setting(whole_number(1, unlimited=True), _is(64 << 20)),
+    "statestore_memory_max_bytes": Setting(whole_number(1 << 20), _is(512 << 20)),
+    "statestore_cache_max_bytes": Setting(whole_number(0), _is(0)),
+    "default_key_serde": Setting(serde, _is(None)),
+    "default_value_serde": Setting(serde, _is(None)),
+    "default_timestamp_extractor": Setting(extractor, _is(FailOnInvalidTimestamp())),
+    "deserialization_exception_handler": Setting(handler, _is(log_and_fail)),
+    "processing_exception_handler": Setting(handler, _is(log_and_fail)),
+    "production_exception_handler": Setting(handler, _is(log_and_fail)),
+    "errors_dead_letter_queue_topic_name": Setting(topic_name, _is(None)),
+    "topology_optimization": Setting(optimization, _is("none")),
+    "default_dsl_store": Setting(one_of(rocksdb="rocksdb", in_memory="in_memory"), _is("rocksdb")),
+    "default_state_isolation_level": Setting(
+        one_of(**{each.value: each for each in IsolationLevel}),
+        lambda values: IsolationLevel.READ_COMMITTED if _exactly_once(values) else IsolationLevel.READ_UNCOMMITTED,
+    ),
+    "auto_offset_reset": Setting(one_of(earliest="earliest", latest="latest", none="none"), _is("earliest")),
+    "task_timeout_ms": Setting(whole_number(0), _is(300_000)),
+    "close_timeout_ms": Setting(whole_number(0), _is(30_000)),
+    "stall_warning_ms": Setting(whole_number(-1), _is(10_000)),
+    "poll_ms": Setting(whole_number(0), _is(100)),
+    "max_decompressed_bytes": Setting(whole_number(1), _is(268_435_456)),
+    "linger_ms": Setting(whole_number(0), _is(20)),
+    "metadata_max_age_ms": Setting(whole_number(1), _is(300_000)),
+    "max_poll_interval_ms": Setting(whole_number(1), _is(300_000)),
+    "session_timeout_ms": Setting(whole_number(1), _is(45_000)),
+    "transaction_timeout_ms": Setting(whole_number(1), _is(10_000)),
+    "repartition_purge_interval_ms": Setting(whole_number(0), _is(30_000)),
+    "snapshot_uri": Setting(optional(text), _is(None)),
+    "snapshot_interval_ms": Setting(whole_number(0), _is(600_000)),
+    "snapshot_keep": Setting(whole_number(1), _is(2)),
+    "snapshot_timeout_ms": Setting(whole_number(1), _is(600_000)),
+    "snapshot_max_age_ms": Setting(whole_number(0), _is(86_400_000)),
+    "windowstore_changelog_additional_retention_ms": Setting(whole_number(0), _is(86_400_000)),
+    "max_drain_ms": Setting(whole_number(0), _is(60_000)),
+    "worker_slice_ms": Setting(whole_number(1), _is(5)),
+    "metrics_recording_level": Setting(one_of(info="INFO", debug="DEBUG", trace="TRACE"), _is("INFO")),
+}
+
+
+def contradictions(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
+    """Return what is wrong with settings that are right each by itself."""
+    wrong = kafka_contradictions(values, given)
+    if _exactly_once(values):
+        timeout, interval = values["transaction_timeout_ms"], values["commit_interval_ms"]
+        if interval > timeout:
+            told = f"is more than transaction_timeout_ms, {timeout}: transactions would be aborted before they are committed"
+            wrong.append(f"commit_interval_ms: {interval} {told}")
+    return wrong

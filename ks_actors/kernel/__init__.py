@@ -1,0 +1,1 @@
+"""The C kernel and its Python boundary."""

@@ -1,0 +1,50 @@
+"""The kernel of `kernel/src`, where it could be built; KS_ACTORS_WITHOUT_KERNEL=1 in the environment leaves it out."""
+
+from __future__ import annotations
+
+import logging
+import os
+from importlib import import_module
+from typing import Any, Final
+
+WITHOUT: Final = "KS_ACTORS_WITHOUT_KERNEL"
+SWITCHES: Final = frozenset({WITHOUT, "KS_ACTORS_WITH_KERNEL", "KS_ACTORS_WITHOUT_AHEAD"})
+"""Names in the environment that are of the kernel, those of its build too: they begin as names of settings do, and are none."""
+
+_NAME: Final = "ks_actors.kernel._kernel"
+_log = logging.getLogger("ks_actors")
+_told: bool = False
+
+
+def _load() -> tuple[Any, str]:
+    """Return the kernel, or None and the reason why there is none."""
+    if os.environ.get(WITHOUT) == "1":
+        return None, f"{WITHOUT}=1 leaves it out"
+    try:
+        return import_module(_NAME), ""
+    except ModuleNotFoundError as error:
+        if error.name != _NAME:
+            raise
+        return None, "it was not built when ks-actors was installed"
+    except ImportError as error:
+        return None, f"it cannot be loaded: {error}"
+
+
+_found, _reason = _load()
+kernel: Any = _found
+"""The module that `_kernel.pyi` describes, or None: its users have Python code that does the same, more slowly."""
+missing: Final[str] = _reason
+"""The reason why there is no kernel; empty when there is one."""
+
+
+def tell_if_missing() -> None:
+    """Warn that there is no kernel, once in a process, unless the environment leaves it out."""
+    global _told  # noqa: PLW0603 - a process has one kernel, and one warning
+    if kernel is None and not _told and os.environ.get(WITHOUT) != "1":
+        _told = True
+        _log.warning(
+            "running without the kernel in C, which takes more CPU time: %s; install a C compiler and Python's headers, then "
+            "`pip install --force-reinstall --no-cache-dir ks-actors`, or set %s=1 if it is to be so",
+            missing,
+            WITHOUT,
+        )

@@ -1,0 +1,1 @@
+"""Start, wait, retry, shield and end."""

@@ -1,0 +1,349 @@
+"""Topics and offsets, asked about and changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
+
+from ks_actors._errors import ConfigError, LogError, NotAuthorized, OffsetOutOfRange, TopicExists, UnknownTopicOrPartition
+from ks_actors.log._types import IsolationLevel, TopicDescription
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.client._shared_lookups import Lookups
+from ks_actors.log.kafka.wire._error_codes import (
+    INVALID_CONFIG,
+    INVALID_PARTITIONS,
+    INVALID_TOPIC_EXCEPTION,
+    NOT_CONTROLLER,
+    OFFSET_OUT_OF_RANGE,
+    RETRIABLE,
+    TOPIC_ALREADY_EXISTS,
+    error_of,
+    name_of,
+)
+from ks_actors.log.kafka.wire._error_codes import UNKNOWN_TOPIC_OR_PARTITION as UNKNOWN
+from ks_actors.log.kafka.wire._requests import (
+    TOPIC,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    incremental_alter_configs,
+)
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from ks_actors.log._types import NewTopic
+    from ks_actors.log.kafka.client._client import KafkaClient
+
+T = TypeVar("T")
+_Asked: TypeAlias = "list[tuple[str, list[tuple[int, int]]]]"
+
+_log = logging.getLogger("ks_actors")
+
+_EARLIEST = -2
+_LATEST = -1
+_ISOLATION = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED: 1}
+_USUAL_LIMIT = 1_048_588
+# How long a limit is believed to be as it was.
+_LIMITS_S = 300
+
+
+@final
+class Admin:
+    """What concerns the cluster and not one reader or writer; all calls end by the client's deadline."""
+
+    def __init__(self, client: KafkaClient) -> None:
+        self._client: KafkaClient = client
+        self._lookups: Lookups = Lookups(client)
+        self._limits: dict[str, tuple[float, int]] = {}
+
+    # --- topics -----------------------------------------------------------------------------------------------------------
+
+    async def create_topics(self, topics: Iterable[NewTopic]) -> None:
+        """Create topics, and wait until they have leaders. Raises TopicExists, ConfigError, LogError: the others were created all the same."""
+        wanted = {topic.name: topic for topic in topics}
+        if not wanted:
+            return
+        # What was there before is known, so that an answer that got lost is not mistaken for somebody else's topic.
+        existing = set(await self._client.metadata(wanted))
+        failed: dict[str, LogError] = {}
+        left = {name: topic for name, topic in wanted.items() if name not in existing}
+        lost = False
+
+        async def attempt() -> None:
+            nonlocal lost
+            replicas = self._client.options.replication_factor
+            asked: list[Any] = [(name, topic.partitions, replicas, [], list(topic.configs.items())) for name, topic in left.items()]
+            request = CreateTopicsRequest(asked, self._client.options.request_timeout_ms, False)
+            try:
+                response = await self._client.ask_controller(request)
+            except LogError:
+                lost = True
+                raise
+            again = self._sort_out(response.topic_errors, left, failed, done={TOPIC_ALREADY_EXISTS} if lost else set())
+            if again:
+                raise Unavailable(again)
+
+        if left:
+            await self._client.retry(f"to create {', '.join(left)}", attempt)
+        await self._until_led({name: topic.partitions for name, topic in wanted.items() if name not in existing and name not in failed})
+        existing |= {name for name, error in failed.items() if isinstance(error, TopicExists)}
+        for name, error in failed.items():
+            if name not in existing:
+                raise error
+        if existing:
+            raise TopicExists(f"there are topics {', '.join(sorted(existing))} already")
+
+    @staticmethod
+    def _sort_out(codes: Sequence[Any], left: dict[str, Any], failed: dict[str, LogError], done: set[int]) -> str | None:
+        """Take out of `left` what is decided; say what to try again for."""
+        again: str | None = None
+        for name, code, *detail in codes:
+            if code == NOT_CONTROLLER or (code in RETRIABLE and code != UNKNOWN):
+                again = f"the controller answered {name_of(code)} for {name}"
+                continue
+            left.pop(name, None)
+            if code and code not in done:
+                text = detail[0] if detail else None
+                error = error_of(code, f"topic {name}", text)
+                failed[name] = ConfigError(f"topic {name}: {text}") if code == INVALID_CONFIG else error  # type: ignore[assignment]
+        return again
+
+    async def _until_led(self, counts: Mapping[str, int]) -> None:
+        async def attempt() -> None:
+            found = await self._client.metadata(counts)
+            leaders = {name: topic.leaders.values() for name, topic in found.items()}
+            missing = [name for name, count in counts.items() if len(leaders.get(name, ())) < max(1, count) or min(leaders[name]) < 0]
+            if missing:
+                raise Unavailable(f"{', '.join(missing)} have no leaders yet", refresh=False)
+
+        if counts:
+            await self._client.retry(f"to see {', '.join(counts)} in place", attempt)
+
+    async def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Give topics more partitions, and wait until these have leaders. Raises UnknownTopicOrPartition, LogError: the others have grown."""
+        left = dict(counts)
+        if not left:
+            return
+        # The sizes from before are known, so that an answer that got lost is not mistaken for a number that is no increase.
+        before = {name: len(topic.leaders) for name, topic in (await self._client.metadata(left)).items()}
+        failed: dict[str, LogError] = {}
+        lost = False
+
+        async def attempt() -> None:
+            nonlocal lost
+            asked: list[Any] = [(name, (count, None)) for name, count in left.items()]
+            try:
+                response = await self._client.ask_controller(CreatePartitionsRequest(asked, self._client.options.request_timeout_ms, False))
+            except LogError:
+                lost = True
+                raise
+            done = {INVALID_PARTITIONS} if lost and all(before.get(name, count) < count for name, count in left.items()) else set[int]()
+            again = self._sort_out(response.topic_errors, left, failed, done=done)
+            if again:
+                raise Unavailable(again)
+
+        await self._client.retry(f"to give {', '.join(counts)} more partitions", attempt)
+        await self._until_led({name: count for name, count in counts.items() if name not in failed})
+        for error in failed.values():
+            raise error
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics, and wait until they are not listed any more. Raises UnknownTopicOrPartition: the others were deleted all the same."""
+        left: dict[str, None] = dict.fromkeys(names)
+        wanted = list(left)
+        if not wanted:
+            return
+        failed: dict[str, LogError] = {}
+        there = await self._client.metadata(wanted)
+        lost = False
+
+        async def attempt() -> None:
+            nonlocal lost
+            request = DeleteTopicsRequest(list(left), self._client.options.request_timeout_ms)
+            try:
+                response = await self._client.ask_controller(request)
+            except LogError:
+                lost = True
+                raise
+            done = {UNKNOWN} if lost and set(left) <= set(there) else set()
+            again = self._sort_out(response.topic_error_codes, left, failed, done=done)
+            if again:
+                raise Unavailable(again)
+
+        async def gone() -> None:
+            found = await self._client.metadata(wanted)
+            if any(name in found for name in wanted if name not in failed):
+                raise Unavailable(f"{', '.join(found)} are still listed", refresh=False)
+
+        await self._client.retry(f"to delete {', '.join(wanted)}", attempt)
+        await self._client.retry(f"to see {', '.join(wanted)} go", gone)
+        for error in failed.values():
+            raise error
+
+    async def describe_topics(self, names: Iterable[str] | None, *, configs: bool = True) -> Mapping[str, TopicDescription]:
+        """Return those of the topics that there are, with all their configs as they are in force, or with none."""
+        found = await self._client.metadata(None if names is None else list(names))
+        shown = [topic for topic in found.values() if not topic.internal]
+        described = await self._configs([topic.name for topic in shown]) if configs else {}
+        self._note_limits(described)
+        return {topic.name: TopicDescription(topic.name, len(topic.leaders), described.get(topic.name, {})) for topic in shown}
+
+    async def _configs(self, topics: Sequence[str], names: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
+        """Return configs of topics; none for a topic that is gone, that may not be looked at, or of a name that no topic can have."""
+        if not topics:
+            return {}
+        request = DescribeConfigsRequest([(TOPIC, topic, names) for topic in topics])
+        response = await self._client.send_to_any(request)
+        found: dict[str, dict[str, str]] = {}
+        for code, detail, _, topic, entries in response.resources:
+            error = error_of(code, f"to describe topic {topic}", detail) if code else None
+            if error is not None and code != INVALID_TOPIC_EXCEPTION and not isinstance(error, NotAuthorized | UnknownTopicOrPartition):
+                raise error
+            found[topic] = {name: value for name, value, *_ in entries if value is not None}
+        return found
+
+    async def set_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Set configs of topics and leave their others as they are. Raises UnknownTopicOrPartition, ConfigError."""
+        codes: Callable[[Any], list[int]] = lambda answer: [code for code, *_ in answer.responses if code != UNKNOWN]  # noqa: E731 - short as it is
+        response = await self._client.send_to_controller(incremental_alter_configs(configs), codes)
+        for code, detail, _, topic, *_ in response.responses:
+            self._limits.pop(topic, None)
+            if code == INVALID_CONFIG:
+                raise ConfigError(f"topic {topic}: {detail}")
+            if code:
+                raise error_of(code, f"to set configs of topic {topic}", detail)
+
+    # --- the largest batch a topic takes ----------------------------------------------------------------------------------
+
+    def known_limit(self, topic: str) -> int | None:
+        """Return max.message.bytes of a topic if it is known."""
+        entry = self._limits.get(topic)
+        if entry is None or entry[0] < asyncio.get_running_loop().time():
+            return None
+        return entry[1]
+
+    def limit(self, topic: str) -> int:
+        """Return max.message.bytes of a topic as it was learned last, else Kafka's default."""
+        entry = self._limits.get(topic)
+        return _USUAL_LIMIT if entry is None else entry[1]
+
+    async def learn_limits(self, topics: Iterable[str]) -> None:
+        """Look up max.message.bytes of topics; where that is not allowed, Kafka's default is taken for it."""
+        asked = [topic for topic in dict.fromkeys(topics) if self.known_limit(topic) is None]
+        configs = await self._configs(asked, ["max.message.bytes"])
+        # A topic that is not there yet is asked for again the next time.
+        self._limits |= dict.fromkeys(asked, (0, _USUAL_LIMIT))
+        self._note_limits(configs)
+
+    async def try_to_learn_limits(self, topics: Iterable[str]) -> None:
+        """Look limits up before there are records, which wait for them else; of what is not known then they ask again."""
+        try:
+            await self.learn_limits(topics)
+        except LogError as error:
+            _log.debug("how large records may be is asked for again with the first of them: %s", error)
+
+    def _note_limits(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        until = asyncio.get_running_loop().time() + _LIMITS_S
+        for topic, found in configs.items():
+            if "max.message.bytes" in found:
+                self._limits[topic] = (until, int(found["max.message.bytes"]))
+
+    # --- offsets ----------------------------------------------------------------------------------------------------------
+
+    async def _by_leader(
+        self,
+        what: str,
+        wanted: Mapping[TopicPartition, int],
+        send: Callable[[int, _Asked], Awaitable[Any]],
+        read: Callable[[Any], Iterable[tuple[TopicPartition, int, int]]],
+    ) -> dict[TopicPartition, int]:
+        """Ask the leader of each partition; `read` returns partition, error code and result."""
+        left = dict(wanted)
+        found: dict[TopicPartition, int] = {}
+
+        async def attempt() -> None:
+            leaders: dict[int, dict[str, list[tuple[int, int]]]] = {}
+            for partition, value in left.items():
+                topics = leaders.setdefault(await self._client.find_leader(partition), {})
+                topics.setdefault(partition.topic, []).append((partition.partition, value))
+            sent = [send(node, list(topics.items())) for node, topics in leaders.items()]
+            answers = await asyncio.gather(*sent, return_exceptions=True)
+            again: str | None = None
+            for answer in answers:
+                if isinstance(answer, Unavailable):
+                    again = str(answer)
+                elif isinstance(answer, BaseException):
+                    raise answer
+                else:
+                    again = self._take(what, read(answer), left, found) or again
+            if again is not None:
+                raise Unavailable(again)
+
+        await self._client.retry(what, attempt)
+        return found
+
+    @staticmethod
+    def _take(
+        what: str, answers: Iterable[tuple[TopicPartition, int, int]], left: dict[TopicPartition, int], found: dict[TopicPartition, int]
+    ) -> str | None:
+        again: str | None = None
+        for partition, code, result in answers:
+            if partition not in left:
+                continue  # somebody else's, who asked the same
+            if code in RETRIABLE:
+                again = f"the leader of {partition} answered {name_of(code)}"
+            elif code == OFFSET_OUT_OF_RANGE:
+                raise OffsetOutOfRange(partition, left[partition], -1, -1)
+            elif code:
+                raise error_of(code, f"it was not possible {what} of {partition}")
+            else:
+                found[partition] = result
+                del left[partition]
+        return again
+
+    async def _offsets(self, times: Mapping[TopicPartition, int], isolation: IsolationLevel) -> dict[TopicPartition, int]:
+        return await self._by_leader(
+            "to look up offsets",
+            times,
+            lambda node, topics: self._lookups.ask(node, _ISOLATION[isolation], topics),
+            lambda answer: (
+                (TopicPartition(topic, number), code, offset) for topic, partitions in answer.topics for number, code, _, offset in partitions
+            ),
+        )
+
+    async def begin_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the first offset that is there, per partition."""
+        return await self._offsets(dict.fromkeys(partitions, _EARLIEST), IsolationLevel.READ_UNCOMMITTED)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel) -> Mapping[TopicPartition, int]:
+        """Return the offset behind the last record, or the last stable offset."""
+        return await self._offsets(dict.fromkeys(partitions, _LATEST), isolation)
+
+    async def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return the first offset at or after each time; the end offset where there is none."""
+        found = await self._offsets({partition: max(time, 0) for partition, time in times.items()}, IsolationLevel.READ_UNCOMMITTED)
+        behind = [partition for partition, offset in found.items() if offset < 0]
+        return {**found, **(await self.end_offsets(behind, IsolationLevel.READ_UNCOMMITTED) if behind else {})}
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
+        """Delete all records below the given offsets. Raises OffsetOutOfRange, UnknownTopicOrPartition."""
+        try:
+            await self._by_leader(
+                "to delete records",
+                before,
+                lambda node, topics: self._client.send(node, DeleteRecordsRequest(topics, self._client.options.request_timeout_ms)),
+                lambda answer: (
+                    (TopicPartition(topic, number), code, offset)
+                    for topic, partitions, *_ in answer.topics
+                    for number, offset, code, *_ in partitions
+                ),
+            )
+        except OffsetOutOfRange as error:
+            name = error.partition
+            begin, end = (await self.begin_offsets([name]))[name], (await self.end_offsets([name], IsolationLevel.READ_UNCOMMITTED))[name]
+            raise OffsetOutOfRange(name, before[name], begin, end) from None

@@ -1,0 +1,96 @@
+"""Committed offsets of groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors._errors import IllegalGeneration
+from ks_actors.log._types import OffsetAndMetadata
+from ks_actors.log.kafka.client._client import GROUP
+from ks_actors.log.kafka.wire._error_codes import UNKNOWN_TOPIC_OR_PARTITION, UNSTABLE_OFFSET_COMMIT, error_of
+from ks_actors.log.kafka.wire._group_requests import offset_commit
+from ks_actors.log.kafka.wire._requests import offset_fetch
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ks_actors.log._types import GroupMetadata
+    from ks_actors.log.kafka.client._client import KafkaClient
+
+_NONE: Final = -1
+
+
+async def fetch_committed(client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return what a group has committed, without the partitions that it never did; of all partitions for None.
+
+    Waits until no open transaction is about to change it: else the next owner of a partition would begin before what the last one has done, although
+    that is committed. Raises LogTimeout, NotAuthorized.
+    """
+    wanted = None if partitions is None else list(partitions)
+    if wanted is not None and not wanted:
+        return {}
+    response = await client.send_to_coordinator(GROUP, group_id, offset_fetch(group_id, wanted), _fetch_codes)
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    if response.error_code:
+        raise error_of(response.error_code, f"it was not possible to learn what group {group_id!r} has committed")
+    for topic, numbers, _ in response.topics:
+        for number, offset, _, metadata, code, _ in numbers:
+            partition = TopicPartition(topic, number)
+            if code == UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if code:
+                raise error_of(code, f"it was not possible to learn what group {group_id!r} has committed of {partition}")
+            if offset != _NONE:
+                found[partition] = OffsetAndMetadata(offset, metadata or "")
+    return found
+
+
+async def fetch_unstable(client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Return the partitions whose offset, as a group has it, an open transaction is about to change. Raises LogTimeout, NotAuthorized."""
+    wanted = list(partitions)
+    if not wanted:
+        return set()
+
+    def codes(response: Any) -> list[int]:
+        return [code for code in _fetch_codes(response) if code != UNSTABLE_OFFSET_COMMIT]
+
+    response = await client.send_to_coordinator(GROUP, group_id, offset_fetch(group_id, wanted), codes)
+    for code in filter(None, codes(response)):
+        raise error_of(code, f"it was not possible to learn whether what group {group_id!r} has committed is about to change")
+    return {
+        TopicPartition(topic, number) for topic, numbers, _ in response.topics for number, *_, code, _ in numbers if code == UNSTABLE_OFFSET_COMMIT
+    }
+
+
+async def commit_offsets(
+    client: KafkaClient, group: GroupMetadata, instance_id: str | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> None:
+    """Commit offsets as a member of a generation. Raises IllegalGeneration, UnknownTopicOrPartition, LogTimeout, NotAuthorized."""
+    if group.generation < 0:
+        # A coordinator would take it: anybody may commit for a group that has no members yet.
+        raise IllegalGeneration(f"the member is in no generation of group {group.group_id!r} yet: wait until it is assigned")
+    await send_offsets(client, group, instance_id, offsets)
+
+
+async def send_offsets(
+    client: KafkaClient, group: GroupMetadata, instance_id: str | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> None:
+    """Commit offsets; without a generation and a member id, for a group that has no members. Raises what `commit_offsets` raises."""
+    if not offsets:
+        return
+    response = await client.send_to_coordinator(GROUP, group.group_id, offset_commit(group, instance_id, offsets), _commit_codes)
+    for topic, numbers in response.topics:
+        for number, code in numbers:
+            if code:
+                raise error_of(code, f"it was not possible to commit an offset of {topic}-{number} for group {group.group_id!r}")
+
+
+def _fetch_codes(response: Any) -> list[int]:
+    codes = [response.error_code, *(code for _, numbers, _ in response.topics for *_, code, _ in numbers)]
+    return [code for code in codes if code != UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def _commit_codes(response: Any) -> list[int]:
+    # There is no point in waiting for a topic: what was read was there.
+    return [code for _, numbers in response.topics for _, code in numbers if code != UNKNOWN_TOPIC_OR_PARTITION]

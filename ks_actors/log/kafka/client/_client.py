@@ -1,0 +1,389 @@
+"""A client of a Kafka cluster: who leads, who coordinates, and how long to go on trying."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, final
+
+from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]
+
+from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPartition
+from ks_actors.log.kafka.client._backoff import Failures
+from ks_actors.log.kafka.client._connections import COORDINATION, MAIN, Connections, Unavailable, name_of_request
+from ks_actors.log.kafka.client._outages import Outages, Refusals
+from ks_actors.log.kafka.wire._error_codes import INVALID_TOPIC_EXCEPTION, RETRIABLE, SOON, STALE_METADATA, WRONG_COORDINATOR, error_of, name_of
+from ks_actors.log.kafka.wire._requests import FindCoordinatorRequest, MetadataRequest, check_aiokafka
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+
+    from ks_actors.log.kafka.client._options import KafkaOptions
+    from ks_actors.records._topic_partition import TopicPartition
+
+T = TypeVar("T")
+
+_log = logging.getLogger("ks_actors.log.kafka")
+
+GROUP = 0
+TRANSACTION = 1
+_KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
+_SOON_S = 0.003
+
+
+class TopicMetadata(NamedTuple):
+    """The leaders of a topic's partitions by number; -1 where there is none at this time. `internal`: it is Kafka's own."""
+
+    name: str
+    leaders: Mapping[int, int]
+    internal: bool = False
+
+
+@final
+class KafkaClient:
+    """One user's connections to a cluster, on one event loop.
+
+    A `send…` method tries again what may be well the next time, until its `timeout_ms` (`api_timeout_ms` if it has none) is over; then LogTimeout
+    tells what was wrong last. `codes` returns the error codes of a response; those that are left in a returned one are final. Requests of different
+    channels do not wait for each other. Everything raises LogClosed after `close`, and NotAuthorized when the user is not let in.
+    """
+
+    def __init__(self, bootstrap_servers: str, options: KafkaOptions, *, client_id: str) -> None:
+        self.options: KafkaOptions = options
+        self.client_id: str = client_id
+        self._bootstrap: dict[int, tuple[str, int]] = {
+            -1 - index: (host, port) for index, (host, port, _) in enumerate(collect_hosts(bootstrap_servers, randomize=False))
+        }
+        self.bootstrap_servers: str = bootstrap_servers
+        self.outages: Outages = Outages()
+        self._connections: Connections = Connections(options, client_id, self.outages)
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._controller: int | None = None
+        self._topics: dict[str, TopicMetadata] = {}
+        self._tracked: set[str] = set()
+        self._refused: dict[str, int] = {}
+        # Topics of which a broker has told whether they exist.
+        self._answered: set[str] = set()
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<KafkaClient {self.client_id} of {self.bootstrap_servers}>"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self, *, timeout_ms: int | None = None) -> None:
+        """Find the brokers, if they are not known. Raises LogTimeout, NotAuthorized, ConfigError."""
+        check_aiokafka()
+        await self._connections.start()
+        if self._brokers:
+            return
+        await self.retry(f"to find Kafka at {self.bootstrap_servers}", lambda: self._ask_metadata([]), timeout_ms=timeout_ms)
+        for node in self._bootstrap:
+            self._connections.forget(node)
+
+    def begin_like(self, other: KafkaClient) -> None:
+        """Know the brokers and leaders that another client of the same cluster knows: `start` asks nobody then. Tell of outages together."""
+        self._brokers = dict(other._brokers)
+        self._controller = other._controller
+        self._topics = dict(other._topics)
+        self._answered = set(other._answered)
+        self.outages = self._connections.outages = other.outages
+
+    def share_coordinators(self, other: KafkaClient) -> None:
+        """Know at any time which coordinators another client knows, and the other way round. Both are on one loop."""
+        self._coordinators = other._coordinators
+
+    async def close(self) -> None:
+        """Close all connections. Does nothing when that was done before."""
+        self._closed = True
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        await self._connections.close()
+
+    # --- trying again -----------------------------------------------------------------------------------------------------
+
+    async def retry(self, what: str, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int | None = None) -> T:
+        """Await `attempt()` until it does not raise Unavailable. Raises LogTimeout, saying `what` was not done, and all that the attempt raises."""
+        limit_ms = self.options.api_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = asyncio.get_running_loop().time() + limit_ms / 1000
+        failures = Failures()
+        refusals = Refusals(what)
+        soon = _SOON_S
+        last: LogError | None = None
+        try:
+            async with asyncio.timeout_at(deadline):
+                while True:
+                    self._check()
+                    try:
+                        return await attempt()
+                    except Unavailable as error:
+                        last = error
+                        if not error.told:
+                            refusals.note(error, asyncio.get_running_loop().time())
+                        if error.soon:
+                            await asyncio.sleep(soon)
+                            soon = max(_SOON_S, min(soon * 1.5, self.options.retry_backoff_ms / 1000))
+                            continue
+                    pause = failures.pause_s(self.options, away=last.away)
+                    await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - to come apart, not to be secret
+                    if last.refresh:
+                        last = await self._try_refresh(last)
+        except TimeoutError:
+            raise LogTimeout(f"it was not possible {what} within {limit_ms} ms: {last or 'no answer'}") from last
+
+    async def _try_refresh(self, last: LogError) -> LogError:
+        try:
+            await self.refresh()
+        except Unavailable as error:
+            return error
+        return last
+
+    def _check(self) -> None:
+        if self._closed:
+            raise LogClosed(f"client {self.client_id} is closed")
+
+    @property
+    def lost(self) -> int:
+        """How many requests were sent so far of which nobody knows whether they were done; a broker may come to them yet."""
+        return self._connections.lost
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The ids of the brokers, as of the last metadata."""
+        return tuple(self._brokers)
+
+    # --- sending ----------------------------------------------------------------------------------------------------------
+
+    async def send(self, node: int, request: Any, *, channel: str = MAIN, timeout_ms: int | None = None) -> Any:
+        """Send to one broker, once. Raises Unavailable: then nobody knows whether it was done."""
+        self._check()
+        address = self._brokers.get(node) or self._bootstrap.get(node)
+        if address is None:
+            raise Unavailable(f"broker {node} is not known to the cluster at this time")
+        limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
+        return await self._connections.send(node, address, channel, request, limit_ms / 1000)
+
+    async def send_to_any(
+        self, request: Any, codes: Callable[[Any], Iterable[int]] = lambda _: (), *, channel: str = MAIN, timeout_ms: int | None = None
+    ) -> Any:
+        """Send to whichever broker answers."""
+
+        async def attempt() -> Any:
+            response = await self._send_to_any(request, channel)
+            self._raise_retriable(codes(response), "a broker")
+            return response
+
+        return await self.retry(f"to send {name_of_request(request)}", attempt, timeout_ms=timeout_ms)
+
+    async def _send_to_any(self, request: Any, channel: str) -> Any:
+        nodes = list(self._brokers)
+        random.shuffle(nodes)
+        nodes.sort(key=lambda node: not self._connections.connected(node, channel))
+        failed: Unavailable | None = None
+        # Addresses from before a move of the whole cluster may all be wrong: then those that the user gave are asked.
+        for node in (*nodes, *self._bootstrap):
+            try:
+                return await self.send(node, request, channel=channel)
+            except Unavailable as error:
+                failed = error
+        assert failed is not None
+        raise failed
+
+    async def ask_controller(self, request: Any) -> Any:
+        """Send to the controller, once. Raises Unavailable: then nobody knows whether it was done."""
+        if self._controller is None:
+            raise Unavailable("the cluster has no controller at this time")
+        return await self.send(self._controller, request)
+
+    async def send_to_controller(self, request: Any, codes: Callable[[Any], Iterable[int]], *, timeout_ms: int | None = None) -> Any:
+        """Send to the controller."""
+
+        async def attempt() -> Any:
+            response = await self.ask_controller(request)
+            self._raise_retriable(codes(response), "the controller")
+            return response
+
+        return await self.retry(f"to send {name_of_request(request)} to the controller", attempt, timeout_ms=timeout_ms)
+
+    async def send_to_leader(
+        self,
+        partition: TopicPartition,
+        request: Any,
+        codes: Callable[[Any], Iterable[int]],
+        *,
+        channel: str = MAIN,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Send to the leader of a partition. Raises UnknownTopicOrPartition."""
+
+        async def attempt() -> Any:
+            response = await self.send(await self.find_leader(partition), request, channel=channel)
+            self._raise_retriable(codes(response), f"the leader of {partition}")
+            return response
+
+        return await self.retry(f"to send {name_of_request(request)} to the leader of {partition}", attempt, timeout_ms=timeout_ms)
+
+    async def send_to_coordinator(
+        self,
+        kind: int,
+        key: str,
+        request: Any,
+        codes: Callable[[Any], Iterable[int]],
+        *,
+        channel: str = COORDINATION,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Send to the coordinator of a group (`GROUP`) or transactional id (`TRANSACTION`)."""
+
+        async def attempt() -> Any:
+            node = await self.coordinator(kind, key)
+            try:
+                response = await self.send(node, request, channel=channel)
+            except Unavailable:
+                self._coordinators.pop((kind, key), None)
+                raise
+            found = list(codes(response))
+            if not WRONG_COORDINATOR.isdisjoint(found):
+                self._coordinators.pop((kind, key), None)
+            self._raise_retriable(found, f"the coordinator of {_KINDS[kind]} {key}")
+            return response
+
+        return await self.retry(f"to send {name_of_request(request)} to the coordinator of {_KINDS[kind]} {key}", attempt, timeout_ms=timeout_ms)
+
+    @staticmethod
+    def _raise_retriable(codes: Iterable[int], who: str) -> None:
+        for code in codes:
+            if code in RETRIABLE:
+                raise Unavailable(f"{who} answered {name_of(code)}", refresh=code in STALE_METADATA, soon=code in SOON)
+
+    async def coordinator(self, kind: int, key: str) -> int:
+        """Return the coordinator's broker, from memory if it is known. Raises Unavailable, NotAuthorized."""
+        node = self._coordinators.get((kind, key))
+        if node is not None:
+            return node
+        response = await self._send_to_any(FindCoordinatorRequest(key, kind), COORDINATION)
+        what = f"to find the coordinator of {_KINDS[kind]} {key}"
+        self._raise_retriable([response.error_code], what)
+        if response.error_code:
+            raise error_of(response.error_code, f"it was not possible {what}", response.error_message)
+        self._brokers.setdefault(response.coordinator_id, (response.host, response.port))
+        self._coordinators[kind, key] = response.coordinator_id
+        return int(response.coordinator_id)
+
+    def connect_ahead(self, topics: Iterable[str], channel: str) -> None:
+        """Begin to connect to those that are known to lead these topics: it is what the first request waits for else."""
+        for node in {node for topic in topics if topic in self._topics for node in self._topics[topic].leaders.values()}:
+            if node in self._brokers:
+                self._connections.open_ahead(node, self._brokers[node], channel)
+
+    def disconnect(self, channel: str) -> None:
+        """Close the sockets of a channel; what waits there for answers raises Unavailable."""
+        self._connections.disconnect(channel)
+
+    # --- metadata ---------------------------------------------------------------------------------------------------------
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        """Return the leader as far as is known; None: there is none, or nobody has asked."""
+        topic = self._topics.get(partition.topic)
+        node = -1 if topic is None else topic.leaders.get(partition.partition, -1)
+        return None if node < 0 else node
+
+    def known(self, topic: str) -> TopicMetadata | None:
+        """Return what is known of a topic; None: nobody has asked, or it was not there."""
+        return self._topics.get(topic)
+
+    async def find_leader(self, partition: TopicPartition) -> int:
+        """Return the leader, asking if it is not known. Raises UnknownTopicOrPartition, Unavailable."""
+        node = self.leader(partition)
+        if node is not None:
+            # It may have been described only: whoever uses it wants to know when its leader moves.
+            self._tracked.add(partition.topic)
+            return node
+        await self.refresh([partition.topic])
+        node = self.leader(partition)
+        if node is not None:
+            return node
+        raise self.why_no_leader(partition)
+
+    async def look_for(self, topics: Iterable[str]) -> None:
+        """Refresh once, as far as that is possible now. Raises NotAuthorized, LogClosed."""
+        try:
+            await self.refresh(topics)
+        except Unavailable as error:
+            _log.debug("leaders could not be looked up: %s", error)
+
+    def why_no_leader(self, partition: TopicPartition) -> LogError:
+        """Return what is wrong with a partition that had no leader the last time it was looked for: Unavailable means that this may change."""
+        code = self._refused.get(partition.topic)
+        if code is not None:
+            return error_of(code, f"it was not possible to look up topic {partition.topic}")
+        if partition.topic not in self._answered:
+            # The cluster may be away since before anybody asked.
+            return Unavailable(f"no broker has told yet whether there is {partition}")
+        topic = self._topics.get(partition.topic)
+        if topic is None or partition.partition not in topic.leaders:
+            return UnknownTopicOrPartition(f"there is no {partition}; create it, or wait until it has been created")
+        return Unavailable(f"{partition} has no leader at this time")
+
+    async def metadata(self, topics: Collection[str] | None, *, timeout_ms: int | None = None) -> Mapping[str, TopicMetadata]:
+        """Ask anew for topics, None: all; return those that there are. Raises LogTimeout, NotAuthorized."""
+        names = None if topics is None else sorted(set(topics))
+        found = await self.retry("to learn which topics there are", lambda: self._ask_metadata(names), timeout_ms=timeout_ms)
+        self._raise_refused(names or ())
+        return found
+
+    async def refresh(self, topics: Iterable[str] = ()) -> None:
+        """Look up anew the leaders of all topics that were asked for so far, and of these. Raises Unavailable, NotAuthorized.
+
+        Several who want that at the same time are served by one request.
+        """
+        self._check()
+        new = set(topics) - self._tracked
+        self._tracked |= new
+        task = self._refreshing
+        if task is not None and new:
+            # The one that is under way has not asked for these.
+            await asyncio.wait([task])
+            task = self._refreshing
+        if task is None or task.done():
+            task = self._refreshing = asyncio.create_task(self._refresh(), name="refresh Kafka metadata")
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise LogClosed(f"client {self.client_id} is closed") from None
+            raise
+
+    async def _refresh(self) -> None:
+        await self._ask_metadata(sorted(self._tracked))
+
+    async def _ask_metadata(self, topics: list[str] | None) -> Mapping[str, TopicMetadata]:
+        """Ask once, keep what there is to know, and return the topics that there are."""
+        response = await self._send_to_any(MetadataRequest(topics, allow_auto_topic_creation=False), MAIN)
+        if not response.brokers:
+            raise Unavailable("the cluster has no brokers at this time")
+        self._brokers = {node: (host, port) for node, host, port, *_ in response.brokers}
+        self._controller = response.controller_id if response.controller_id in self._brokers else None
+        found: dict[str, TopicMetadata] = {}
+        for code, name, internal, partitions in response.topics:
+            self._answered.add(name)
+            self._refused.pop(name, None)
+            self._topics.pop(name, None)
+            if code == 0:
+                found[name] = self._topics[name] = TopicMetadata(name, {number: leader for _, number, leader, *_ in partitions}, internal)
+            elif code not in RETRIABLE and code != INVALID_TOPIC_EXCEPTION:
+                self._refused[name] = code
+        return found
+
+    def _raise_refused(self, topics: Iterable[str]) -> None:
+        for name in topics:
+            if name in self._refused:
+                raise error_of(self._refused[name], f"it was not possible to look up topic {name}")

@@ -1,0 +1,284 @@
+"""Sockets to brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import struct
+from typing import TYPE_CHECKING, Any, Final, final
+
+from aiokafka.conn import AIOKafkaConnection, CloseReason  # type: ignore[import-untyped]
+from aiokafka.errors import (  # type: ignore[import-untyped]
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+
+from ks_actors._errors import LogClosed, LogError, NotAuthorized
+from ks_actors.log.kafka.client._unanswered_requests import Unanswered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.log.kafka.client._options import KafkaOptions
+    from ks_actors.log.kafka.client._outages import Outages
+    from ks_actors.log.kafka.client._unanswered_requests import Line
+
+MAIN: Final = "main"
+COORDINATION: Final = "coordination"
+PRODUCE: Final = "produce"
+_CLOSE_S: Final = 1.0
+_LENGTH: Final = struct.Struct(">i")
+_wire_log = logging.getLogger("aiokafka.conn")
+# So long a request may have no answer before that is told, unless it asks the broker to wait.
+_SILENT_S: Final = 5.0
+_REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
+
+
+class Unavailable(LogError):
+    """Something that may be well the next time; with `refresh`, not before leaders and coordinators were looked up anew.
+
+    With `away` there was no connection to be had, so nothing was asked of anybody. An error that is `told` is in the program's log already.
+    """
+
+    def __init__(self, message: str, *, refresh: bool = True, soon: bool = False, away: bool = False, told: bool = False) -> None:
+        super().__init__(message)
+        self.told: bool = told
+        self.refresh: bool = refresh
+        self.soon: bool = soon
+        self.away: bool = away
+
+
+class _NoSecrets(logging.Filter):
+    """Keep what a client logs in with out of aiokafka's debug log of requests."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not any(type(argument).__name__.startswith("SaslAuthenticate") for argument in record.args or ())
+
+
+_NO_SECRETS = _NoSecrets()
+
+
+class _Connection(AIOKafkaConnection):  # type: ignore[misc]
+    """A socket that says when it is about to be closed, whoever closes it: `closing` gets its transport, and what is done when that is closed."""
+
+    def __init__(self, closing: Callable[[asyncio.Future[None], asyncio.WriteTransport], None], *address: Any, **settings: Any) -> None:
+        super().__init__(*address, **settings)
+        self._closing = closing
+
+    def send(self, request: Any, expect_response: bool = True) -> Any:
+        """Write a request in one go, and return what will be its response; how long that is waited for is the caller's to say."""
+        writer = self._writer
+        if writer is None or not expect_response:
+            return super().send(request, expect_response)
+        prepared = request.prepare(self._versions)
+        number: int = self._next_correlation_id()
+        header: bytes = prepared.build_request_header(correlation_id=number, client_id=self._client_id).encode()
+        body: list[bytes] = prepared.parts if hasattr(prepared, "parts") else [prepared.encode()]
+        try:
+            writer.writelines([_LENGTH.pack(len(header) + sum(map(len, body))) + header, *body])
+        except OSError as error:
+            self.close(reason=CloseReason.CONNECTION_BROKEN)
+            raise KafkaConnectionError(f"the connection to {self.host}:{self.port} broke: {error}") from error
+        _wire_log.debug("Request to %s:%d %d: %s", self.host, self.port, number, prepared)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._requests.append((number, prepared, answer))
+        return answer
+
+    def close(self, reason: Any = None, exc: BaseException | None = None) -> Any:
+        writer: asyncio.StreamWriter | None = self._writer
+        closed: Any = super().close(reason, exc)
+        if writer is not None:
+            self._closing(closed, writer.transport)
+        return closed
+
+
+@final
+class Connections:
+    """One socket per broker and channel.
+
+    Brokers answer the requests of a socket one after the other, so what may wait long has a channel of its own. All channels are alike else. `lost`
+    counts the requests of which nobody knows whether they were done, or will be. `outages`, which clients share, tells of silent
+    brokers.
+    """
+
+    def __init__(self, options: KafkaOptions, client_id: str, outages: Outages) -> None:
+        self.outages: Outages = outages
+        self._unanswered: Unanswered = Unanswered(lambda: self.outages, min(_SILENT_S, options.request_timeout_ms / 2000))
+        self._options: KafkaOptions = options
+        self._client_id: str = client_id
+        self._ssl: ssl.SSLContext | None = None
+        self._ready: dict[tuple[int, str], Any] = {}
+        self._opening: dict[tuple[int, str], asyncio.Task[Any]] = {}
+        self._closing: dict[asyncio.Future[None], asyncio.WriteTransport] = {}
+        self.lost = 0
+        self._closed = False
+
+    async def start(self) -> None:
+        """Read the files that are needed. Raises ConfigError."""
+        _wire_log.addFilter(_NO_SECRETS)
+        if self._options.tls:
+            self._ssl = await asyncio.get_running_loop().run_in_executor(None, self._options.ssl_context)
+
+    def connected(self, node: int, channel: str) -> bool:
+        """Return whether there is a socket that looks alive."""
+        connection = self._ready.get((node, channel))
+        return connection is not None and connection.connected()
+
+    async def send(self, node: int, address: tuple[str, int], channel: str, request: Any, timeout_s: float) -> Any:
+        """Send one request, once, and return the response.
+
+        Raises Unavailable when the broker cannot be reached or does not answer: then nobody knows whether it has done it. NotAuthorized, LogClosed.
+        """
+        connection = self._ready.get((node, channel))
+        if connection is None or not connection.connected():
+            connection = await self._open(node, address, channel)
+        where = f"broker {node} at {address[0]}:{address[1]}"
+        # The time that a request may take beyond the usual is a wait that it asks the broker for.
+        allowance = timeout_s - self._options.request_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                with self._unanswered.until_answered(self._line(address, channel), name_of_request(request), allowance):
+                    return await connection.send(request)
+        except TimeoutError:
+            self.lost += 1
+            self._drop((node, channel), CloseReason.CONNECTION_TIMEOUT)
+            raise self._told(address, channel, f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s") from None
+        except (KafkaConnectionError, OSError) as error:
+            self.lost += 1
+            # One that is not there any more was closed by ourselves, or is told of already.
+            broke = self._ready.get((node, channel)) is connection
+            self._drop((node, channel), CloseReason.CONNECTION_BROKEN)
+            if self._closed:
+                raise LogClosed("the connection to Kafka was closed meanwhile") from error
+            told = f"the connection to {where} broke: {error}"
+            raise (self._told(address, channel, told) if broke else Unavailable(told)) from error
+        except KafkaError as error:
+            self.lost += 1
+            self._drop((node, channel), CloseReason.OUT_OF_SYNC)
+            raise Unavailable(f"{where}: {type(error).__name__} {error}") from error
+        except asyncio.CancelledError:
+            self.lost += 1
+            raise
+        except NotImplementedError as error:
+            raise LogError(f"{where} has no version of {name_of_request(request)} that can be used: Kafka 2.8 up to 4.x can be") from error
+
+    def _line(self, address: tuple[str, int], channel: str) -> Line:
+        return f"broker at {address[0]}:{address[1]}", (id(self), channel)
+
+    def _told(self, address: tuple[str, int], channel: str, reason: str, *, away: bool = False) -> Unavailable:
+        """Return the error that a broker does not answer, of which the program's log tells."""
+        self.outages.failed(*self._line(address, channel), reason)
+        return Unavailable(reason, away=away, told=True)
+
+    async def _open(self, node: int, address: tuple[str, int], channel: str) -> Any:
+        """Return a new connection; all who want it at the same time get the same."""
+        if self._closed:
+            raise LogClosed("the connection to Kafka is closed")
+        task = self._begin_opening(node, address, channel)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if task.cancelled() and waiting is not None and not waiting.cancelling():
+                raise LogClosed("the connection to Kafka was closed meanwhile") from None
+            raise
+
+    def _begin_opening(self, node: int, address: tuple[str, int], channel: str) -> asyncio.Task[Any]:
+        key = (node, channel)
+        task = self._opening.get(key)
+        if task is None:
+            self._drop(key, None)
+            task = self._opening[key] = asyncio.create_task(self._connect(node, address, channel), name=f"connect to broker {node}")
+            task.add_done_callback(lambda done: self._opened(key, done))
+        return task
+
+    def open_ahead(self, node: int, address: tuple[str, int], channel: str) -> None:
+        """Begin to connect, for whoever sends first; if it is not possible now, that one tries again."""
+        if not self._closed and not self.connected(node, channel):
+            self._begin_opening(node, address, channel)
+
+    def _opened(self, key: tuple[int, str], task: asyncio.Task[Any]) -> None:
+        if self._opening.get(key) is task:
+            del self._opening[key]
+        if task.cancelled() or task.exception() is not None:
+            return
+        if self._closed:
+            task.result().close(reason=CloseReason.SHUTDOWN)
+        else:
+            self._ready[key] = task.result()
+
+    async def _connect(self, node: int, address: tuple[str, int], channel: str) -> Any:
+        options = self._options
+        host, port = address
+        where = f"broker {node} at {host}:{port}"
+        try:
+            async with asyncio.timeout(options.connect_timeout_ms / 1000):
+                connection = _Connection(
+                    self._note_closing, host, port, client_id=self._client_id, request_timeout_ms=options.request_timeout_ms + 5_000,
+                    ssl_context=self._ssl, security_protocol=options.security_protocol, max_idle_ms=options.connections_max_idle_ms,
+                    sasl_mechanism=options.sasl_mechanism, sasl_plain_username=options.sasl_username, sasl_plain_password=options.sasl_password,
+                )  # fmt: skip
+                with self._unanswered.until_answered(self._line(address, channel), "a connection", 0.0, answers=False):
+                    await connection.connect()
+                return connection
+        except _REFUSED as error:
+            raise NotAuthorized(f"{where} does not let {options.sasl_username!r} in by {options.sasl_mechanism}: {error}") from error
+        except ssl.SSLCertVerificationError as error:
+            raise NotAuthorized(f"{where} has a certificate that is not trusted: {error.verify_message}; set tls_ca_file") from error
+        except TimeoutError:
+            raise self._told(address, channel, f"{where} took no connection within {options.connect_timeout_ms} ms", away=True) from None
+        except ssl.SSLError as error:
+            raise self._told(address, channel, f"{where} does not talk TLS as this client does: {error}; check its listener, and tls") from error
+        except (OSError, KafkaError) as error:
+            told = f"{where} cannot be reached by {options.security_protocol}: {error or type(error).__name__}"
+            raise self._told(address, channel, told, away=True) from error
+
+    def _drop(self, key: tuple[int, str], reason: Any) -> None:
+        connection = self._ready.pop(key, None)
+        if connection is not None:
+            connection.close(reason=reason)
+
+    def _note_closing(self, closed: asyncio.Future[None], transport: asyncio.WriteTransport) -> None:
+        self._closing[closed] = transport
+        closed.add_done_callback(self._closing.pop)
+
+    def disconnect(self, channel: str) -> None:
+        """Close the sockets of a channel; what waits for answers there raises Unavailable."""
+        for key in [key for key in self._ready if key[1] == channel]:
+            self._drop(key, CloseReason.SHUTDOWN)
+
+    def forget(self, node: int) -> None:
+        """Close all sockets to a broker."""
+        for key in [key for key in self._ready if key[0] == node]:
+            self._drop(key, CloseReason.SHUTDOWN)
+
+    async def close(self) -> None:
+        """Close all sockets; what waits for answers raises LogClosed.
+
+        By TLS both sides say that they close. A broker that does not say so is not waited for, more than a second.
+        """
+        self._closed = True
+        self._unanswered.close()
+        opening = tuple(self._opening.values())
+        for task in opening:
+            task.cancel()
+        if opening:
+            await asyncio.wait(opening, timeout=_CLOSE_S)
+        for key in tuple(self._ready):
+            self._drop(key, CloseReason.SHUTDOWN)
+        if self._closing:
+            await asyncio.wait(tuple(self._closing), timeout=_CLOSE_S)
+        for transport in tuple(self._closing.values()):
+            transport.abort()
+        if self._closing:
+            await asyncio.wait(tuple(self._closing), timeout=_CLOSE_S)
+        self.outages.forget(id(self))
+
+
+def name_of_request(request: Any) -> str:
+    """Return what a request is called."""
+    struct = getattr(request, "struct", None)
+    return (type(request) if struct is None else struct).__name__

@@ -1,0 +1,166 @@
+"""Deal with partitions that cannot be fetched: those that may be well soon are held back, of the others the owner hears."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+from ks_actors._errors import LogClosed, LogCorrupted, LogError, LogTimeout, OffsetOutOfRange, UnknownTopicOrPartition
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.wire._error_codes import OFFSET_OUT_OF_RANGE, RETRIABLE, STALE_METADATA, error_of
+from ks_actors.log.kafka.wire._requests import OffsetRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.consumer._partition_reader import Source
+    from ks_actors.records._topic_partition import TopicPartition
+
+_UNKNOWN: Final = frozenset({3, 100})
+_CORRUPT: Final = 2
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_log = logging.getLogger("ks_actors")
+
+
+class Owner(Protocol):
+    """The part that fetches."""
+
+    def change(self, source: Source) -> None:
+        """Look anew whether a partition is to be asked for, and whom."""
+
+    def change_all(self) -> None:
+        """Look anew at all partitions."""
+
+    def fail(self, source: Source, error: Exception) -> None:
+        """Tell of an error of a partition."""
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that ends with the fetcher."""
+
+
+@final
+class FetchTroubles:
+    """Look up leaders and offsets, and hold partitions back meanwhile."""
+
+    def __init__(self, client: KafkaClient, sources: Mapping[TopicPartition, Source], owner: Owner, *, client_id: str) -> None:
+        self._client: KafkaClient = client
+        self._sources: Mapping[TopicPartition, Source] = sources
+        self._owner: Owner = owner
+        self._who: str = client_id
+        self._refreshing: bool = False
+
+    def refused(self, source: Source, code: int) -> None:
+        """Deal with a partition that a broker answered an error code for."""
+        if code == OFFSET_OUT_OF_RANGE:
+            source.looking = True
+            self._owner.begin(self._find_range(source, source.era))
+        elif code in _UNKNOWN:
+            self._unknown(source)
+            self.refresh()
+        elif code == _CORRUPT:
+            error = LogCorrupted(f"the broker cannot read {source.partition} at offset {source.ahead}: what it has stored is damaged")
+            self._owner.fail(source, error)
+        elif code in RETRIABLE:
+            self._hold(source)
+            if code in STALE_METADATA:
+                self.refresh()
+        else:
+            self._owner.fail(source, error_of(code, f"{source.partition} cannot be fetched"))
+        self._owner.change(source)
+
+    def _hold(self, source: Source, *, away: bool = False) -> None:
+        if source.held is not None:
+            source.held.cancel()
+        source.held = asyncio.get_running_loop().call_later(source.failures.pause_s(self._client.options, away=away), self._let_go, source)
+        self._owner.change(source)
+
+    def _let_go(self, source: Source) -> None:
+        source.held = None
+        self._owner.change(source)
+
+    def _unknown(self, source: Source) -> None:
+        """Wait for the partition a little: a topic that was just created is not known to all brokers at once."""
+        now = asyncio.get_running_loop().time()
+        if source.unknown_since is None:
+            source.unknown_since = now
+        if now - source.unknown_since >= self._client.options.missing_topic_wait_ms / 1000:
+            source.unknown_since = None
+            self._owner.fail(source, UnknownTopicOrPartition(f"there is no {source.partition} to fetch from: it was deleted, or never created"))
+        else:
+            self._hold(source)
+
+    def refresh(self) -> None:
+        """Find out who leads now, and which partitions there are."""
+        if not self._refreshing:
+            self._refreshing = True
+            self._owner.begin(self._look_up())
+
+    async def _look_up(self) -> None:
+        try:
+            await self._client.refresh({partition.topic for partition in self._sources})
+        except LogClosed:
+            return
+        except Unavailable as error:
+            for source in self._leaderless():
+                self._hold(source, away=error.away)
+            _log.debug("%s: no broker tells who leads: %s", self._who, error)
+        except Exception as error:  # noqa: BLE001 - the waiting reader has to hear of any error
+            for source in self._leaderless():
+                self._owner.fail(source, error if isinstance(error, LogError) else unexpected(source.partition, error))
+        else:
+            for source in self._leaderless():
+                reason = self._client.why_no_leader(source.partition)
+                if isinstance(reason, UnknownTopicOrPartition):
+                    self._unknown(source)
+                elif isinstance(reason, Unavailable):
+                    self._hold(source)
+                else:
+                    self._owner.fail(source, reason)
+        self._refreshing = False
+        self._owner.change_all()
+
+    def _leaderless(self) -> list[Source]:
+        return [source for source in self._sources.values() if source.wanted and self._client.leader(source.partition) is None]
+
+    async def _find_range(self, source: Source, era: int) -> None:
+        """Say which offsets there are, when the one that was asked for is none of them."""
+        error: Exception | None
+        try:
+            begin = await self._find_offset(source.partition, _EARLIEST)
+            end = await self._find_offset(source.partition, _LATEST)
+            # A leader that has just taken over may not have known its end yet.
+            error = None if begin <= source.ahead <= end else OffsetOutOfRange(source.partition, source.ahead, begin, end)
+        except LogClosed:
+            return
+        except (LogTimeout, UnknownTopicOrPartition):
+            error = None
+        except Exception as failed:  # noqa: BLE001 - the waiting reader has to hear of any error
+            error = failed if isinstance(failed, LogError) else unexpected(source.partition, failed)
+        if source.era == era:
+            source.looking = False
+            if error is None:
+                self._hold(source)
+            else:
+                self._owner.fail(source, error)
+
+    async def _find_offset(self, partition: TopicPartition, which: int) -> int:
+        request = OffsetRequest(-1, 0, [(partition.topic, [(partition.partition, which)])])
+        response = await self._client.send_to_leader(partition, request, _offset_codes)
+        ((_, ((_, code, _, offset, *_),)),) = response.topics
+        if code:
+            raise error_of(code, f"it was not possible to learn which offsets {partition} has")
+        return int(offset)
+
+
+def _offset_codes(response: Any) -> list[int]:
+    return [code for _, partitions in response.topics for _, code, *_ in partitions]
+
+
+def unexpected(partition: TopicPartition, error: Exception) -> LogError:
+    """Return the error to be told for one that nobody has thought of."""
+    failed = LogError(f"{partition} cannot be fetched: {type(error).__name__}: {error}")
+    failed.__cause__ = error
+    return failed

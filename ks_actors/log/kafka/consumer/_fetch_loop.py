@@ -1,0 +1,266 @@
+"""Fetch requests to brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, final
+
+from ks_actors._errors import LogClosed, LogCorrupted, LogError
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.consumer._fetch_broker import FetchBroker
+from ks_actors.log.kafka.consumer._fetch_errors import FetchTroubles, unexpected
+from ks_actors.log.kafka.consumer._fetch_session import INVALID_EPOCH, NOT_FOUND
+from ks_actors.log.kafka.wire._batch_reader import Chunk
+from ks_actors.log.kafka.wire._error_codes import RETRIABLE, error_of
+from ks_actors.log.kafka.wire._unpacking import Unpacking
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.consumer._fetch_broker import Line
+    from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
+    from ks_actors.log.kafka.wire._fetch_request import FetchResponse
+
+# From so many bytes on nothing is gained by gathering more before the next request.
+_MUCH: Final = 65_536
+_numbers = count(1)
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class Fetching:
+    """Keep requests under way for all partitions that want more, as they come to want it.
+
+    Every change of a partition is told by `change`; what has not changed is not looked at again. A partition that is wanted is in a request within
+    `linger_ms`, 20 ms and the way to its broker and back, whatever others do.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        sources: Mapping[TopicPartition, Source],
+        news: Callable[[Source], None],
+        *,
+        budget: Budget,
+        client_id: str,
+        committed: bool,
+    ) -> None:
+        self._client: KafkaClient = client
+        self._sources: Mapping[TopicPartition, Source] = sources
+        self._on_news: Callable[[Source], None] = news
+        self._who: str = client_id
+        self._committed: bool = committed
+        self._budget: Budget = budget
+        self._room: bool = True
+        self._linger_s: float = client.options.linger_ms / 1000
+        self._channel: str = f"fetch-{next(_numbers)}"
+        self.unpacking: Unpacking = Unpacking(self.begin, news)
+        self._troubles: FetchTroubles = FetchTroubles(client, sources, self, client_id=client_id)
+        self._brokers: dict[int, FetchBroker] = {}
+        # Where the partitions are wanted that are, and those of which this may not be right any more.
+        self._nodes: dict[TopicPartition, int] = {}
+        self._changed: set[TopicPartition] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pumping: asyncio.Handle | None = None
+        self._stopped = False
+
+    def change(self, source: Source) -> None:
+        """Look anew, soon, whether a partition is to be asked for, and whom: once for all that has happened by then."""
+        self._changed.add(source.partition)
+        self._pump_soon()
+
+    def change_all(self) -> None:
+        """Look anew, soon, at all partitions."""
+        self._changed.update(self._sources)
+        self._pump_soon()
+
+    def _pump_soon(self) -> None:
+        if self._pumping is None and not self._stopped:
+            self._pumping = asyncio.get_running_loop().call_soon(self._pump)
+
+    def stop(self) -> None:
+        """End, without waiting for it."""
+        self._stopped = True
+        if self._pumping is not None:
+            self._pumping.cancel()
+        for source in self._sources.values():
+            if source.held is not None:
+                source.held.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for broker in self._brokers.values():
+            if broker.timer is not None:
+                broker.timer.cancel()
+            for line in broker.lines:
+                self._client.disconnect(line.channel)
+
+    async def close(self) -> None:
+        """End, and wait until it has ended."""
+        self.stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that ends with the fetcher."""
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._who} fetches")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def fail(self, source: Source, error: Exception) -> None:
+        """Tell of an error of a partition, which is not asked for until its owner has heard it."""
+        source.error = error
+        self.change(source)
+        self._on_news(source)
+
+    # --- who is asked for what --------------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        self._pumping = None
+        if self._budget.room is not self._room:
+            self._room = self._budget.room
+            self._changed.update(self._sources)
+        for partition in self._changed:
+            self._place(partition)
+        self._changed.clear()
+        for broker in self._brokers.values():
+            self._serve(broker)
+
+    def _place(self, partition: TopicPartition) -> None:
+        """Have a partition asked for by the one broker that leads it, if it is to be asked for."""
+        source = self._sources.get(partition)
+        node: int | None = None
+        if source is not None and source.wanted:
+            node = self._client.leader(partition)
+            if node is None:
+                self._troubles.refresh()
+        before = self._nodes.get(partition)
+        if before is not None and before != node:
+            del self._nodes[partition]
+            self._brokers[before].change(partition, None)
+        if node is not None:
+            self._nodes[partition] = node
+            broker = self._brokers.get(node)
+            if broker is None:
+                broker = self._brokers[node] = FetchBroker(node, (f"{self._channel}-0", f"{self._channel}-1"))
+            broker.change(partition, source)
+
+    def _serve(self, broker: FetchBroker) -> None:
+        """Send the next request to a broker, if there is one, or see that this is done when its time has come."""
+        line = broker.free_line()
+        if line is None:
+            return
+        loop = asyncio.get_running_loop()
+        now, due = loop.time(), broker.due(self._linger_s)
+        if due <= now:
+            wait_ms = broker.begin(line, now)
+            self.begin(self._request(broker, line, wait_ms))
+        elif broker.timer is None or broker.timer_due > due:
+            if broker.timer is not None:
+                broker.timer.cancel()
+            # uvloop returns a handle that does not tell its time for one that has nearly come.
+            broker.timer, broker.timer_due = loop.call_at(due, self._come_due, broker), due
+
+    def _come_due(self, broker: FetchBroker) -> None:
+        broker.timer = None
+        self._serve(broker)
+
+    # --- a request --------------------------------------------------------------------------------------------------------
+
+    async def _request(self, broker: FetchBroker, line: Line, wait_ms: int) -> None:
+        options = self._client.options
+        # A partition that has nothing buffered has room for a fetch, whatever others have.
+        most = max(options.fetch_max_bytes - self._budget.used, options.max_partition_fetch_bytes)
+        request = line.session.request(options, wait_ms, most, committed=self._committed)
+        try:
+            timeout_ms = options.request_timeout_ms + wait_ms
+            response = await self._client.send(broker.node, request, channel=line.channel, timeout_ms=timeout_ms)
+            line.out = False
+            self._take(broker, line, response)
+        except Unavailable as error:
+            line.out = False
+            line.session.lose()
+            self._unreachable(broker, error)
+        except LogClosed:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, a waiting reader has to hear of it
+            line.out = False
+            for source in self._asked(line):
+                self.fail(source, error if isinstance(error, LogError) else unexpected(source.partition, error))
+            line.session.lose()
+        self._pump_soon()
+
+    def _current(self, line: Line, partition: TopicPartition) -> Source | None:
+        """Return the partition if an answer to the last request of a connection is what comes next of it.
+
+        Raises KeyError for one that was not asked for.
+        """
+        offset = line.session.told[partition]
+        source = self._sources.get(partition)
+        if source is None or source.ahead != offset or source.error is not None or source.looking or source.full:
+            return None
+        return source
+
+    def _asked(self, line: Line) -> list[Source]:
+        """Return the partitions for which an answer to the last request of a connection counts."""
+        return [source for partition in line.session.told if (source := self._current(line, partition)) is not None]
+
+    def _unreachable(self, broker: FetchBroker, error: Unavailable) -> None:
+        if not broker.failures:
+            _log.warning("%s: fetching from broker %s is not possible, and tried again until it is: %s", self._who, broker.node, error)
+        self._rest(broker, away=error.away)
+        self._troubles.refresh()
+
+    def _rest(self, broker: FetchBroker, *, away: bool = False) -> None:
+        broker.not_before = asyncio.get_running_loop().time() + broker.failures.pause_s(self._client.options, away=away)
+
+    def _take(self, broker: FetchBroker, line: Line, response: FetchResponse) -> None:
+        if response.throttle_time_ms > 0:
+            broker.not_before = asyncio.get_running_loop().time() + response.throttle_time_ms / 1000
+        if response.error_code:
+            self._refused(broker, line, response.error_code)
+            return
+        if broker.failures:
+            _log.info("%s: broker %s answers again", self._who, broker.node)
+            broker.failures.end()
+        size = 0
+        for topic, partitions in response.topics:
+            for number, code, high, stable, _, aborted, _, raw in partitions:
+                source = self._current(line, TopicPartition(topic, number))
+                if source is None:
+                    continue
+                if code:
+                    self._troubles.refused(source, code)
+                    continue
+                source.unknown_since = None
+                source.failures.end()
+                if raw:
+                    size += len(raw)
+                    self._add(source, raw, stable if self._committed else high, (aborted or ()) if self._committed else None)
+        line.session.answered(response.session_id)
+        broker.eager = broker.eager or size >= _MUCH
+
+    def _refused(self, broker: FetchBroker, line: Line, code: int) -> None:
+        """Deal with a request that was refused as a whole."""
+        if code not in RETRIABLE:
+            for source in self._asked(line):
+                self.fail(source, error_of(code, f"{source.partition} cannot be fetched"))
+        elif line.session.full or code not in {NOT_FOUND, INVALID_EPOCH}:
+            self._rest(broker)
+        # A broker that was restarted, or needs its room for the sessions of others, has forgotten this one.
+        line.session.lose()
+
+    def _add(self, source: Source, raw: bytes, end_offset: int, aborted: Sequence[tuple[int, int]] | None) -> None:
+        try:
+            limit = self._client.options.max_decompressed_bytes
+            chunk = Chunk(source.partition, raw, end_offset, aborted, apart=True, limit=limit)
+        except LogCorrupted as error:
+            self.fail(source, error)
+        else:
+            if source.add(chunk):
+                # The waiting reader has it before the next request is made, so the partition is in that, too.
+                self._on_news(source)
+                self.change(source)

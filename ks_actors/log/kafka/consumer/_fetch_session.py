@@ -1,0 +1,100 @@
+"""The partitions that a broker remembers to be asked for (KIP-227), so that requests and responses have only what is new."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from ks_actors.log.kafka.wire._fetch_request import FetchRequest
+from ks_actors.log.kafka.wire._requests import Pinned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ks_actors.log.kafka.client._options import KafkaOptions
+    from ks_actors.log.kafka.consumer._partition_reader import Source
+    from ks_actors.records._topic_partition import TopicPartition
+
+NOT_FOUND: Final = 70
+INVALID_EPOCH: Final = 71
+_NONE: Final = 0
+_FULL: Final = 0
+_LAST_EPOCH: Final = (1 << 31) - 1
+
+
+@final
+class FetchSession:
+    """The partitions of the requests of one connection, one request after the other.
+
+    `told` has the offsets that the broker knows, for the partitions that it is to answer for. The first request has all of them; it makes a session,
+    if the broker has room for one, and the next ones have what has changed. The broker keeps the order in which partitions have their turn.
+    """
+
+    __slots__ = ("_asked", "_changed", "_epoch", "_forgotten", "_id", "_turn", "told")
+
+    def __init__(self) -> None:
+        self.told: dict[TopicPartition, int] = {}
+        self._changed: set[TopicPartition] = set()
+        self._id: int = _NONE
+        self._epoch: int = _FULL
+        self._turn: int = 0
+        self._asked: dict[str, list[tuple[int, int]]] = {}
+        self._forgotten: dict[str, list[int]] = {}
+
+    @property
+    def full(self) -> bool:
+        """Whether the request has all partitions, whatever the broker knew before."""
+        return self._epoch == _FULL
+
+    def change(self, partition: TopicPartition) -> None:
+        """Note that a partition may be wanted from elsewhere, or not any more."""
+        self._changed.add(partition)
+
+    def lacks_any(self, wanted: Mapping[TopicPartition, Source]) -> bool:
+        """Return whether there is a wanted partition that the last request does not ask for."""
+        return any(self.told.get(partition) != wanted[partition].ahead for partition in self._changed if partition in wanted)
+
+    def turn_to(self, wanted: Mapping[TopicPartition, Source]) -> bool:
+        """Make these the partitions to be asked for; return whether the broker is known to have more of one that is new in the request."""
+        told, more = self.told, False
+        asked: dict[str, list[tuple[int, int]]] = {}
+        forgotten: dict[str, list[int]] = {}
+        if self._epoch == _FULL:
+            told.clear()
+        for partition in self._in_turn(wanted) if self._epoch == _FULL else self._changed:
+            source = wanted.get(partition)
+            topic, number = partition
+            if source is None:
+                if told.pop(partition, None) is not None:
+                    forgotten.setdefault(topic, []).append(number)
+            elif told.get(partition) != source.ahead:
+                told[partition] = source.ahead
+                asked.setdefault(topic, []).append((number, source.ahead))
+                more = more or source.more
+                source.more = False
+        self._changed.clear()
+        self._asked, self._forgotten = asked, forgotten
+        return more
+
+    def _in_turn(self, wanted: Mapping[TopicPartition, Source]) -> Iterable[TopicPartition]:
+        """Have each partition be the first of a request at some time: only that one gets a batch that is larger than max_partition_fetch_bytes."""
+        partitions = list(wanted)
+        self._turn += 1
+        begin = self._turn % len(partitions)
+        return partitions[begin:] + partitions[:begin]
+
+    def request(self, options: KafkaOptions, wait_ms: int, max_bytes: int, *, committed: bool) -> Pinned:
+        """Return the request for what `turn_to` has found."""
+        fields = (wait_ms, max_bytes, options.max_partition_fetch_bytes, (self._id, self._epoch), self._asked, self._forgotten)
+        return Pinned(FetchRequest, *fields, int(committed))
+
+    def answered(self, session_id: int) -> None:
+        """Note that the broker has taken the request in; without a session id the next one has all partitions again."""
+        self._id = session_id
+        if session_id == _NONE:
+            self._epoch = _FULL
+        else:
+            self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
+
+    def lose(self) -> None:
+        """Begin anew: nobody knows what the broker knows. It ends the session that it may still have."""
+        self._epoch = _FULL

@@ -1,0 +1,191 @@
+"""Readers of partitions in Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import LogClosed, LogError
+from ks_actors.log.kafka.consumer._fetch_loop import Fetching
+from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
+from ks_actors.log.kafka.wire._requests import check_aiokafka
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ks_actors.log._types import Fetched
+    from ks_actors.log.kafka.client._client import KafkaClient
+
+_TOUCHED = (
+    "aiokafka.record.memory_records:MemoryRecords.has_next aiokafka.record.memory_records:MemoryRecords.next_batch "
+    "aiokafka.record.default_records:DefaultRecordBatch.validate_crc aiokafka.protocol.offset:OffsetRequest"
+)
+# So long at a time records are made of bytes; then others have their turn.
+_SLICE_SECONDS = 0.005
+
+
+@final
+class KafkaFetcher:
+    """Read ahead: while records are processed, the next ones are on their way. Connections to brokers are the fetcher's own.
+
+    A broker that cannot be reached is waited for, and its partitions have nothing new meanwhile. What is buffered survives a pause, and an assignment
+    that leaves the partition where it is.
+    """
+
+    def __init__(self, client: KafkaClient, client_id: str, *, committed: bool, closed: Callable[[KafkaFetcher], None]) -> None:
+        check_aiokafka(_TOUCHED)
+        self.client_id: str = client_id
+        self._sources: dict[TopicPartition, Source] = {}
+        # Those that have something to say, in the order of their turns.
+        self._ready: dict[TopicPartition, None] = {}
+        self._budget: Budget = Budget(client.options.fetch_max_bytes)
+        self._fetching: Fetching = Fetching(client, self._sources, self._news, budget=self._budget, client_id=client_id, committed=committed)
+        self._on_close = closed
+        self._waiter: asyncio.Future[None] | None = None
+        self._late = False
+        self._closed = False
+
+    def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
+        """Read exactly these partitions from these offsets; what is paused stays so."""
+        assigned = {TopicPartition(*partition): offset for partition, offset in positions.items()}
+        for partition in [partition for partition in self._sources if partition not in assigned]:
+            source = self._sources.pop(partition)
+            # What is under way for it finds that it is not wanted any more.
+            self._move(source, source.position)
+        for partition, offset in assigned.items():
+            if partition not in self._sources:
+                self._sources[partition] = added = Source(partition, offset, self._budget)
+                self._fetching.change(added)
+            elif self._sources[partition].position != offset:
+                self._move(self._sources[partition], offset)
+
+    def seek(self, partition: TopicPartition, offset: int, /) -> None:
+        """Read on from `offset`. Raises LogError for a partition that is not assigned."""
+        (source,) = self._assigned((partition,))
+        self._move(source, offset)
+
+    def _move(self, source: Source, offset: int) -> None:
+        source.move(offset)
+        self._ready.pop(source.partition, None)
+        self._fetching.change(source)
+
+    def position(self, partition: TopicPartition, /) -> int:
+        """Return the offset that the partition will be read from next; raises KeyError when it is not assigned."""
+        return self._sources[partition].position
+
+    def pause(self, partitions: Iterable[TopicPartition], /) -> None:
+        """Leave partitions out of fetches until `resume`. Raises LogError for one that is not assigned."""
+        for source in self._assigned(partitions):
+            source.paused = True
+            self._fetching.change(source)
+
+    def resume(self, partitions: Iterable[TopicPartition], /) -> None:
+        """Fetch partitions again, from where they were paused. Raises LogError for one that is not assigned."""
+        for source in self._assigned(partitions):
+            source.paused = False
+            if source.ready:
+                self._news(source)
+            self._fetching.change(source)
+
+    def _assigned(self, partitions: Iterable[TopicPartition]) -> list[Source]:
+        partitions = [TopicPartition(*partition) for partition in partitions]
+        strange = [str(partition) for partition in partitions if partition not in self._sources]
+        if strange:
+            raise LogError(f"fetcher {self.client_id} does not have {', '.join(strange)}: assign them")
+        return [self._sources[partition] for partition in partitions]
+
+    def _news(self, source: Source) -> None:
+        if not source.paused:
+            self._ready[source.partition] = None
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _time_is_up(self) -> None:
+        self._late = True
+        self._wake()
+
+    async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
+        """Wait for records and return them, at most `max_records` of each partition; an empty sequence when none came within `max_wait_ms`.
+
+        Only one fetch may wait at a time. Raises OffsetOutOfRange, UnknownTopicOrPartition, LogCorrupted, NotAuthorized, LogClosed.
+        """
+        if max_records < 1:
+            raise ValueError(f"max_records is at least 1, not {max_records}")
+        # Before anything is read: from here on it cannot be cancelled, so nothing is lost.
+        await asyncio.sleep(0)
+        found = self._collect(max_records)
+        if found or max_wait_ms <= 0:
+            return found
+        if self._waiter is not None:
+            raise LogError(f"fetcher {self.client_id} is waiting in another fetch already")
+        loop = asyncio.get_running_loop()
+        self._late = False
+        timer = loop.call_later(max_wait_ms / 1000, self._time_is_up)
+        try:
+            while True:
+                self._waiter = loop.create_future()
+                await self._waiter
+                found = self._collect(max_records)
+                if found or self._late:
+                    return found
+        finally:
+            self._waiter = None
+            timer.cancel()
+
+    def _collect(self, max_records: int) -> list[Fetched]:
+        if self._closed:
+            raise LogClosed(f"fetcher {self.client_id} is closed")
+        found: list[Fetched] = []
+        until = perf_counter() + _SLICE_SECONDS
+        for partition in tuple(self._ready):
+            source = self._sources[partition]
+            del self._ready[partition]
+            if source.paused:
+                continue
+            try:
+                fetched = self._read(source, max_records, until)
+            except Exception:
+                self._fetching.change(source)
+                if not found:
+                    raise
+                # What was found has been passed over already: it is returned, and the error is the next thing to be heard.
+                self._ready = {partition: None, **self._ready}
+                break
+            self._fetching.change(source)
+            if fetched is not None:
+                found.append(fetched)
+            if source.ready:
+                self._ready[partition] = None
+            if perf_counter() > until:
+                break
+        return found
+
+    def _read(self, source: Source, max_records: int, until: float) -> Fetched | None:
+        if source.chunks:
+            fetched = source.read(max_records, until)
+            self._fetching.unpacking.look(source)
+            return fetched
+        error = source.error
+        if error is not None:
+            # It is told once; then it is tried again, and told again if nothing has changed.
+            source.error = None
+            raise error
+        return None
+
+    async def close(self) -> None:
+        """End; a waiting fetch raises LogClosed. Does nothing when that was done before."""
+        self.shut()
+        await self._fetching.close()
+
+    def shut(self) -> None:
+        """End, but for the connections: `close` ends them, too."""
+        if not self._closed:
+            self._closed = True
+            self._fetching.stop()
+            self._wake()
+            self._on_close(self)

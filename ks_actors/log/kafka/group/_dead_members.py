@@ -1,0 +1,137 @@
+"""Have a group know which of its members have died, before their sessions are over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, final
+
+from ks_actors._errors import LogError, LogTimeout
+from ks_actors.log.kafka.client._client import GROUP
+from ks_actors.log.kafka.group._local_members import Neighbours
+from ks_actors.log.kafka.transactions._hanging_transactions import Endings
+from ks_actors.log.kafka.transactions._transaction_coordinator import Coordination
+from ks_actors.log.kafka.wire._error_codes import NONE
+from ks_actors.log.kafka.wire._group_requests import leave_group
+from ks_actors.log.kafka.wire._requests import DescribeGroupsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ks_actors.log._types import TransactionScope
+    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.group._local_members import Dead
+
+# Not that of a member's own requests: while the group waits for others, its answer to who joins keeps what comes behind it waiting.
+_CHANNEL: Final = "group-burials"
+_LOOK_SECONDS: Final = 0.3
+_ANSWER_MS: Final = 3_000
+_END_S: Final = 10
+_TRANSACTION_MS: Final = 60_000
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class Burials:
+    """Make members leave whose process has died, and abort what they left open: former selves at the start, and then neighbours, as they die.
+
+    No rebalance of the group would be over before the sessions of those are. Of a former self the client id tells, since nobody else can have it;
+    of neighbours that they have let go of their locks, and they are buried by the member id that they had.
+    """
+
+    def __init__(self, client: KafkaClient, group_id: str, transactional_id: str | None, scope: TransactionScope | None) -> None:
+        self._client: KafkaClient = client
+        self._group_id: str = group_id
+        self._scope: TransactionScope | None = scope
+        self._neighbours: Neighbours = Neighbours(client.bootstrap_servers, group_id, client.client_id, transactional_id or "")
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Return whether former selves are buried, and neighbours looked after."""
+        return self._watching is not None
+
+    async def begin(self) -> None:
+        """Bury former selves, be seen by neighbours, and look after them until `end`. Raises LogError; then it may be called again."""
+        found = await self._ask(DescribeGroupsRequest([self._group_id]), lambda answer: [each[0] for each in answer.groups])
+        for member_id, client_id, *_ in found.groups[0][5]:
+            if client_id == self._client.client_id:
+                await self._bury(member_id)
+        self._look_around()
+        self._watching = asyncio.create_task(self._watch(), name=f"neighbours in group {self._group_id}")
+
+    def know(self, member_id: str) -> None:
+        """Note what the group knows this member by."""
+        try:
+            self._neighbours.know(member_id)
+        except LogError as error:
+            _log.debug("others find out by the session timeout when this process dies: %s", error)
+
+    async def end(self, *, known: bool) -> None:
+        """Be seen no more; unless it is `known` to the group that this member leaves, neighbours tell it."""
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait([watching])
+        self._neighbours.leave(known=known)
+
+    def _look_around(self) -> None:
+        """Be seen by neighbours. Where that is not possible the session timeout is what tells of this process's death."""
+        try:
+            if not self._neighbours.entered:
+                self._neighbours.enter()
+        except LogError as error:
+            _log.debug("others find out by the session timeout when this process dies: %s", error)
+
+    async def _watch(self) -> None:
+        told = ""
+        while True:
+            try:
+                self._look_around()
+                for dead in self._neighbours.dead():
+                    await self._bury_neighbour(dead)
+            except Exception as error:  # noqa: BLE001 - the group finds out by itself, but later
+                if told != (told := repr(error)):  # not three times a second
+                    _log.warning("members of group %s that have died on this machine are not looked for: %s", self._group_id, told)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _bury_neighbour(self, dead: Dead) -> None:
+        try:
+            if dead.member_id:
+                await self._bury(dead.member_id, _ANSWER_MS)
+            if dead.transactional_id:
+                await self._end(dead.transactional_id)
+            dead.forget()
+        except LogError as error:
+            _log.debug("the member %s of group %s, which has died, is buried later: %s", dead.member_id, self._group_id, error)
+        finally:
+            dead.release()
+
+    async def _bury(self, member_id: str, timeout_ms: int | None = None) -> bool:
+        """Make a member leave; return whether it was there. Raises LogTimeout."""
+        answer = await self._ask(leave_group(self._group_id, member_id, None), lambda answer: (answer.error_code,), timeout_ms)
+        was_there = answer.error_code == NONE and all(code == NONE for *_, code in answer.members)
+        if was_there:
+            _log.info("the member %s of group %s is of a process that has died, and is made to leave", member_id, self._group_id)
+        return was_there
+
+    async def _ask(self, request: Any, codes: Callable[[Any], Iterable[int]], timeout_ms: int | None = None) -> Any:
+        return await self._client.send_to_coordinator(GROUP, self._group_id, request, codes, channel=_CHANNEL, timeout_ms=timeout_ms)
+
+    async def _end(self, transactional_id: str) -> None:
+        """Abort the transaction that is open: whoever takes over would wait until it times out. Not when somebody else has the id by now.
+
+        One that is not open any more may still not be ended everywhere. Raises LogTimeout.
+        """
+        coordination = Coordination(self._client, transactional_id, _TRANSACTION_MS)
+        try:
+            async with asyncio.timeout(_END_S):
+                last = await coordination.look()
+                await Endings(self._client, coordination, self._scope).settle(last, last.identity)
+        except TimeoutError:
+            raise LogTimeout(f"the last transaction of {transactional_id} could not be ended within {_END_S} s") from None
+        except LogTimeout:
+            raise
+        except LogError as error:
+            # Somebody else is at it; or a Kafka that does not tell, or not this user.
+            _log.debug("the transaction of %s, whose process has died, is left to Kafka: %r", transactional_id, error)

@@ -1,0 +1,75 @@
+"""Groups from outside: their members and offsets, asked about and changed by an operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ks_actors.log._groups import GroupMember
+from ks_actors.log._types import GroupMetadata
+from ks_actors.log.kafka.admin._committed_offsets import fetch_committed, send_offsets
+from ks_actors.log.kafka.client._client import GROUP
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.wire._error_codes import GROUP_ID_NOT_FOUND, NONE, RETRIABLE, UNKNOWN_MEMBER_ID, error_of, name_of
+from ks_actors.log.kafka.wire._group_requests import decode_assignment, leave_groups
+from ks_actors.log.kafka.wire._requests import DescribeGroupsRequest, ListGroupsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ks_actors.log._types import OffsetAndMetadata
+    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.records._topic_partition import TopicPartition
+
+
+@final
+class GroupAdmin:
+    """Ask coordinators, and change what they know; all calls end by the client's deadline, in LogTimeout."""
+
+    def __init__(self, client: KafkaClient) -> None:
+        self._client: KafkaClient = client
+
+    async def ids(self) -> Sequence[str]:
+        """Return the ids of all groups, in order: each broker knows those that it coordinates."""
+        return sorted(await self._client.retry("to list groups", self._ids))
+
+    async def _ids(self) -> set[str]:
+        found: set[str] = set()
+        for node in self._client.nodes:
+            response = await self._client.send(node, ListGroupsRequest())
+            if response.error_code in RETRIABLE:
+                raise Unavailable(f"broker {node} answered {name_of(response.error_code)}")
+            if response.error_code:
+                raise error_of(response.error_code, "it was not possible to list groups")
+            found.update(name for name, *_ in response.groups)
+        return found
+
+    async def members(self, group_id: str) -> Sequence[GroupMember]:
+        """Return the members of a group. Raises NotAuthorized."""
+        response = await self._client.send_to_coordinator(
+            GROUP, group_id, DescribeGroupsRequest([group_id]), lambda answer: [each[0] for each in answer.groups]
+        )
+        code, _, state, _, _, members, *_ = response.groups[0]
+        if code not in (NONE, GROUP_ID_NOT_FOUND):
+            raise error_of(code, f"it was not possible to learn which members group {group_id!r} has")
+        # In other states brokers leave assignments empty.
+        told = state == "Stable"
+        return [
+            GroupMember(member_id, client_id, host, frozenset(decode_assignment(assignment).partitions) if told else None)
+            for member_id, client_id, host, _, assignment, *_ in members
+        ]
+
+    async def remove(self, group_id: str, members: Iterable[GroupMember]) -> None:
+        """Make members leave. Raises NotAuthorized."""
+        request = leave_groups(group_id, [member.member_id for member in members])
+        response = await self._client.send_to_coordinator(GROUP, group_id, request, lambda answer: (answer.error_code,))
+        for code in (response.error_code, *(code for *_, code in response.members)):
+            if code not in (NONE, UNKNOWN_MEMBER_ID):
+                raise error_of(code, f"it was not possible to remove members of group {group_id!r}")
+
+    async def offsets(self, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return all that a group has committed."""
+        return await fetch_committed(self._client, group_id, None)
+
+    async def set_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit offsets in one request, as somebody who is no member: a coordinator takes it when the group has none."""
+        await send_offsets(self._client, GroupMetadata(group_id, -1, ""), None, offsets)

@@ -1,0 +1,394 @@
+"""The protocol of groups, as one member speaks it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, final
+
+from ks_actors._errors import LogClosed, LogError, LogTimeout
+from ks_actors.log._lease import Lease
+from ks_actors.log._types import GroupMetadata, MemberAssignment
+from ks_actors.log.kafka.client._client import GROUP
+from ks_actors.log.kafka.client._loop_thread import begin_in_thread
+from ks_actors.log.kafka.group._dead_members import Burials
+from ks_actors.log.kafka.group._member_errors import ThrownOut, check_standing
+from ks_actors.log.kafka.wire._error_codes import MEMBER_ID_REQUIRED, NONE, REBALANCE_IN_PROGRESS
+from ks_actors.log.kafka.wire._group_requests import decode_assignment, decode_member, encode_member, heartbeat, join_group, leave_group, sync_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+
+    from ks_actors.log._port import Assignor, NewMember
+    from ks_actors.log._types import MemberInfo
+    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.group._owner import Owner
+
+HEARTBEAT_MS: Final = 300
+_JOIN: Final = "group-join"
+_BEAT: Final = "group-heartbeat"
+_RETRY_SECONDS: Final = 0.1
+_LEAVE_MS: Final = 3_000
+# Each so often the leader looks whether the topics have other partitions than those it has dealt out; more often while a topic is missing.
+_WATCH_SECONDS: Final = 5.0
+_WATCH_MISSING_SECONDS: Final = 0.5
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class Coordinator:
+    """One member of a group: joins, beats, lets go, and joins again. It lives on a loop that nobody else blocks, and so its heartbeats go on.
+
+    What happens is told to the owner by `post`, which calls it on its own loop, as long as that one is `there`. All methods are for this loop.
+    """
+
+    def __init__(
+        self, client: KafkaClient, owner: Owner, post: Callable[..., None], there: Callable[[], bool], *, group_id: str, new: NewMember
+    ) -> None:  # fmt: skip
+        self._client: KafkaClient = client
+        self._owner: Owner = owner
+        self._post: Callable[..., None] = post
+        self._there: Callable[[], bool] = there
+        self._topics: frozenset[str] = frozenset(new.topics)
+        self._user_data: bytes = new.user_data
+        self._session_ms: int = new.session_timeout_ms
+        self._rebalance_ms: int = new.rebalance_timeout_ms
+        self._instance_id: str | None = new.instance_id
+        self._assignor: Assignor = new.assignor
+        self._lease: Lease = new.lease or Lease()
+        self._burials: Burials | None = Burials(client, group_id, new.transactional_id, new.transaction_scope) if new.takes_over else None
+        self._beat_seconds: float = min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
+        self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
+        self._counter = 0
+        # When the owner last got on with its work, and whether it was asked since.
+        self._well: float = 0.0
+        self._asked = False
+        # What the owner has said, and what the coordinator has; `_changed` wakes who waits for any of it.
+        self._changed: asyncio.Event = asyncio.Event()
+        self._turn = 0
+        self._let_go = False
+        self._back = False
+        self._rebalance = False
+        self._thrown: Exception | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._helpers: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Connect, and enter the group. Raises LogTimeout, NotAuthorized."""
+        await self._client.start()
+        self._main = asyncio.create_task(self._live(), name=f"member of group {self._group.group_id}")
+
+    # --- what the owner says ----------------------------------------------------------------------------------------------
+
+    def let_go(self, turn: int, user_data: bytes | None = None, topics: Collection[str] | None = None) -> None:
+        """Go on with the rebalance: nothing is held any more."""
+        if turn == self._turn and not self._let_go:
+            if user_data is not None:
+                self._user_data = user_data
+            if topics is not None:
+                self._topics = frozenset(topics)
+            self._let_go = True
+            self._changed.set()
+
+    def rejoin(self, user_data: bytes | None = None, topics: Collection[str] | None = None) -> None:
+        """Ask for a new assignment; go back in if the member is out."""
+        if topics is not None:
+            self._topics = frozenset(topics)
+        if user_data is not None:
+            self._user_data = user_data
+            # What has not changed would not be heard.
+            self._counter += 1
+        self._rebalance = self._back = True
+        self._changed.set()
+
+    def heard(self, stuck_seconds: float) -> None:
+        """Take note that the owner's loop turns, and for how long something on it has not returned."""
+        self._asked = False
+        self._well = asyncio.get_running_loop().time() - stuck_seconds
+
+    async def end(self, *, leave: bool) -> None:
+        """End; with `leave` others need not wait for a timeout. Does not raise: who cannot be reached finds out by that timeout."""
+        main, self._main = self._main, None
+        if main is not None:
+            main.cancel()
+            await asyncio.wait([main])
+        await self._finish(leave=leave)
+
+    async def _finish(self, *, leave: bool) -> None:
+        self._lease.end()
+        try:
+            await self._quiet()
+            left = not self._group.member_id or (leave and await self._leave())
+            if self._burials is not None:
+                await self._burials.end(known=left)
+        finally:
+            # Also when the log is closed meanwhile, which ends the thread that this runs in.
+            await self._client.close()
+
+    async def _leave(self) -> bool:
+        request = leave_group(self._group.group_id, self._group.member_id, self._instance_id)
+        try:
+            await self._client.send_to_coordinator(GROUP, self._group.group_id, request, _codes, channel=_BEAT, timeout_ms=_LEAVE_MS)
+        except LogError as error:
+            _log.warning("group %s could not be told that its member leaves, and has to find out: %s", self._group.group_id, error)
+            return False
+        return True
+
+    # --- the life of a member ---------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            if self._main is not None:
+                # It is not `end` that ends it, but the whole loop.
+                await self._finish(leave=False)
+            raise
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._join()
+                await self._until(lambda: self._rebalance)
+                self._turn += 1
+                self._let_go = False
+                self._post(self._owner.on_revoke, self._turn)
+                await self._until(lambda: self._let_go)
+            except ThrownOut as thrown:
+                _log.warning("the member %s of group %s is out: %s", self._group.member_id, self._group.group_id, thrown)
+                await self._out(thrown)
+                self._post(partial(self._owner.on_lost, fenced=thrown.fenced))
+                await self._until(lambda: self._back)
+            except LogClosed as error:
+                # The owner's loop has ended without a word: its partitions are for others.
+                _log.warning("the member %s of group %s leaves: %s", self._group.member_id, self._group.group_id, error)
+                await self._finish(leave=self._instance_id is None)
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, the owner has to hear of it
+                await self._out(None)
+                self._post(self._owner.on_failed, error if isinstance(error, LogError) else self._unexpected(error))
+                await self._until(lambda: self._back)
+
+    def _unexpected(self, error: Exception) -> LogError:
+        failed = LogError(f"the membership of group {self._group.group_id!r} failed: {type(error).__name__}: {error}")
+        failed.__cause__ = error
+        return failed
+
+    async def _out(self, thrown: ThrownOut | None) -> None:
+        self._lease.end()
+        await self._quiet()
+        self._back = False
+        if thrown is not None and thrown.forget:
+            self._group = GroupMetadata(self._group.group_id, -1, "")
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what is said. Raises what has thrown the member out."""
+        while not condition():
+            if self._thrown is not None:
+                raise self._thrown
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _join(self) -> None:
+        """Become a member of a generation. What fails is tried again, as long as the group knows the member."""
+        while True:
+            await self._quiet()
+            try:
+                assignment = await self._join_once()
+            except ThrownOut as thrown:
+                if thrown.forget:
+                    # The owner may count on what it let go of for the rebalance being its own until others are given it: by now they may be.
+                    raise
+                _log.debug("group %s is joined again: %s", self._group.group_id, thrown)
+                await asyncio.sleep(_RETRY_SECONDS)
+            except LogTimeout as error:
+                _log.warning("group %s cannot be joined, and that is tried again until it can: %s", self._group.group_id, error)
+            else:
+                if assignment is not None:
+                    self._post(self._owner.on_assigned, self._group, assignment)
+                return
+
+    async def _join_once(self) -> MemberAssignment | None:
+        if self._burials is not None and not self._burials.begun:
+            await self._burials.begin()
+        returns = self._instance_id is not None and not self._group.member_id
+        if self._group.generation >= 0:
+            self._begin(self._beat_meanwhile(self._group))
+        response = await self._send_join()
+        self._group = GroupMetadata(self._group.group_id, response.generation_id, response.member_id)
+        self._begin(self._beat(self._group))
+        assignments: Mapping[str, MemberAssignment] = {}
+        leads = response.leader_id == response.member_id
+        if leads:
+            assignments = await self._lead(response.members)
+        elif returns:
+            # It may be the leader that comes again, and then it is not told so: nobody else would look after the topics.
+            self._begin(self._watch(self._topics, await self._count(self._topics)))
+        request = sync_group(self._group, self._instance_id, assignments)
+        response = await self._while_member(
+            self._client.send_to_coordinator(GROUP, self._group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms)
+        )
+        check_standing(response.error_code, self._group.group_id, "get an assignment of")
+        if leads and not assignments:
+            # The assignor has failed: its error is what the owner hears.
+            return None
+        return decode_assignment(response.member_assignment)
+
+    async def _while_member(self, request: Coroutine[Any, Any, Any]) -> Any:
+        """Return the answer. Raises what has thrown the member out meanwhile, as heartbeats have heard: brokers do not answer whom they remove."""
+        asked = asyncio.create_task(request)
+        asked.add_done_callback(lambda _: self._changed.set())
+        try:
+            await self._until(asked.done)
+            return await asked
+        finally:
+            if not asked.done():
+                asked.cancel()
+                self._client.disconnect(_JOIN)  # the answer to a later request would be behind the one that never comes
+
+    @property
+    def _join_ms(self) -> int:
+        # The slowest member decides, and it may have more time than this one.
+        return self._rebalance_ms + self._client.options.api_timeout_ms
+
+    async def _send_join(self) -> Any:
+        while True:
+            # Whatever was wanted until now is in this one.
+            self._rebalance = False
+            group = self._group
+            request = join_group(
+                group.group_id, group.member_id, self._instance_id, encode_member(self._topics, self._counter, self._user_data),
+                session_timeout_ms=self._session_ms, rebalance_timeout_ms=self._rebalance_ms,
+            )  # fmt: skip
+            response = await self._client.send_to_coordinator(GROUP, group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms)
+            if response.error_code != MEMBER_ID_REQUIRED:
+                check_standing(response.error_code, group.group_id, "join")
+                return response
+            self._group = GroupMetadata(group.group_id, -1, response.member_id)
+            if self._burials is not None:
+                self._burials.know(response.member_id)
+
+    # --- leading ----------------------------------------------------------------------------------------------------------
+
+    async def _lead(self, members: Sequence[Any]) -> Mapping[str, MemberAssignment]:
+        infos = sorted((decode_member(member_id, metadata) for member_id, *_, metadata in members), key=lambda info: info.member_id)
+        topics = frozenset[str]().union(*(info.topics for info in infos))
+        counts = await self._count(topics)
+        assignments = await self._deal(infos, counts)
+        self._begin(self._watch(topics, counts))
+        return {info.member_id: assignments.get(info.member_id, MemberAssignment(())) for info in infos} if assignments else {}
+
+    async def _deal(self, members: Sequence[MemberInfo], counts: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+        """Call the assignor in a thread of its own: the whole group waits for it, and is not to wait for the owner's loop. Nothing, if it fails."""
+        dealing = begin_in_thread(lambda: self._assignor(members, counts), f"assignor of group {self._group.group_id}")
+        dealing.add_done_callback(lambda _: self._changed.set())
+        try:
+            async with asyncio.timeout(self._rebalance_ms / 1000):
+                await self._until(dealing.done)
+        except TimeoutError:
+            why = f"the assignor of group {self._group.group_id!r} has not returned for {self._rebalance_ms} ms (max_poll_interval_ms)"
+            error: Exception = LogTimeout(f"{why}, and nobody gets partitions until a member joins again: look what it waits for")
+        else:
+            try:
+                return dealing.result()
+            except Exception as raised:  # noqa: BLE001 - whatever it is, it is the leader's
+                error = raised
+        finally:
+            dealing.cancel()
+        self._post(self._owner.on_not_assigned, error)
+        return {}
+
+    async def _count(self, topics: frozenset[str]) -> dict[str, int]:
+        known = await self._client.metadata(topics) if topics else {}
+        return {topic: len(known[topic].leaders) for topic in sorted(topics) if topic in known}
+
+    async def _watch(self, topics: frozenset[str], counts: Mapping[str, int]) -> None:
+        """Ask for a rebalance when topics have come, gone, or got more partitions."""
+        now = counts
+        while now == counts:
+            await asyncio.sleep(_WATCH_SECONDS if len(counts) == len(topics) else _WATCH_MISSING_SECONDS)
+            with suppress(LogTimeout):
+                now = await self._count(topics)
+        self._rebalance = True
+        self._changed.set()
+
+    # --- heartbeats -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._guard(work))
+        self._helpers.add(task)
+        task.add_done_callback(self._helpers.discard)
+        # One that is cancelled before its first step has never awaited it.
+        task.add_done_callback(lambda _: work.close())
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - who waits for the rebalance raises it
+            self._thrown = error
+            self._changed.set()
+
+    async def _quiet(self) -> None:
+        """End heartbeats, and what they have found."""
+        helpers = tuple(self._helpers)
+        for task in helpers:
+            task.cancel()
+        if helpers:
+            await asyncio.wait(helpers)
+        self._thrown = None
+
+    async def _beat(self, group: GroupMetadata) -> None:
+        """Say again and again that the member is alive, also while it lets go; a group that rebalances says so in its answer."""
+        self.heard(0.0)
+        while True:
+            if not self._there():
+                raise LogClosed("the loop of its owner has ended")
+            await self._look()
+            if await self._beat_once(group) == REBALANCE_IN_PROGRESS:
+                self._rebalance = True
+                self._changed.set()
+            await asyncio.sleep(self._beat_seconds)
+
+    async def _beat_meanwhile(self, group: GroupMetadata) -> None:
+        """Go on as the member of the last generation until there is a next one: it has its partitions, and its lease, as long."""
+        with suppress(ThrownOut):
+            while True:
+                await self._beat_once(group)
+                await asyncio.sleep(self._beat_seconds)
+
+    async def _beat_once(self, group: GroupMetadata) -> int:
+        """Return what the group says. Raises what that means for the membership."""
+        sent = self._lease.time()
+        request = heartbeat(group, self._instance_id)
+        try:
+            response = await self._client.send_to_coordinator(GROUP, group.group_id, request, _codes, channel=_BEAT, timeout_ms=self._session_ms)
+        except LogTimeout as error:
+            # The member stays what it is: whoever has died knows it again when it comes back, or throws it out.
+            _log.warning("group %s gets no heartbeats through: %s", group.group_id, error)
+            self._client.disconnect(_BEAT)
+            return NONE
+        if response.error_code != REBALANCE_IN_PROGRESS:
+            check_standing(response.error_code, self._group.group_id, "be a member of")
+        self._lease.extend(sent + self._session_ms / 1000)
+        return int(response.error_code)
+
+    async def _look(self) -> None:
+        """Leave when the owner does not get on: others are to have its partitions."""
+        if not self._asked:
+            self._asked = True
+            self._post(self._owner.on_look)
+        stuck_ms = round((asyncio.get_running_loop().time() - self._well) * 1000)
+        if stuck_ms > self._rebalance_ms:
+            if self._instance_id is None:
+                await self._leave()
+            raise ThrownOut(
+                f"its loop, or a function that is marked as blocking, has not returned for {stuck_ms} ms, and {self._rebalance_ms} is the limit "
+                "(max_poll_interval_ms)",
+                forget=True,
+            )
+
+
+def _codes(response: Any) -> tuple[int]:
+    return (response.error_code,)

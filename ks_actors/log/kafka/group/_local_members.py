@@ -1,0 +1,177 @@
+"""Which members of a group are processes of this machine, and which of them have died.
+
+A group finds out that a member has died when its session is over. On the same machine there is a sooner sign: a process has a file locked for as long
+as it is a member, and what is locked by a process that has died is not locked any more. A frozen process keeps its lock, and its place.
+
+    <temporary directory>/ks-actors-<user>/<boot, servers and group, by a hash>/<client id, by a hash>
+
+What a file says is what the group knew the process by. So nobody is taken for a process that has died who has come in its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+from ks_actors._errors import LogError
+from ks_actors.system._file_locks import close_locked, open_locked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_LONGEST: Final = 4096
+_LINES: Final = 3
+_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+@final
+class Dead:
+    """Who has died, and not left; nobody else of this machine sees it so until `release`. The ids are empty if it had none."""
+
+    def __init__(self, member_id: str, transactional_id: str, path: Path, lock: int) -> None:
+        self.member_id: str = member_id
+        self.transactional_id: str = transactional_id
+        self._path: Path = path
+        self._lock: int = lock
+
+    def forget(self) -> None:
+        """Note that the group has it no more. Raises LogError."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise LogError(f"{self._path} cannot be removed: {error}") from error
+
+    def release(self) -> None:
+        """Let others have a look."""
+        close_locked(self._lock)
+
+
+@final
+class Neighbours:
+    """The members of a group on this machine, of this user. Nothing of it waits; each call is a few looks at a small directory.
+
+    A directory that cannot be used, or that others could write to, leaves everybody unseen, and nobody looked at.
+    """
+
+    def __init__(self, servers: str, group_id: str, client_id: str, transactional_id: str = "") -> None:
+        self._group: str = f"{servers} {group_id}"
+        self._name: str = _hashed(client_id)
+        self._transactional_id: str = transactional_id
+        self._member_id: str = ""
+        self._directory: Path | None = None
+        self._lock: int | None = None
+
+    @property
+    def entered(self) -> bool:
+        """Return whether this member is seen by others, and sees them."""
+        return self._lock is not None and os.fstat(self._lock).st_nlink > 0
+
+    def enter(self) -> None:
+        """Be seen from now on; not when somebody looks at what this process left there when it died: try again. Raises LogError."""
+        self._let_go()
+        try:
+            directory = self._directory = self._directory or self._find()
+            _own(directory.parent)
+            _own(directory)
+            lock = _locked(directory / self._name, os.O_CREAT)
+            if lock is not None:
+                try:
+                    self._write(lock)
+                except BaseException:
+                    close_locked(lock)
+                    raise
+                self._lock = lock
+        except OSError as error:
+            raise LogError(f"neighbours in group and cluster {self._group!r} are not seen: {error}") from error
+
+    def _find(self) -> Path:
+        # A directory may be shared with other machines, whose processes are none of this one's.
+        boot = _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""
+        return Path(tempfile.gettempdir(), f"ks-actors-{os.getuid()}", _hashed(f"{boot} {self._group}"))
+
+    def know(self, member_id: str) -> None:
+        """Say what the group knows this member by. Raises LogError."""
+        self._member_id = member_id
+        if self._lock is not None:
+            try:
+                self._write(self._lock)
+            except OSError as error:
+                raise LogError(f"neighbours in group and cluster {self._group!r} are not told a member id: {error}") from error
+
+    def _write(self, lock: int) -> None:
+        os.truncate(lock, 0)
+        os.pwrite(lock, f"{self._member_id}\n{self._transactional_id}\n".encode(), 0)
+
+    def dead(self) -> Iterator[Dead]:
+        """Find those that have died, one after the other; each is to be released. Raises LogError."""
+        if self._directory is None or not self.entered:
+            return
+        try:
+            paths = [path for path in self._directory.iterdir() if path.name != self._name]
+        except OSError as error:
+            raise LogError(f"{self._directory} cannot be looked at: {error}") from error
+        for path in paths:
+            with suppress(OSError):  # what cannot be opened is nobody's
+                lock = _locked(path)
+                if lock is not None:
+                    yield Dead(*_ids(lock), path, lock)
+
+    def leave(self, *, known: bool) -> None:
+        """Be seen no more. When the group does not know that this member has left, to others it has died: they tell the group."""
+        if self._lock is not None and self._directory is not None and known:
+            with suppress(OSError):
+                (self._directory / self._name).unlink()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._lock is not None:
+            close_locked(self._lock)
+            self._lock = None
+
+
+def _own(directory: Path) -> None:
+    """Make a directory, or see that it is one that nobody else can write to."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if not _is_own(directory.lstat(), stat.S_IFDIR):
+        raise PermissionError(f"{directory} is not a directory of this user's own")
+
+
+def _is_own(found: os.stat_result, kind: int) -> bool:
+    return stat.S_IFMT(found.st_mode) == kind and found.st_uid == os.getuid() and not found.st_mode & _OTHERS
+
+
+def _locked(path: Path, flags: int = 0) -> int | None:
+    """Open a file that nobody has locked, and lock it; None when somebody has, or when it is gone, or none of this user's own."""
+    try:
+        file = open_locked(path, os.O_NOFOLLOW | os.O_NONBLOCK | flags)
+    except (FileNotFoundError, BlockingIOError):
+        return None
+    mine = False
+    try:
+        found = os.fstat(file)
+        # Else somebody had it, and has taken it away.
+        mine = _is_own(found, stat.S_IFREG) and found.st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return None
+    finally:
+        if not mine:
+            close_locked(file)
+    return file if mine else None
+
+
+def _ids(lock: int) -> tuple[str, str]:
+    try:
+        lines = os.pread(lock, _LONGEST, 0).decode(errors="replace").split("\n")
+    except OSError:
+        lines = []
+    return (lines[0], lines[1]) if len(lines) == _LINES else ("", "")
+
+
+def _hashed(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:32]

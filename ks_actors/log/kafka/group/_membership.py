@@ -1,0 +1,264 @@
+"""A place in a group of Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors._errors import LogClosed
+from ks_actors.log._lease import Lease
+from ks_actors.log._types import Assigned, GroupMetadata, Lost, MemberAssignment, Revoked
+from ks_actors.log.kafka.admin._committed_offsets import commit_offsets, fetch_committed
+from ks_actors.log.kafka.client._client import KafkaClient
+from ks_actors.log.kafka.group._group_member import Coordinator
+from ks_actors.log.kafka.wire._requests import check_aiokafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from ks_actors._errors import LogError
+    from ks_actors.log._port import MembershipEvent, NewMember
+    from ks_actors.log._types import OffsetAndMetadata
+    from ks_actors.log.kafka.client._loop_thread import LoopThread
+    from ks_actors.records._topic_partition import TopicPartition
+
+_TOUCHED = (
+    "aiokafka.protocol.group:JoinGroupRequest aiokafka.protocol.group:SyncGroupRequest "
+    "aiokafka.coordinator.protocol:ConsumerProtocolMemberMetadata.decode aiokafka.coordinator.protocol:ConsumerProtocolMemberAssignment.decode"
+)
+# A broker waits for the slowest member, and answers then.
+_ANSWER_MS = 5_000
+
+
+async def join_group(
+    client: KafkaClient, bootstrap_servers: str, threads: LoopThread, group_id: str, new: NewMember, *, closed: Callable[[KafkaMembership], None]
+) -> KafkaMembership:  # fmt: skip
+    """Enter a group. `client` is for offsets; the membership has one of its own, in the thread, which begins with the brokers that this one knows.
+
+    What the group says is told by `event`. Raises LogTimeout and NotAuthorized only where no brokers are known yet.
+    """
+    check_aiokafka(_TOUCHED)
+    member = KafkaMembership(client, threads, group_id, new, closed=closed)
+    options = replace(client.options, request_timeout_ms=max(client.options.request_timeout_ms, new.rebalance_timeout_ms + _ANSWER_MS))
+
+    def make() -> Coordinator:
+        own = KafkaClient(bootstrap_servers, options, client_id=new.client_id)
+        own.begin_like(client)
+        return Coordinator(own, member, member.post, member.is_there, group_id=group_id, new=new)
+
+    await member.start(make)
+    return member
+
+
+@final
+class KafkaMembership:
+    """A member of a group whose heartbeats do not depend on this loop being free.
+
+    Unread events that have been overtaken are dropped: an Assigned that was not read when the next rebalance begins was never in effect. Lost may
+    come at any time, in the middle of a rebalance, too; after it the member is out, `rejoin` takes it back in, and then Assigned is the next event.
+    With an instance id the group knows it by that, and another member with the same one takes its place. The assignor is called in
+    a thread of its own.
+    """
+
+    def __init__(
+        self, client: KafkaClient, threads: LoopThread, group_id: str, new: NewMember, *, closed: Callable[[KafkaMembership], None]
+    ) -> None:  # fmt: skip
+        self.client_id: str = new.client_id
+        self.instance_id: str | None = new.instance_id
+        self._client: KafkaClient = client
+        self._threads: LoopThread = threads
+        self._stuck: Callable[[], float] | None = new.stuck
+        self._lease: Lease = new.lease or Lease()
+        self._on_close: Callable[[KafkaMembership], None] = closed
+        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._coordinator: Coordinator | None = None
+        self._seen: GroupMetadata = GroupMetadata(group_id, -1, "")
+        # Partitions of the last Assigned that was read; None when none is in effect.
+        self._held: tuple[TopicPartition, ...] | None = None
+        # Whether an Assigned was read since the member came in: what it told may be counted on.
+        self._had: bool = False
+        # The rebalance that waits for `revoked`.
+        self._awaited: int | None = None
+        self._events: deque[MembershipEvent | LogError | Exception] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+        self._ending: asyncio.Task[None] | None = None
+
+    async def start(self, make: Callable[[], Coordinator]) -> None:
+        """Enter the group."""
+
+        async def enter() -> None:
+            made = make()
+            try:
+                await made.start()
+            except BaseException:
+                await made.end(leave=False)
+                raise
+            self._coordinator = made
+
+        try:
+            await self._threads.call(enter())
+        except BaseException:
+            # It may have been done when the wait for it was cancelled; or it is about to be, for its first step is done in any case.
+            await self._end(leave=True)
+            raise
+
+    @property
+    def group(self) -> GroupMetadata:
+        """The group as of the last event that was read."""
+        return self._seen
+
+    async def event(self) -> MembershipEvent:
+        """Wait for what happens next to the membership. One call may wait at a time.
+
+        Raises LogClosed after `leave`. Raises, on the leader, whatever the assignor raised: then the group's members have no partitions until one of
+        them rejoins, or comes, or goes. Raises NotAuthorized and LogError when the group does not take the member: `rejoin` tries again.
+        """
+        while not self._events:
+            self._check()
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        event = self._events.popleft()
+        if isinstance(event, Exception):
+            raise event
+        if isinstance(event, Assigned):
+            self._seen = event.group
+            self._held = event.assignment.partitions
+            self._had = True
+        return event
+
+    def _check(self) -> None:
+        if self._closed:
+            raise LogClosed(f"{self.client_id} has left group {self._seen.group_id!r}, or the log is closed")
+
+    def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
+        """Say that the partitions of the last Revoked are let go of. Does nothing when nobody waits for that."""
+        if self._awaited is not None:
+            turn, self._awaited = self._awaited, None
+            self._held = None
+            self._say(lambda coordinator: coordinator.let_go(turn, user_data, topics))
+
+    def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
+        """Ask for a new assignment, with new user data, and new topics if any are given: Revoked is the next event, if anything is held.
+
+        Raises LogClosed.
+        """
+        self._check()
+        self._say(lambda coordinator: coordinator.rejoin(user_data, topics))
+
+    async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return what the group has committed, without the partitions that it never did. Waits for open transactions. Raises LogTimeout."""
+        self._check()
+        return await fetch_committed(self._client, self._seen.group_id, partitions)
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+        """Commit offsets outside of transactions. Raises IllegalGeneration, UnknownTopicOrPartition, LogTimeout, LogClosed."""
+        self._check()
+        await commit_offsets(self._client, self._seen, self.instance_id, offsets)
+
+    async def leave(self) -> None:
+        """Leave the group at once, also with an instance id. Does nothing when that was done before."""
+        await self._end(leave=True)
+
+    async def close(self) -> None:
+        """End. Who has an instance id keeps its place and its partitions, for when it comes again; others leave."""
+        await self._end(leave=self.instance_id is None)
+
+    async def _end(self, *, leave: bool) -> None:
+        if self._ending is None:
+            self._closed = True
+            self._events.clear()
+            self._wake()
+            self._on_close(self)
+            self._ending = asyncio.create_task(self._end_coordinator(leave=leave), name=f"{self.client_id} leaves")
+        await asyncio.shield(self._ending)
+
+    async def _end_coordinator(self, *, leave: bool) -> None:
+        # Nothing lives in a thread that has not begun; what lived in one that has ended, also while this waits, has ended with it.
+        if self._threads.running:
+            with suppress(LogClosed):
+                await self._threads.call(self._end_there(leave=leave))
+
+    async def _end_there(self, *, leave: bool) -> None:
+        # Only the thread knows whether there is one: it gets here after the first step of entering, and after the cancel of the other steps.
+        coordinator, self._coordinator = self._coordinator, None
+        if coordinator is not None:
+            await coordinator.end(leave=leave)
+
+    # --- between the loops ------------------------------------------------------------------------------------------------
+
+    def _say(self, words: Callable[[Coordinator], None]) -> None:
+        if self._coordinator is not None and not self._closed:
+            self._threads.loop.call_soon_threadsafe(words, self._coordinator)
+
+    def post(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Have something called on the owner's loop; for the other one."""
+        try:
+            self._loop.call_soon_threadsafe(self._called, call, arguments)
+        except RuntimeError as error:
+            # Who has gone without closing anything must not keep partitions from others.
+            raise LogClosed("the loop of this membership has ended") from error
+
+    def is_there(self) -> bool:
+        """Tell whether the owner's loop can be called; for the other one."""
+        return not self._loop.is_closed()
+
+    def _called(self, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if not self._closed:
+            call(*arguments)
+
+    def on_revoke(self, turn: int) -> None:
+        """Be asked to let go of everything; what was never read is gone without being asked for."""
+        self._drop_unread(Assigned)
+        if self._held is None:
+            self._say(lambda coordinator: coordinator.let_go(turn))
+        else:
+            self._awaited = turn
+            self._tell(Revoked(self._held))
+
+    def on_assigned(self, group: GroupMetadata, assignment: MemberAssignment) -> None:
+        """Get partitions."""
+        self._tell(Assigned(group, assignment))
+
+    def on_lost(self, *, fenced: bool) -> None:
+        """Be thrown out. Who has never had anything has lost nothing, and goes back in."""
+        self._drop_unread(Assigned, Revoked)
+        held, self._held, self._awaited = self._held, None, None
+        had, self._had = self._had, False
+        if not had and not fenced:
+            # Nothing was done under this membership: records that wait to be written now do not come of it.
+            self._say(lambda coordinator: coordinator.rejoin())
+        else:
+            self._lease.lost()
+            self._tell(Lost(held or (), fenced))
+
+    def on_look(self) -> None:
+        """Be asked whether this loop gets on."""
+        stuck = 0.0 if self._stuck is None else self._stuck()
+        self._say(lambda coordinator: coordinator.heard(stuck))
+
+    def on_failed(self, error: LogError) -> None:
+        """Hear of an error: the member is out."""
+        self._lease.lost()
+        self._tell(error)
+
+    def on_not_assigned(self, error: Exception) -> None:
+        """Hear why nobody gets partitions."""
+        self._tell(error)
+
+    def _drop_unread(self, *kinds: type[MembershipEvent]) -> None:
+        self._events = deque(event for event in self._events if not isinstance(event, kinds))
+
+    def _tell(self, event: MembershipEvent | Exception) -> None:
+        self._events.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,107 @@
+"""A writer that needs no transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import IllegalGeneration, LogClosed
+from ks_actors.log.kafka.client._connections import PRODUCE
+from ks_actors.log.kafka.producer._partition_queue import Identity
+from ks_actors.log.kafka.producer._send_call import Outbox
+from ks_actors.log.kafka.producer._sender import Sender
+from ks_actors.log.kafka.wire._batch_writer import Encoder
+from ks_actors.log.kafka.wire._error_codes import error_of
+from ks_actors.log.kafka.wire._requests import init_producer_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from ks_actors.log._lease import Lease
+    from ks_actors.log._types import Outgoing
+    from ks_actors.log.kafka.admin._admin import Admin
+    from ks_actors.log.kafka.client._client import KafkaClient
+
+
+@final
+class KafkaProducer:
+    """Write idempotently; requests of several calls may be in flight at the same time, and records stay in the order of calls.
+
+    Records larger than their topic takes are refused before anything is sent to that partition, if the topic's max.message.bytes can be learned.
+    Brokers that restart forget producers whose last records have timestamps older than their producer.id.expiration.ms, a day: should just then an
+    answer get lost, such records may be written twice. Transactions have no such gap.
+    """
+
+    def __init__(
+        self, client: KafkaClient, admin: Admin, client_id: str, closed: Callable[[KafkaProducer], None], *,
+        lease: Lease | None = None, topics: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        self.client_id: str = client_id
+        self._client: KafkaClient = client
+        self._admin: Admin = admin
+        self._encoder: Encoder = Encoder(client.options, transactional=False)
+        self._sender: Sender = Sender(client, self._encoder, renew=self._new_identity, lease=lease)
+        self._topics: Collection[str] = topics
+        self._on_close = closed
+        self._order: asyncio.Lock = asyncio.Lock()
+        self._abandoned = 0
+        self._closed = False
+
+    async def start(self) -> None:
+        """Connect and get a producer id."""
+        await self._client.start()
+        self._client.connect_ahead(self._topics, PRODUCE)
+        self._sender.reset(await self._new_identity())
+
+    async def _new_identity(self) -> Identity:
+        response = await self._client.send_to_any(init_producer_id(None, self._client.options.request_timeout_ms), lambda answer: [answer.error_code])
+        if response.error_code:
+            raise error_of(response.error_code, f"producer {self.client_id} gets no id")
+        return Identity(response.producer_id, response.producer_epoch)
+
+    async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
+        """Append all batches; return the offset behind each one's last record.
+
+        Raises ProduceFailed; its errors are LogTimeout where nobody knows whether records were written. Raises TypeError for keys or values that are
+        no bytes, then nothing was sent.
+        """
+        outbox = Outbox(self._admin, batches)
+        abandoned = self._abandoned
+        async with self._order:
+            self._check()
+            await outbox.encode(self._encoder)
+            self._check()
+            if abandoned != self._abandoned:
+                outbox.refuse(dict.fromkeys(outbox.partitions, not_sent(self.client_id)))
+            futures = outbox.put(self._sender)
+        await self._sender.settle(futures)
+        for error in outbox.take_errors():
+            if isinstance(error, LogClosed):
+                raise LogClosed(str(error))
+        return await outbox.result()
+
+    def abandon(self) -> None:
+        """Send nothing more of what has been given to `send`, and repeat nothing.
+
+        Calls that wait raise ProduceFailed, with IllegalGeneration for each partition that did not get all, once brokers have answered or broken off.
+        """
+        self._abandoned += 1
+        self._sender.abandon(not_sent(self.client_id))
+
+    def _check(self) -> None:
+        if self._closed:
+            raise LogClosed(f"producer {self.client_id} is closed")
+
+    async def close(self) -> None:
+        """End; calls that wait raise LogClosed. Does nothing when that was done before."""
+        if self._closed:
+            return
+        self._closed = True
+        self._on_close(self)
+        await self._sender.close(LogClosed(f"producer {self.client_id} was closed, and nobody knows whether its last records are there"))
+        await self._client.close()
+
+
+def not_sent(client_id: str) -> IllegalGeneration:
+    """Return the error about records that were given up."""
+    return IllegalGeneration(f"producer {client_id} has not sent its last records: the member that they are of may not be one any more")

@@ -1,0 +1,152 @@
+"""One call of `send`: from batches to what has become of them."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
+
+from ks_actors._errors import LogError, ProduceFailed, RecordTooLarge
+from ks_actors.log._types import IsolationLevel
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.client._loop_thread import begin_in_thread
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ks_actors.log._types import Outgoing
+    from ks_actors.log.kafka.admin._admin import Admin
+    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.producer._sender import Sender
+    from ks_actors.log.kafka.wire._batch_writer import Encoder, RecordBatch, Written
+
+# Bytes that are encoded without a turn for others.
+_AT_ONCE: Final = 1 << 20
+# Compressing for longer than this is left to a thread, which takes a tenth of a millisecond to begin.
+_SLOW_S: Final = 0.004
+
+
+@final
+class Outbox:
+    """Batches that are sent together. A partition with a batch that cannot be written gets nothing of all, as far as that is known before."""
+
+    def __init__(self, admin: Admin, batches: Sequence[Outgoing]) -> None:
+        self._admin: Admin = admin
+        self._batches: list[tuple[TopicPartition, Outgoing]] = [(TopicPartition(*each.partition), each) for each in batches]
+        self._encoded: list[list[RecordBatch]] = []
+        self._too_large: dict[int, RecordTooLarge] = {}
+        self._futures: list[list[asyncio.Future[int]]] = []
+        self.errors: dict[TopicPartition, Exception] = {}
+
+    async def encode(self, encoder: Encoder) -> None:
+        """Make record batches. Raises TypeError for keys and values that are no bytes."""
+        topics = {partition.topic for partition, _ in self._batches}
+        if any(self._admin.known_limit(topic) is None for topic in topics):
+            try:
+                await self._admin.learn_limits(topics)
+            except LogError as error:
+                self.refuse(dict.fromkeys((partition for partition, _ in self._batches), error))
+                return
+        pieces: list[tuple[int, Written]] = []
+        size = 0
+        for number, (partition, outgoing) in enumerate(self._batches):
+            self._encoded.append([])
+            for written in encoder.write(outgoing.batch, self._admin.limit(partition.topic)):
+                pieces.append((number, written))
+                size += len(written.buffer)
+                if size >= _AT_ONCE:
+                    await self._finish(encoder, pieces, size)
+                    pieces, size = [], 0
+                    # Whatever waits for the loop gets its turn.
+                    await asyncio.sleep(0)
+        await self._finish(encoder, pieces, size)
+        self._note_too_large(encoder)
+
+    async def _finish(self, encoder: Encoder, pieces: list[tuple[int, Written]], size: int) -> None:
+        """Make record batches of pieces: in a thread of its own, where it takes long enough to be felt by others.
+
+        The caller holds the order of the sends meanwhile. When this is cancelled, the thread still finishes pieces that nobody needs any more.
+        """
+        finish = partial(_finished, encoder, [written for _, written in pieces])
+        slow = encoder.seconds(size) > _SLOW_S
+        # Not in one of the loop's threads: functions of the user may have all of them busy for long.
+        done = await begin_in_thread(finish, "compress") if slow else finish()
+        for (number, _), made in zip(pieces, done, strict=True):
+            if isinstance(made, RecordTooLarge):
+                self._too_large.setdefault(number, made)
+            else:
+                self._encoded[number].append(made)
+
+    def _note_too_large(self, encoder: Encoder) -> None:
+        before: dict[TopicPartition, int] = {}
+        too_large: dict[TopicPartition, list[int]] = {}
+        for number, (partition, outgoing) in enumerate(self._batches):
+            passed = before.get(partition, 0)
+            before[partition] = passed + len(outgoing.batch)
+            error = self._too_large.get(number)
+            if error is not None:
+                records = too_large.setdefault(partition, [])
+                records += [passed + index for index in encoder.too_large(outgoing.batch, self._admin.limit(partition.topic))]
+                self.errors[partition] = RecordTooLarge(str(error), records)
+                self._encoded[number] = []
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions that are to get something."""
+        return {partition for partition, outgoing in self._batches if len(outgoing.batch) and partition not in self.errors}
+
+    def refuse(self, errors: Mapping[TopicPartition, Exception]) -> None:
+        """Send nothing to these partitions."""
+        self.errors.update(errors)
+
+    def put(self, sender: Sender) -> list[asyncio.Future[int]]:
+        """Hand all that can be written to the sender; return what will tell that it was."""
+        for (partition, outgoing), encoded in zip(self._batches, self._encoded, strict=bool(self._encoded)):
+            refused = partition in self.errors or not encoded
+            self._futures.append([] if refused else sender.put(partition, encoded, outgoing.batch))
+        sender.go()
+        return [future for futures in self._futures for future in futures]
+
+    def take_errors(self) -> Iterable[BaseException]:
+        """Note what failed, and return that; all futures are done."""
+        for (partition, _), futures in zip(self._batches, self._futures, strict=bool(self._futures)):
+            for future in futures:
+                error = future.exception()
+                if isinstance(error, Exception):
+                    self.errors.setdefault(partition, error)
+                    yield error
+
+    async def result(self) -> list[int]:
+        """Return the offset behind each batch; all futures are done. Raises ProduceFailed."""
+        if self.errors:
+            raise ProduceFailed(self.errors)
+        empty = [partition for (partition, outgoing) in self._batches if not len(outgoing.batch)]
+        ends = await self._admin.end_offsets(empty, IsolationLevel.READ_UNCOMMITTED) if empty else {}
+        return [futures[-1].result() if futures else ends[partition] for (partition, _), futures in zip(self._batches, self._futures, strict=True)]
+
+
+def _finished(encoder: Encoder, pieces: Sequence[Written]) -> list[RecordBatch | RecordTooLarge]:
+    done: list[RecordBatch | RecordTooLarge] = []
+    for written in pieces:
+        try:
+            done.append(encoder.finish(written))
+        except RecordTooLarge as error:
+            done.append(error)
+    return done
+
+
+async def missing(client: KafkaClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
+    """Return what is wrong with partitions that there are not; wait a little for those that may be on their way."""
+    wait = client.options.missing_topic_wait_ms / 1000
+    end = asyncio.get_running_loop().time() + wait
+    while True:
+        errors: dict[TopicPartition, Exception] = {}
+        unknown = [partition for partition in partitions if client.leader(partition) is None]
+        if unknown:
+            await client.look_for({partition.topic for partition in unknown})
+            errors = {each: client.why_no_leader(each) for each in unknown if client.leader(each) is None}
+            errors = {each: error for each, error in errors.items() if not isinstance(error, Unavailable)}
+        if not errors or asyncio.get_running_loop().time() >= end:
+            return errors
+        await asyncio.sleep(wait / 10)

@@ -1,0 +1,400 @@
+"""Record batches on their way to brokers: in order, once, a few requests per broker in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors._errors import LogClosed, LogError, LogTimeout, TransactionAborted
+from ks_actors.log.kafka.client._backoff import LEAST_S
+from ks_actors.log.kafka.client._connections import PRODUCE, Unavailable
+from ks_actors.log.kafka.producer._find_batch import find_written
+from ks_actors.log.kafka.producer._partition_queue import NOBODY, SLOW_SECONDS, Identity, Lane, Piece, join
+from ks_actors.log.kafka.wire._error_codes import (
+    DUPLICATE_SEQUENCE_NUMBER,
+    FENCED,
+    INVALID_TXN_STATE,
+    MESSAGE_TOO_LARGE,
+    NONE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    RETRIABLE,
+    STALE_METADATA,
+    UNKNOWN_PRODUCER_ID,
+    error_of,
+    name_of,
+)
+from ks_actors.log.kafka.wire._produce_request import ProduceRequest
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from ks_actors.log._lease import Lease
+    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.wire._batch_writer import Encoder, RecordBatch
+    from ks_actors.records._batch import Batch
+
+_log = logging.getLogger("ks_actors.log.kafka")
+# So many bytes are written without a turn for others: a few ms.
+_REQUEST_BYTES = 1 << 20
+_ALL_REPLICAS = -1
+# How soon it is seen that a lease has been extended.
+_LEASE_SECONDS = 0.02
+
+
+class EpochRefused(LogError):
+    """A partition's leader knows a newer epoch of the producer, or not its transaction: why, is to be found out."""
+
+
+@final
+class Sender:
+    """Send pieces of lanes.
+
+    Every piece ends: written, refused, or timed out. What has a sequence and is refused for good, or times out, leaves a gap behind which nothing
+    can follow. Without transactions all others are waited for then, and the rest goes on with a new identity, from `renew`. With a transaction it is
+    spoilt as a whole: what follows in that lane fails, and `reset` is called with a new identity when the transaction has been aborted.
+    """
+
+    def __init__(
+        self, client: KafkaClient, encoder: Encoder, *, transactional_id: str | None = None,
+        renew: Callable[[], Awaitable[Identity]] | None = None, lease: Lease | None = None,
+    ) -> None:  # fmt: skip
+        self._client: KafkaClient = client
+        self._encoder: Encoder = encoder
+        self._transactional_id: str | None = transactional_id
+        self._renew: Callable[[], Awaitable[Identity]] | None = renew
+        self._lease: Lease | None = lease
+        self._abandoned: LogError | None = None
+        self.identity: Identity = NOBODY
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._waiting: dict[Lane, None] = {}
+        self._flights: dict[int, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake_at = 0.0
+        self._refreshing = self._recycling = self._renewing = self._closed = False
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether a gap has been left that only a new identity can get over."""
+        return self._recycling or any(lane.spoiled or lane.unresolved() for lane in self._lanes.values())
+
+    def put(self, partition: TopicPartition, batches: Sequence[RecordBatch], records: Batch) -> list[asyncio.Future[int]]:
+        """Queue record batches for a partition; return what will be the offset behind the last record of each."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._client.options.delivery_timeout_ms / 1000
+        lane = self._lanes.get(partition) or self._lanes.setdefault(partition, Lane(partition))
+        futures: list[asyncio.Future[int]] = []
+        start = 0
+        for batch in batches:
+            stop = start + batch.count
+            part = records if batch.count == len(records) else records.slice(start, stop)
+            piece = Piece(batch, part, loop.create_future(), deadline)
+            start = stop
+            lane.put(piece)
+            futures.append(piece.behind)
+        self._waiting[lane] = None
+        return futures
+
+    def go(self) -> None:
+        """Send what may be sent now."""
+        if self._closed:
+            return
+        now = asyncio.get_running_loop().time()
+        if self._lease is not None and not self._lease.holds():
+            self._hold_back(now)
+            return
+        left = _REQUEST_BYTES
+        while left > 0 and (size := self._launch(now)):
+            left -= size
+        if left <= 0:
+            asyncio.get_running_loop().call_soon(self.go)
+        if self._recycling and self._renew is not None and self._waiting:
+            self._try_renew(self._renew)
+
+    def _hold_back(self, now: float) -> None:
+        """Wait for the lease, or for the end of all patience."""
+        for lane in tuple(self._waiting):
+            self._expire(lane, now)
+            if not lane.queue:
+                self._waiting.pop(lane, None)
+        if self._waiting:
+            self._wake_in(_LEASE_SECONDS)
+
+    def _launch(self, now: float) -> int:
+        """Send one request to each broker that has something to get; return how many bytes those are."""
+        requests: dict[int, list[Lane]] = {}
+        sizes: dict[int, int] = {}
+        for lane in tuple(self._waiting):
+            self._expire(lane, now)
+            if not lane.queue:
+                self._waiting.pop(lane, None)
+                continue
+            if not lane.may_go(now, recycling=self._recycling):
+                if lane.not_before > now:
+                    # The timer that was set for it may have been another lane's, which came first.
+                    self._wake_in(lane.not_before - now)
+                continue
+            node = self._client.leader(lane.partition)
+            if node is None:
+                self._look_for(lane, now)
+            elif self._flights.get(node, 0) < self._client.options.max_in_flight and sizes.get(node, 0) < _REQUEST_BYTES:
+                lane.missing_since = None
+                requests.setdefault(node, []).append(lane)
+                sizes[node] = sizes.get(node, 0) + lane.queue[0].batch.size
+        for node, lanes in requests.items():
+            self._flights[node] = self._flights.get(node, 0) + 1
+            self._spawn(self._fly(node, [(lane, lane.take()) for lane in lanes]), f"produce to broker {node}")
+        return sum(sizes.values())
+
+    def _spawn(self, work: Any, name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- what becomes of a request ----------------------------------------------------------------------------------------
+
+    async def _fly(self, node: int, pieces: list[tuple[Lane, Piece]]) -> None:
+        by_place = {lane.partition: (lane, piece) for lane, piece in pieces}
+        try:
+            topics: dict[str, list[tuple[int, Any]]] = {}
+            for lane, piece in pieces:
+                buffer = piece.batch.stamped(*self.identity, piece.sequence)
+                topics.setdefault(lane.partition.topic, []).append((lane.partition.partition, buffer))
+            request = ProduceRequest(self._transactional_id, _ALL_REPLICAS, self._client.options.request_timeout_ms, list(topics.items()))
+            # The broker may take all of its time for replication: its answer comes a little later.
+            limit = self._client.options.request_timeout_ms + 2_000
+            response = await self._client.send(node, request, channel=PRODUCE, timeout_ms=limit)
+            for topic, partitions in response.topics:
+                for number, code, offset, *_ in partitions:
+                    lane, piece = by_place.pop(TopicPartition(topic, number))
+                    self._answered(lane, piece, code, offset)
+            for lane, piece in by_place.values():
+                self._again(lane, piece, f"broker {node} did not say what became of it", stale=True)
+        except Unavailable as error:
+            for lane, piece in by_place.values():
+                self._again(lane, piece, str(error), stale=True, away=error.away)
+        except LogError as error:
+            for lane, piece in by_place.values():
+                lane.landed(piece)
+                self._fail(lane, piece, error)
+        except asyncio.CancelledError:
+            # `close` ends them.
+            raise
+        except BaseException as error:
+            # A bug: nobody may wait for these for ever.
+            failed = LogError(f"records for {', '.join(map(str, by_place))} could not be sent: {error!r}")
+            failed.__cause__ = error
+            for lane, piece in by_place.values():
+                lane.landed(piece)
+                self._fail(lane, piece, failed)
+            raise
+        finally:
+            self._flights[node] -= 1
+            self.go()
+
+    def _answered(self, lane: Lane, piece: Piece, code: int, offset: int) -> None:
+        if code == NONE and offset >= 0:
+            lane.written(piece, offset + piece.batch.count)
+        elif code in RETRIABLE:
+            self._again(lane, piece, f"its leader answered {name_of(code)}", stale=code in STALE_METADATA)
+        elif code == OUT_OF_ORDER_SEQUENCE_NUMBER and not lane.spoiled and lane.unresolved_before(piece):
+            self._again(lane, piece, "an earlier batch has to be repeated first", stale=False)
+        elif code == OUT_OF_ORDER_SEQUENCE_NUMBER and piece.repeated:
+            self._spawn(self._find(lane, piece), f"find {lane.partition} {piece.sequence}")
+        else:
+            lane.landed(piece)
+            self._refused(lane, piece, code)
+
+    async def _find(self, lane: Lane, piece: Piece) -> None:
+        """Find out whether a piece is there that its leader refuses as one that does not follow; it is in flight until then."""
+        what = f"repeated records for {lane.partition} were refused"
+        try:
+            behind = await find_written(self._client, lane.partition, lane.behind, self.identity, piece.sequence, piece.batch.count)
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the piece to end
+            lane.landed(piece)
+            self._fail(lane, piece, error_of(OUT_OF_ORDER_SEQUENCE_NUMBER, what, f"and it is not known whether they are there: {error!r}"))
+        else:
+            if behind is not None:
+                lane.written(piece, behind)
+            else:
+                lane.landed(piece)
+                self._refused(lane, piece, OUT_OF_ORDER_SEQUENCE_NUMBER)
+        self.go()
+
+    def _refused(self, lane: Lane, piece: Piece, code: int) -> None:
+        transactional = self._transactional_id is not None
+        if code == MESSAGE_TOO_LARGE and piece.batch.count > 1:
+            self._split(lane, piece)
+        elif transactional and (code in FENCED or code == INVALID_TXN_STATE):
+            self._fail(lane, piece, EpochRefused(f"the leader of {lane.partition} answered {name_of(code)}"))
+        elif transactional and code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled:
+            self._fail(lane, piece, TransactionAborted(f"an earlier batch for {lane.partition} failed"))
+        elif not transactional and (code == UNKNOWN_PRODUCER_ID or (code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled)):
+            # Not written, for sure: it goes out again, by a new identity.
+            lane.again(name_of(code), piece)
+            lane.forget_sequences(piece)
+            self._spoil(lane)
+            self._waiting[lane] = None
+        elif code in (NONE, DUPLICATE_SEQUENCE_NUMBER):
+            self._fail(lane, piece, LogError(f"records for {lane.partition} are there, but their offset is not known: they were repeated too late"))
+        else:
+            self._fail(lane, piece, error_of(code, f"records for {lane.partition} were refused"))
+
+    def _again(self, lane: Lane, piece: Piece, reason: str, *, stale: bool, away: bool = False) -> None:
+        lane.landed(piece)
+        if self._closed:
+            self._fail(lane, piece, LogClosed(f"the producer was closed, and it is not known whether records for {lane.partition} are there"))
+            return
+        piece.repeated = True
+        lane.again(reason, piece)
+        self._waiting[lane] = None
+        if lane.is_slow(now := asyncio.get_running_loop().time()):
+            _log.warning("records for %s are not written yet after %g s, and that is tried again: %s", lane.partition, SLOW_SECONDS, reason)
+        pause = lane.failures.pause_s(self._client.options, away=away)
+        lane.not_before = now + pause
+        self._wake_in(pause)
+        if stale:
+            self._refresh()
+
+    def _split(self, lane: Lane, piece: Piece) -> None:
+        """Make smaller pieces out of one, as the topic takes less than it did; together they have the sequence of the one."""
+        made = piece.cut(self._encoder)
+        lane.again("it was too large, and has been split", *made)
+        self._waiting[lane] = None
+        join([smaller.behind for smaller in made], piece.behind)
+
+    def _fail(self, lane: Lane, piece: Piece, error: LogError) -> None:
+        if piece.sequence >= 0:
+            self._spoil(lane)
+        piece.fail(error)
+
+    def _spoil(self, lane: Lane) -> None:
+        if self._transactional_id is None:
+            lane.spoil(None)
+            self._recycling = True
+        else:
+            lane.spoil(TransactionAborted(f"an earlier batch for {lane.partition} failed"))
+
+    # --- waiting ----------------------------------------------------------------------------------------------------------
+
+    def _expire(self, lane: Lane, now: float) -> None:
+        while lane.queue and not lane.flying and (lane.is_abandoned() or lane.queue[0].deadline <= now):
+            error = self._abandoned if lane.is_abandoned() else None
+            piece = lane.queue.popleft()
+            known = "nothing of them was written" if piece.sequence < 0 else "it is not known whether they were"
+            limit = self._client.options.delivery_timeout_ms
+            late = LogTimeout(f"records for {lane.partition} were not written within {limit} ms ({known}): {lane.reason}")
+            self._fail(lane, piece, error or late)
+
+    def _look_for(self, lane: Lane, now: float) -> None:
+        """Look up the leader of a lane, but do not wait long for a partition that nobody has heard of."""
+        wait = self._client.options.missing_topic_wait_ms / 1000
+        if lane.missing_since is None:
+            lane.missing_since = now
+        elif now - lane.missing_since >= wait:
+            why = self._client.why_no_leader(lane.partition)
+            if not isinstance(why, Unavailable):
+                lane.missing_since = None
+                while lane.queue:
+                    self._fail(lane, lane.queue.popleft(), why)
+                self._waiting.pop(lane, None)
+                return
+            lane.reason = str(why)
+        lane.not_before = now + max(LEAST_S, min(wait / 4, 0.1))
+        self._wake_in(lane.not_before - now)
+        self._refresh()
+
+    def _wake_in(self, delay: float) -> None:
+        loop = asyncio.get_running_loop()
+        when = loop.time() + delay
+        if self._timer is not None:
+            # Where the time has come already, uvloop's handle does not know it.
+            if self._wake_at <= when:
+                return
+            self._timer.cancel()
+        self._timer, self._wake_at = loop.call_at(when, self._wake), when
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.go()
+        if self._waiting and not self._closed and not any(self._flights.values()):
+            # All wait for something: a time, a leader, a new identity. None of that may be missed.
+            self._wake_in(max(LEAST_S, self._client.options.retry_backoff_ms / 1000))
+
+    def _refresh(self) -> None:
+        if not self._refreshing:
+            self._refreshing = True
+            self._spawn(self._do_refresh({partition.topic for partition in self._lanes}), "look up leaders")
+
+    async def _do_refresh(self, topics: Iterable[str]) -> None:
+        try:
+            await self._client.refresh(topics)
+        except LogError as error:
+            _log.debug("leaders could not be looked up: %s", error)
+        finally:
+            self._refreshing = False
+            self.go()
+
+    # --- identities -------------------------------------------------------------------------------------------------------
+
+    def _try_renew(self, renew: Callable[[], Awaitable[Identity]]) -> None:
+        """Get a new identity, when nothing of the old one is undecided any more; until it is there nothing new leaves."""
+        if not self._renewing and not any(lane.unresolved() for lane in self._lanes.values()):
+            self._renewing = True
+            self._spawn(self._do_renew(renew), "new producer id")
+
+    async def _do_renew(self, renew: Callable[[], Awaitable[Identity]]) -> None:
+        try:
+            identity = await renew()
+        except LogError as error:
+            self._renewing = False
+            self.drop(error)
+        else:
+            self._renewing = False
+            self.reset(identity)
+
+    def reset(self, identity: Identity) -> None:
+        """Go on as somebody new; nothing of the old identity is undecided any more."""
+        self.identity = identity
+        self._recycling = False
+        for lane in self._lanes.values():
+            lane.renew()
+        self.go()
+
+    async def settle(self, futures: Iterable[asyncio.Future[int]]) -> None:
+        """Wait until it is known what has become of all of these."""
+        waiting = [future for future in futures if not future.done()]
+        if waiting:
+            await asyncio.wait(waiting)
+
+    def drop(self, error: LogError) -> None:
+        """Send nothing of what is queued; what flies comes to its end."""
+        for lane in self._lanes.values():
+            while lane.queue:
+                piece = lane.queue.popleft()
+                self._fail(lane, piece, error)
+        self._waiting.clear()
+
+    def abandon(self, error: LogError) -> None:
+        """Send nothing more of what is here, and repeat nothing: it fails with `error`, once what flies has been answered."""
+        self._abandoned = error
+        for lane in self._lanes.values():
+            lane.abandon()
+        self.go()
+
+    async def close(self, error: LogError) -> None:
+        """End; what is not decided fails with `error`."""
+        self._closed = True
+        self.drop(error)
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+        for lane in self._lanes.values():
+            for piece in lane.flying:
+                self._fail(lane, piece, error)
+            lane.flying.clear()

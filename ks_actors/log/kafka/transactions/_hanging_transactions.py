@@ -1,0 +1,167 @@
+"""Ends of transactions that have not come to all that was part of them.
+
+A broker that comes back may take partitions that have no leader yet for deleted, and say that a transaction is complete without having written its
+end there (KAFKA-20734, seen with 4.3.1). Records and offsets stay pending then: readers wait for them, and they are decided by the next end that the
+same producer id writes there, which may be another one than that which others have seen of the rest. So whoever ends a transaction while its
+coordinator is away, and whoever takes a transactional id over, sees to it that the end is everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+from ks_actors._errors import LogError, LogTimeout, TransactionAborted
+from ks_actors.log._types import IsolationLevel
+from ks_actors.log.kafka.admin._admin import Admin
+from ks_actors.log.kafka.admin._committed_offsets import fetch_unstable
+from ks_actors.log.kafka.producer._sender import EpochRefused
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from ks_actors.log._types import TransactionScope
+    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.producer._partition_queue import Identity
+    from ks_actors.log.kafka.transactions._transaction_coordinator import Coordination, TransactionState
+
+_log = logging.getLogger("ks_actors")
+_LEADERS_S: Final = 5
+_PAUSE_S: Final = 0.1
+
+
+class Ended(NamedTuple):
+    """A transaction that was ended: the partitions that it may have written to, those whose offsets it may have committed by group, and how."""
+
+    written: AbstractSet[TopicPartition]
+    committed: Mapping[str, AbstractSet[TopicPartition]]
+    commit: bool
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self.written or self.committed)
+
+
+@final
+class Endings:
+    """Look for what is pending of transactions of an id, and end it as they were; for those of whoever had the id before, in the scope."""
+
+    def __init__(self, client: KafkaClient, coordination: Coordination, scope: TransactionScope | None) -> None:
+        self._client: KafkaClient = client
+        self._admin: Admin = Admin(client)
+        self._coordination: Coordination = coordination
+        self._scope: TransactionScope | None = scope
+        self._begun = False
+
+    async def complete(self, identity: Identity, ended: Ended) -> None:
+        """End a transaction once more, the same way, where records or offsets are pending; theirs or others', which is not told.
+
+        An end of somebody who has nothing pending changes nothing. Raises LogTimeout: then it is to be called again, and EpochRefused.
+        """
+        await self._refresh({partition.topic for partition in ended.written})
+        left = await self._left(ended)
+        if left.is_any or self._begun:
+            await self._end(identity, left)
+
+    async def _left(self, ended: Ended) -> Ended:
+        """Return what is pending of all that may have been part of a transaction; which partitions there are was looked up this moment."""
+        await self._coordination.until_complete()  # what is still being written is not pending for good
+        committed = {group: await fetch_unstable(self._client, group, partitions) for group, partitions in ended.committed.items()}
+        # What has been deleted since needs no end.
+        there = [partition for partition in ended.written if self._is_there(partition)]
+        # Whoever answers has a leader by now: brokers that have none for a partition would leave it out again.
+        stable = await self._admin.end_offsets(there, IsolationLevel.READ_COMMITTED)
+        ends = await self._admin.end_offsets(there, IsolationLevel.READ_UNCOMMITTED)
+        return Ended(
+            {partition for partition in there if stable[partition] < ends[partition]},
+            {group: partitions for group, partitions in committed.items() if partitions},
+            ended.commit,
+        )
+
+    async def _refresh(self, topics: AbstractSet[str]) -> None:
+        await self._client.retry("to look up leaders", lambda: self._client.refresh(topics))
+
+    def _is_there(self, partition: TopicPartition) -> bool:
+        topic = self._client.known(partition.topic)
+        return topic is not None and partition.partition in topic.leaders
+
+    async def _end(self, identity: Identity, left: Ended) -> None:
+        name, taken = self._coordination.name, bool(left.committed)
+        self._begun = True
+        async for added, _ in self._coordination.take_in(identity, left.written):
+            taken = taken or bool(added)  # what cannot be written to need not be ended there
+        for group in left.committed:
+            await self._coordination.add_offsets(identity, group)
+        try:
+            await self._coordination.end(identity, commit=left.commit)
+        except TransactionAborted:
+            if taken:
+                raise
+            # There was nothing to end: what was begun before, without an answer, has come to nothing.
+        self._begun = False
+        if not await self._coordination.until_complete():
+            raise LogTimeout(f"the coordinator of {name} was away while the end of a transaction was written once more: it is to be written again")
+        _log.info("the end of a transaction of %s is written once more: a broker may have left records or offsets of it pending", name)
+
+    # --- of whoever had the id before -----------------------------------------------------------------------------------------
+
+    async def last(self) -> TransactionState | None:
+        """Return how the last transaction of the id stands; None when that is not to be known. Raises LogTimeout."""
+        try:
+            return None if self._scope is None else await self._coordination.look()
+        except LogTimeout:
+            raise
+        except LogError as error:
+            # Nobody has had the id yet; or this user may not ask.
+            _log.debug("how the last transaction of %s was ended is not known: %s", self._coordination.name, error)
+            return None
+
+    async def settle(self, last: TransactionState | None, expected: Identity) -> None:
+        """See to it that the last transaction of the id is ended everywhere, before the id is taken over: then nobody knows any more how it was.
+
+        That is done with an epoch of its own, which tells how it is to be: whoever comes meanwhile, or when this process has died at it, goes on.
+        When what is pending cannot be known it is left as it is. Raises LogTimeout, and EpochRefused: somebody else is at it.
+        """
+        if last is None or not (last.open or last.ended or last.settling):
+            return
+        try:
+            if last.open and last.to_commit:
+                await self._coordination.end(last.identity, commit=True)
+            elif last.open:
+                expected = await self._coordination.begin_settling(expected, commit=False)
+            left = await self._left_in_scope(commit=last.to_commit)
+            if left.is_any:
+                identity = await self._coordination.begin_settling(expected, commit=left.commit)
+                if identity.producer_id != last.identity.producer_id:
+                    raise LogError("its epochs have run out, and another producer id decides nothing of it")
+                await self._end(identity, left)
+        except (LogTimeout, EpochRefused):
+            raise
+        except LogError as error:
+            _log.warning("it is not known whether the last transaction of %s is ended everywhere: %s", self._coordination.name, error)
+
+    async def _left_in_scope(self, *, commit: bool) -> Ended:
+        scope = self._scope
+        if scope is None:
+            return Ended(frozenset(), {}, commit)
+        await self._until_led(scope.topics | scope.sources)
+        offsets = {scope.group_id: self._partitions(scope.sources)} if scope.sources else {}
+        led = {partition for partition in self._partitions(scope.topics) if self._client.leader(partition) is not None}
+        return await self._left(Ended(led, offsets, commit))
+
+    async def _until_led(self, topics: AbstractSet[str]) -> None:
+        """Wait for partitions to have leaders, but not for long: there may be one that is of no use to anybody."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + _LEADERS_S
+        await self._refresh(topics)
+        while clock() < deadline and any(self._client.leader(partition) is None for partition in self._partitions(topics)):
+            await asyncio.sleep(_PAUSE_S)
+            await self._refresh(topics)
+
+    def _partitions(self, topics: Iterable[str]) -> set[TopicPartition]:
+        known = [found for found in map(self._client.known, topics) if found is not None]
+        return {TopicPartition(topic.name, number) for topic in known for number in topic.leaders}

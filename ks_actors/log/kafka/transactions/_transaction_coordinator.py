@@ -1,0 +1,202 @@
+"""What a transactional producer says to coordinators."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+
+from ks_actors._errors import IllegalGeneration, LogError
+from ks_actors.log.kafka.client._client import GROUP, TRANSACTION
+from ks_actors.log.kafka.producer._partition_queue import Identity
+from ks_actors.log.kafka.producer._sender import EpochRefused
+from ks_actors.log.kafka.wire._error_codes import (
+    CONCURRENT_TRANSACTIONS,
+    COORDINATOR_LOAD_IN_PROGRESS,
+    FENCED,
+    NONE,
+    OPERATION_NOT_ATTEMPTED,
+    WRONG_COORDINATOR,
+    error_of,
+    name_of,
+)
+from ks_actors.log.kafka.wire._requests import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    DescribeGroupsRequest,
+    EndTxnRequest,
+    describe_transactions,
+    init_producer_id,
+    txn_offset_commit,
+)
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata
+    from ks_actors.log.kafka.client._client import KafkaClient
+
+_OURS = WRONG_COORDINATOR | {COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIONS}
+_SETTLING_S = 5
+_PREPARED = "Prepare"
+_COMMITTING_MS: Final = 600_001
+_ABORTING_MS: Final = 600_002
+PROMPT_S: Final = 1.0
+"""What takes longer may have taken the end of a broker."""
+
+
+class TransactionState(NamedTuple):
+    """What the coordinator says of a transactional id: `Empty`, `Ongoing`, `PrepareCommit`, `CompleteAbort` and so on, whose it is, its timeout."""
+
+    state: str
+    identity: Identity
+    timeout_ms: int
+
+    @property
+    def open(self) -> bool:
+        """Whether there is a transaction that nobody has ended yet."""
+        return self.state == "Ongoing"
+
+    @property
+    def committed(self) -> bool:
+        """Whether the last transaction is, or is about to be."""
+        return self.state in {"PrepareCommit", "CompleteCommit"}
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the last transaction is, or is about to be."""
+        return self.state in {"PrepareAbort", "CompleteAbort", "PrepareEpochFence"}
+
+    @property
+    def ended(self) -> bool:
+        """Whether there was a transaction, and it is committed or aborted."""
+        return self.committed or self.aborted
+
+    @property
+    def to_commit(self) -> bool:
+        """Whether what is pending is to be committed, as the last transaction was, or as whoever has begun to end it once more has found."""
+        return self.committed or self.timeout_ms == _COMMITTING_MS
+
+    @property
+    def settling(self) -> bool:
+        """Whether somebody has begun to end what is pending once more."""
+        return self.timeout_ms in {_COMMITTING_MS, _ABORTING_MS}
+
+
+@final
+class Coordination:
+    """Requests of one transactional id. Each raises EpochRefused when a newer epoch is known, LogTimeout, and LogError for all else that is final."""
+
+    def __init__(self, client: KafkaClient, name: str, timeout_ms: int) -> None:
+        self._client: KafkaClient = client
+        self.name: str = name
+        self.timeout_ms: int = timeout_ms
+
+    async def _ask(self, request: Any, code: str = "error_code") -> Any:
+        response = await self._client.send_to_coordinator(TRANSACTION, self.name, request, lambda answer: [getattr(answer, code)])
+        self._check(response.error_code)
+        return response
+
+    def _check(self, code: int) -> None:
+        if code in FENCED:
+            raise EpochRefused(f"the coordinator of transactional id {self.name} answered {name_of(code)}")
+        if code:
+            raise error_of(code, f"transactional id {self.name}")
+
+    async def begin(self, identity: Identity) -> Identity:
+        """Get a new epoch; what was open is aborted. With an identity that is somebody's: only if nobody has got one since."""
+        # Those two mean something else.
+        return await self._begin(identity, self.timeout_ms - 2 if self.timeout_ms in {_COMMITTING_MS, _ABORTING_MS} else self.timeout_ms)
+
+    async def begin_settling(self, identity: Identity, *, commit: bool) -> Identity:
+        """Get a new epoch to end with once more what is pending. Others see how that is to be: coordinators keep the timeout of an epoch."""
+        return await self._begin(identity, _COMMITTING_MS if commit else _ABORTING_MS)
+
+    async def _begin(self, identity: Identity, timeout_ms: int) -> Identity:
+        response = await self._ask(init_producer_id(self.name, timeout_ms, *identity))
+        return Identity(response.producer_id, response.producer_epoch)
+
+    async def add_partitions(self, identity: Identity, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Make partitions part of the transaction; return the error codes, 0 for each that is in."""
+        topics: dict[str, list[int]] = {}
+        for partition in partitions:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        request = AddPartitionsToTxnRequest(self.name, *identity, list(topics.items()))
+        response = await self._client.send_to_coordinator(
+            TRANSACTION, self.name, request, lambda answer: [code for _, found in answer.errors for _, code in found if code in _OURS]
+        )
+        codes = {TopicPartition(topic, number): code for topic, found in response.errors for number, code in found}
+        for code in codes.values():
+            if code in FENCED:
+                self._check(code)
+        return codes
+
+    async def take_in(
+        self, identity: Identity, partitions: AbstractSet[TopicPartition]
+    ) -> AsyncIterator[tuple[set[TopicPartition], dict[TopicPartition, int]]]:
+        """Make partitions part of the transaction; yield which of them are, and the codes of those that cannot be, until that is known of all."""
+        while partitions:
+            codes = await self.add_partitions(identity, sorted(partitions))
+            refused = {partition: code for partition, code in codes.items() if code not in (NONE, OPERATION_NOT_ATTEMPTED)}
+            yield {partition for partition, code in codes.items() if code == NONE}, refused
+            partitions = {partition for partition in partitions if codes.get(partition, NONE) == OPERATION_NOT_ATTEMPTED} if refused else set()
+
+    async def add_offsets(self, identity: Identity, group: str) -> None:
+        """Make the group's offsets part of the transaction."""
+        await self._ask(AddOffsetsToTxnRequest(self.name, *identity, group))
+
+    async def commit_offsets(
+        self, identity: Identity, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, int]:
+        """Write offsets for the group; return the error codes."""
+        response = await self._client.send_to_coordinator(
+            GROUP,
+            group.group_id,
+            txn_offset_commit(self.name, *identity, group, offsets),
+            lambda answer: [code for _, found, _ in answer.topics for _, code, _ in found if code in _OURS],
+        )
+        codes = {TopicPartition(topic, number): code for topic, found, _ in response.topics for number, code, _ in found}
+        for code in codes.values():
+            if code in FENCED:
+                self._check(code)
+        return codes
+
+    async def check_nobody_is_in(self, group: GroupMetadata) -> None:
+        """Raise IllegalGeneration if a group has members: then offsets are theirs to commit. Kafka would take them from anybody in a transaction."""
+        response = await self._client.send_to_coordinator(
+            GROUP, group.group_id, DescribeGroupsRequest([group.group_id]), lambda answer: [each[0] for each in answer.groups if each[0] in _OURS]
+        )
+        for code, name, state, *_ in response.groups:
+            if not code and state not in ("Empty", "Dead", ""):
+                raise IllegalGeneration(f"group {name} has members ({state}), and who commits is none of them: join, and commit as a member")
+
+    async def end(self, identity: Identity, *, commit: bool) -> None:
+        """Decide the transaction. When it raises LogTimeout nobody knows whether it is."""
+        await self._ask(EndTxnRequest(self.name, *identity, commit))
+
+    async def look(self) -> TransactionState:
+        """Return the state that the id is in."""
+        response = await self._client.send_to_coordinator(
+            TRANSACTION, self.name, describe_transactions([self.name]), lambda answer: [each[0] for each in answer.transactions]
+        )
+        code, _, state, timeout_ms, _, producer_id, epoch, *_ = response.transactions[0]
+        if code:
+            raise error_of(code, f"transactional id {self.name} cannot be looked at")
+        return TransactionState(state, Identity(producer_id, epoch), timeout_ms)
+
+    async def until_complete(self) -> bool:
+        """Wait until a decided transaction can be seen by readers: its markers are written after the answer. Not for ever: it is decided.
+
+        Return whether its coordinator says so, and was there all the time.
+        """
+        pause, lost, clock = 0.001, self._client.lost, asyncio.get_running_loop().time
+        began = clock()
+        try:
+            async with asyncio.timeout(_SETTLING_S):
+                while (await self.look()).state.startswith(_PREPARED):
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, 0.05)
+        except (LogError, TimeoutError):
+            return False
+        return self._client.lost == lost and clock() - began < PROMPT_S

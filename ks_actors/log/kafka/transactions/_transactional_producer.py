@@ -1,0 +1,394 @@
+"""A writer of transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import Fenced, LogClosed, LogError, LogTimeout, NotAuthorized, TransactionAborted
+from ks_actors.log.kafka.client._connections import PRODUCE
+from ks_actors.log.kafka.producer._partition_queue import NOBODY, Identity
+from ks_actors.log.kafka.producer._send_call import Outbox, missing
+from ks_actors.log.kafka.producer._sender import EpochRefused, Sender
+from ks_actors.log.kafka.transactions._early_offsets import OffsetsAhead
+from ks_actors.log.kafka.transactions._hanging_transactions import Ended, Endings
+from ks_actors.log.kafka.transactions._transaction_coordinator import PROMPT_S, Coordination
+from ks_actors.log.kafka.wire._batch_writer import Encoder
+from ks_actors.log.kafka.wire._error_codes import error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, Outgoing, TransactionScope
+    from ks_actors.log.kafka.admin._admin import Admin
+    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.records._topic_partition import TopicPartition
+
+_log = logging.getLogger("ks_actors")
+# Less than what an actor that closes it has for its own end.
+_CLOSING_S = 3
+_TOO_LATE = "the last transaction of {} cannot be aborted: it was committed, though the answer to that was lost"
+_AGAIN_S = 0.5
+_ATTEMPTS = 3
+
+
+@final
+class KafkaTransactionalProducer:
+    """Write in transactions.
+
+    When a transaction is void - a batch of it failed, or its time was over - each `send` raises TransactionAborted until `commit`, which raises it
+    for the last time, or `abort`: so no records get into a new transaction that their senders take for the old one. Afterwards the producer goes on
+    with a new epoch, if nobody else has the transactional id by then.
+
+    A commit is seen by readers when `commit` returns. Was its answer lost, `commit` raises LogTimeout and may be called again, which tells how it
+    ended; so does `abort`.
+    """
+
+    def __init__(
+        self, client: KafkaClient, admin: Admin, name: str, *,
+        client_id: str, timeout_ms: int, scope: TransactionScope | None, closed: Callable[[KafkaTransactionalProducer], None],
+    ) -> None:  # fmt: skip
+        self.client_id: str = client_id
+        self._client: KafkaClient = client
+        self._admin: Admin = admin
+        self._name: str = name
+        self._coordination: Coordination = Coordination(client, name, timeout_ms)
+        self._scope: TransactionScope | None = scope
+        self._ahead: OffsetsAhead = OffsetsAhead(self._coordination, "" if scope is None else scope.group_id)
+        self._endings: Endings = Endings(client, self._coordination, scope)
+        self._encoder: Encoder = Encoder(client.options, transactional=True)
+        self._sender: Sender = Sender(client, self._encoder, transactional_id=name)
+        self._on_close = closed
+        self._order: asyncio.Lock = asyncio.Lock()
+        self._added: set[TopicPartition] = set()
+        self._groups: dict[str, set[TopicPartition]] = {}
+        self._futures: list[asyncio.Future[int]] = []
+        self._doom: str | None = None
+        self._expired: Identity | None = None
+        self._fenced: str | None = None
+        self._in_doubt = False
+        # How many answers had been lost when the transaction began, and when its end was asked for.
+        self._lost = 0
+        self._lost_at_end: int | None = None
+        self._stale = False
+        self._unconfirmed: Ended | None = None
+        self._confirming: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Connect, fence all earlier producers of the id, abort what they left open, and end what a broker left pending."""
+        await self._client.start()
+        self._client.connect_ahead(() if self._scope is None else self._scope.topics, PRODUCE)
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            try:
+                await self._endings.settle(await self._endings.last(), NOBODY)
+                await self._renew(NOBODY)
+                return
+            except EpochRefused as error:
+                # Neighbours may see to the last transaction this moment.
+                if not attempts_left:
+                    raise Fenced(f"transactional id {self._name} is being taken by somebody else at the same time: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"<KafkaTransactionalProducer {self._name} {self._sender.identity}>"
+
+    @property
+    def _open(self) -> bool:
+        return bool(self._added or self._groups)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise LogClosed(f"producer {self.client_id} is closed")
+        if self._fenced is not None:
+            raise Fenced(self._fenced)
+
+    # --- send -------------------------------------------------------------------------------------------------------------
+
+    async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
+        """Append all batches to the transaction; return the offset behind each one's last record.
+
+        Raises Fenced, ProduceFailed, TransactionAborted; after the latter two the transaction can only be aborted. Raises TypeError for keys or
+        values that are no bytes: then, and when the call is cancelled, too.
+        """
+        self._check()
+        outbox = Outbox(self._admin, batches)
+        try:
+            async with self._order:
+                self._check()
+                self._check_doom()
+                await self._begin_well()
+                await outbox.encode(self._encoder)
+                await self._add(outbox)
+                futures = outbox.put(self._sender)
+                self._futures += futures
+            await self._sender.settle(futures)
+            for error in outbox.take_errors():
+                if isinstance(error, EpochRefused):
+                    raise error
+                if isinstance(error, LogClosed):
+                    raise LogClosed(str(error))
+            return await outbox.result()
+        except EpochRefused as error:
+            raise await self._judge(error) from error
+        except BaseException as error:
+            if self._doom is None and not isinstance(error, LogClosed):
+                self._doom = f"a batch failed ({error!r})"
+            raise
+
+    def _check_doom(self) -> None:
+        if self._in_doubt:
+            raise LogError(f"it is not known how the last transaction of {self._name} has ended: call commit or abort again, they find out")
+        if self._doom is not None:
+            raise TransactionAborted(f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had")
+
+    async def _begin_well(self) -> None:
+        """See to what the last transaction may have left, before another one begins."""
+        if not self._open:
+            await self._confirm()
+            if self._stale or self._client.lost > self._lost:
+                await self._renew(self._sender.identity)
+
+    async def _renew(self, last: Identity) -> None:
+        """Get a new epoch; what is open is aborted."""
+        self._sender.reset(await self._coordination.begin(last))
+        self._lost = self._client.lost
+        self._stale = False
+
+    async def _add(self, outbox: Outbox) -> None:
+        """Make all new partitions part of the transaction; those that cannot be are refused."""
+        new = outbox.partitions - self._added
+        if not new:
+            return
+        outbox.refuse(await missing(self._client, new))
+        async for added, refused in self._coordination.take_in(self._sender.identity, new - outbox.errors.keys()):
+            self._added |= added
+            outbox.refuse({partition: error_of(code, f"{partition} cannot be written to") for partition, code in refused.items()})
+        if self._added:
+            self._ahead.begin(self._sender.identity, self._groups)
+
+    async def _judge(self, refused: LogError) -> LogError:
+        """Find out why there is a newer epoch: our time was over, or somebody else has the id.
+
+        A transaction that takes too long is aborted with the next epoch, which nobody gets. Whoever takes the id aborts it the same way first, and
+        gets the epoch after that: between the two it looks like a timeout. But to get out of that we ask for a new epoch only in case that the one
+        that we saw is still the last; if the other one was faster, we are refused, and if not, the other one fences us the next moment.
+        """
+        if self._fenced is not None:
+            return Fenced(self._fenced)
+        mine = self._sender.identity
+        # With a commit that may have been done, somebody else's aborted transaction would look the same.
+        undecided = self._lost_at_end is None or self._lost_at_end == self._client.lost
+        if self._expired is None and self._open and undecided:
+            self._expired = await self._expired_as(Identity(mine.producer_id, mine.epoch + 1))
+        if self._expired is not None:
+            self._doom = f"it took longer than its timeout of {self._coordination.timeout_ms} ms"
+            return TransactionAborted(f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had")
+        self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id} with epoch {mine.epoch}: {refused}"
+        return Fenced(self._fenced)
+
+    async def _expired_as(self, next_epoch: Identity) -> Identity | None:
+        try:
+            seen = await self._coordination.look()
+        except NotAuthorized:
+            # Who may not look has to believe the worse.
+            return None
+        return next_epoch if seen.identity == next_epoch and seen.aborted else None
+
+    # --- commit -----------------------------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
+        """Make what was sent, and `offsets` as the group's, visible at once.
+
+        Raises Fenced, IllegalGeneration, UnknownTopicOrPartition, NotAuthorized, TransactionAborted: then the transaction is aborted. Raises
+        LogTimeout: then it may be committed again or aborted. The group is only looked at if there are offsets.
+        """
+        self._check()
+        async with self._order:
+            self._check()
+            if self._in_doubt and await self._was_committed():
+                return
+            await self._sender.settle(self._futures)
+            failed = next((future.exception() for future in self._futures if future.exception() is not None), None)
+            if failed is not None and self._doom is None:
+                self._doom = f"a batch failed ({failed})"
+            try:
+                if self._doom is None:
+                    await self._commit(offsets, group)
+                    return
+            except EpochRefused as error:
+                found = await self._judge(error)
+                if isinstance(found, Fenced):
+                    raise found from error
+            doom = self._doom
+            await self._abort()
+            raise TransactionAborted(f"transaction of {self._name} is void: {doom}; nothing of it will be visible")
+
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
+        await self._ahead.settle()
+        if offsets:
+            try:
+                await self._begin_well()
+                await self._commit_offsets(self._sender.identity, offsets, group)
+            except (EpochRefused, LogTimeout, LogClosed):
+                raise
+            except LogError as error:
+                self._doom = f"its commit was refused ({error})"
+                await self._abort()
+                raise
+        if not self._open:
+            return
+        self._in_doubt = True
+        if self._lost_at_end is None:
+            self._lost_at_end = self._client.lost
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            await self._coordination.end(self._sender.identity, commit=True)
+        except LogError as error:
+            # Any answer is one, and it was no; but without one, or when the wait for it is cancelled, nobody knows.
+            self._in_doubt = isinstance(error, LogTimeout | LogClosed)
+            raise
+        self._in_doubt = False
+        await self._committed(smoothly=self._client.lost == self._lost_at_end and clock() - began < PROMPT_S)
+
+    async def _committed(self, *, smoothly: bool = False) -> None:
+        await self._ended(commit=True, smoothly=smoothly)
+        self._clear()
+
+    async def _ended(self, *, commit: bool, smoothly: bool) -> None:
+        if not (await self._coordination.until_complete() and smoothly) and self._open:
+            self._unconfirmed = Ended(frozenset(self._added), {group: offsets for group, offsets in self._groups.items() if offsets}, commit)
+            if self._confirming is None or self._confirming.done():
+                self._confirming = asyncio.create_task(self._confirm_soon(), name=f"end of a transaction of {self._name}")
+
+    async def _confirm_soon(self) -> None:
+        """Not with the next transaction only, which may be late: others may wait for what is pending."""
+        while self._unconfirmed is not None:
+            try:
+                async with self._order:
+                    await self._confirm()
+            except (EpochRefused, LogClosed) as error:
+                _log.debug("whoever has the id %s sees to the end of its last transaction: %s", self._name, error)
+                return
+            except LogError as error:
+                _log.debug("the last transaction of %s may not be ended everywhere yet: %s", self._name, error)
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _confirm(self) -> None:
+        """See to it that a transaction is ended everywhere whose coordinator was away while it was ended."""
+        if self._unconfirmed is not None:
+            await self._endings.complete(self._sender.identity, self._unconfirmed)
+            self._unconfirmed = None
+
+    async def _commit_offsets(self, identity: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
+        if group.generation < 0:
+            await self._coordination.check_nobody_is_in(group)
+        if group.group_id not in self._groups:
+            await self._coordination.add_offsets(identity, group.group_id)
+        self._groups.setdefault(group.group_id, set()).update(offsets)
+        codes = await self._coordination.commit_offsets(identity, group, offsets)
+        for partition, code in codes.items():
+            if code:
+                raise error_of(code, f"offset {offsets[partition].offset} of {partition} cannot be committed for group {group.group_id}")
+
+    async def _was_committed(self) -> bool:
+        """Find out how the last transaction has ended; with False it is still open."""
+        seen = await self._coordination.look()
+        if seen.identity != self._sender.identity:
+            # Either it was committed and somebody else came, or somebody came and aborted it. Both ways this producer is over.
+            self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id}; how its last transaction ended is not known"
+            raise Fenced(self._fenced)
+        self._in_doubt = False
+        if seen.committed:
+            await self._committed()
+            return True
+        return False
+
+    def _clear(self) -> None:
+        self._added.clear()
+        self._groups = {}
+        self._futures.clear()
+        self._doom = self._expired = self._lost_at_end = None
+        # A broker may come yet to a request whose answer was not waited for, and take it for one of the next transaction: not with a new epoch.
+        self._stale = self._stale or self._client.lost > self._lost
+        self._lost = self._client.lost
+
+    # --- abort ------------------------------------------------------------------------------------------------------------
+
+    async def abort(self) -> None:
+        """Make sure that nothing sent since the last commit ever becomes visible.
+
+        Raises Fenced; LogTimeout: call again. Raises LogError if the transaction turns out to be committed, after a commit that has not told so.
+        """
+        self._check()
+        async with self._order:
+            self._check()
+            if self._in_doubt and await self._was_committed():
+                raise LogError(_TOO_LATE.format(self._name))
+            await self._abort()
+
+    async def _abort(self) -> None:
+        self._doom = self._doom or "it is being aborted"
+        lost, clock = self._lost, asyncio.get_running_loop().time
+        self._sender.drop(TransactionAborted(f"transaction of {self._name} was aborted"))
+        await self._sender.settle(self._futures)
+        await self._ahead.settle()
+        began = clock()
+        try:
+            if self._expired is None and not self._sender.spoiled:
+                if self._open:
+                    await self._end_by_abort()
+            else:
+                await self._renew(self._expired or self._sender.identity)
+            # Nobody knows how the coordinator fared with one that it has ended by itself.
+            undisturbed = self._client.lost == lost and self._expired is None
+            await self._ended(commit=False, smoothly=undisturbed and clock() - began < PROMPT_S)
+        except EpochRefused as error:
+            self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id}: {error}"
+            raise Fenced(self._fenced) from error
+        self._clear()
+
+    async def _end_by_abort(self) -> None:
+        try:
+            await self._coordination.end(self._sender.identity, commit=False)
+        except EpochRefused as error:
+            found = await self._judge(error)
+            if isinstance(found, Fenced):
+                raise found from error
+            assert self._expired is not None
+            await self._renew(self._expired)
+        except TransactionAborted:
+            # It is not open any more: a commit from before, whose answer was lost, was faster.
+            seen = await self._coordination.look()
+            if not seen.committed:
+                raise
+            await self._committed()
+            raise LogError(_TOO_LATE.format(self._name)) from None
+
+    async def close(self) -> None:
+        """End; an open transaction is aborted, unless somebody else has the transactional id. Does nothing when that was done before."""
+        if self._closed:
+            return
+        self._closed = True
+        self._on_close(self)
+        if self._confirming is not None:
+            self._confirming.cancel()
+        try:
+            if self._fenced is None and not self._in_doubt:
+                async with asyncio.timeout(_CLOSING_S), self._order:
+                    if self._open or self._expired is not None:
+                        await self._abort()
+                    await self._confirm()
+        except (LogError, TimeoutError):
+            # It ends when its time is over, or when the id is taken the next time.
+            if self._unconfirmed is not None:
+                _log.warning("%s is closed before the end of its last transaction was written once more: its offsets may be pending", self._name)
+        finally:
+            if self._confirming is not None:
+                # Another one: the abort may have begun it.
+                self._confirming.cancel()
+                await asyncio.wait([self._confirming])
+            await self._ahead.end()
+            await self._sender.close(LogClosed(f"producer {self.client_id} is closed"))
+            await self._client.close()

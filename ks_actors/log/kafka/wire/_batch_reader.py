@@ -1,0 +1,385 @@
+"""Bytes of a partition, as a broker sent them, to columns."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from math import inf
+from struct import Struct
+from time import perf_counter
+from typing import TYPE_CHECKING, final
+
+from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # type: ignore[import-untyped]
+
+from ks_actors._errors import LogCorrupted, LogError
+from ks_actors.log.kafka.wire._batch_header import BEHIND_LENGTH, CONTROL, HEADER, MAGIC, TRANSACTIONAL, checksum
+from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED
+from ks_actors.log.kafka.wire._legacy_messages import LEAST_LEGACY, WRONG_SUM, legacy_messages
+from ks_actors.log.kafka.wire._record_reader import Body, IteratedBody, Records, body_of
+from ks_actors.log.kafka.wire._unpacking import LITTLE, PIECE, is_packed
+from ks_actors.records._batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ks_actors.log.kafka.wire._unpacking import Unpacked
+    from ks_actors.records._batch import Headers
+    from ks_actors.records._topic_partition import TopicPartition
+
+_LENGTHS = Struct(">qi")
+_MAGIC_AT = 16
+_LAST_DELTA = Struct(">i")
+_LAST_DELTA_AT = 23
+_MARKER = Struct(">HH")
+_ABORT = 0
+
+
+@final
+class Columns:
+    """Records in the making."""
+
+    __slots__ = ("headers", "keys", "offsets", "timestamps", "values")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps: list[int] = []
+        self.headers: list[Headers] | None = None
+        self.offsets: range | list[int] = range(0)
+
+    def take(self, records: Records) -> None:
+        """Append records, all but their offsets."""
+        if self.keys:
+            before = len(self.keys)
+            self.keys += records.keys
+            self.values += records.values
+            self.timestamps += records.timestamps
+        else:
+            before = 0
+            self.keys, self.values, self.timestamps = records.keys, records.values, records.timestamps
+        headers = records.headers
+        # Few topics have headers: the column begins with the first batch that has some.
+        if headers is not None and self.headers is None:
+            self.headers = [()] * before
+        if self.headers is not None:
+            self.headers += [()] * len(records.keys) if headers is None else headers
+
+    def add_offsets(self, more: range | list[int]) -> None:
+        """Append offsets; as long as there are no gaps they are a range, which costs nothing."""
+        offsets = self.offsets
+        if not offsets:
+            self.offsets = more
+        elif isinstance(offsets, range) and isinstance(more, range) and offsets.stop == more.start:
+            self.offsets = range(offsets.start, more.stop)
+        else:
+            self.offsets = [*offsets, *more]
+
+    def batch(self) -> Batch:
+        """Return the records."""
+        return Batch(self.keys, self.values, self.timestamps, self.headers, self.offsets)
+
+
+@final
+class Chunk:
+    """What one fetch brought of one partition: record batches, of which the last one may be cut off.
+
+    They stay as they came, compressed and unchecked, until somebody reads them. `next_offset` is behind the last whole batch (None when there is
+    none), `end_offset` the end of what could be read at the time. For committed readers `aborted` has producer id and first offset of the aborted
+    transactions in it; None shows all records, whatever became of their transactions. Raises LogCorrupted for bytes without batches.
+
+    With `apart`, batches that would take long to be decompressed are `packed` until a thread has done so: `read` stops in front of them. A batch that
+    becomes more than `limit` bytes is not read.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_aborters",
+        "_at",
+        "_base",
+        "_behind",
+        "_bodies",
+        "_body",
+        "_end",
+        "_failure",
+        "_gaps",
+        "_left",
+        "_partition",
+        "_unpacked_to",
+        "end_offset",
+        "limit",
+        "next_offset",
+        "raw",
+        "size",
+        "unpacking",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        raw: bytes,
+        end_offset: int,
+        aborted: Sequence[tuple[int, int]] | None,
+        *,
+        apart: bool = False,
+        limit: int = MAX_DECOMPRESSED,
+    ) -> None:
+        self.end_offset: int = end_offset
+        self.size: int = len(raw)
+        self._partition: TopicPartition = partition
+        self.limit: int = limit
+        # Where the next batch begins that a thread is still to decompress.
+        self._unpacked_to: float = inf
+        self.next_offset: int | None = self._find_end(raw, apart=apart and self.size > LITTLE)
+        self.raw: bytes = raw
+        # Whether a thread decompresses batches of it, and those that are done, by where they begin.
+        self.unpacking: bool = False
+        self._bodies: dict[int, Body] = {}
+        # Where the next batch begins in `raw`.
+        self._at = 0
+        self._aborted: list[tuple[int, int]] | None = None if aborted is None else sorted(aborted, key=_first_offset, reverse=True)
+        self._aborters: set[int] = set()
+        # The batch that is being read: what is left of it, how many records that is, where they begin and end, and whether some are missing.
+        self._body: Body = IteratedBody(iter(()))
+        self._left = 0
+        self._base = 0
+        self._end = 0
+        self._gaps = False
+        # Where reading can go on behind it, if it cannot be read.
+        self._behind = 0
+        self._failure: LogError | None = None
+
+    def _find_end(self, raw: bytes, *, apart: bool) -> int | None:
+        behind = None
+        for at, behind in whole_batches(self._partition, raw):  # noqa: B007 - the last one's
+            if apart and is_packed(raw, at):
+                apart, self._unpacked_to = False, 0
+        return behind
+
+    @property
+    def packed(self) -> bool:
+        """Whether there are batches that are still to be decompressed."""
+        return self._unpacked_to != inf
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next batch is still to be decompressed."""
+        return not self._left and self._at >= self._unpacked_to
+
+    @property
+    def wants_unpacking(self) -> bool:
+        """Whether to decompress the next piece now: as long as there is much in front of it, it would only take up room."""
+        return self.packed and self._unpacked_to - self._at < PIECE // 2
+
+    @property
+    def unpacked_to(self) -> int:
+        """Where the batch begins that is decompressed next; for one that is `packed`."""
+        return int(self._unpacked_to)
+
+    def take(self, unpacked: Unpacked) -> None:
+        """Take batches that were decompressed."""
+        self.unpacking = False
+        self._bodies.update(unpacked.bodies)
+        self._unpacked_to = inf if unpacked.behind is None else unpacked.behind
+
+    @property
+    def half_read(self) -> bool:
+        """Whether half of the bytes, or more, have been read, or are being read."""
+        return 2 * self._at >= self.size
+
+    @property
+    def position(self) -> int:
+        """Where the last `read` has got to."""
+        return self._base if self._left else self._end
+
+    def read(self, position: int, limit: int, columns: Columns, until: float = inf) -> bool:
+        """Append records from `position` on until `columns` has `limit`; tell whether there may be more.
+
+        No other batch is begun when `perf_counter` has got to `until`, nor one that is still to be decompressed.
+        Raises LogCorrupted for bytes that are not what was written, LogError when the library for their compression is missing; what is in front of
+        them is in `columns` then.
+        """
+        if self._failure is not None:
+            raise self._failure
+        try:
+            while len(columns.keys) < limit:
+                if not self._left and not self._open():
+                    return self.waits
+                if columns.keys and perf_counter() >= until:
+                    return True
+                if self._gaps:
+                    self._read_gaps(position, limit, columns)
+                else:
+                    self._read_run(position, limit, columns)
+        except CorruptRecordException as error:
+            raise self._unreadable(position, error) from error
+        except UnsupportedCodecError as error:
+            self._failure = LogError(f"{self._partition} cannot be decompressed at or behind offset {self.position}: {error}; install cramjam")
+            raise self._failure from error
+        except MemoryError as error:
+            # This batch is no worse than others: there may be room for it later.
+            self._end, self._left = max(position, self.position), 0
+            self._failure = LogError(f"{self._partition} cannot be read at offset {self._end}: there is no memory for the records of the batch")
+            raise self._failure from error
+        return True
+
+    def _unreadable(self, position: int, error: Exception) -> LogCorrupted:
+        """Return the error of the batch that is being read, and end there."""
+        behind = max(min(self._behind, self.end_offset), position + 1)
+        if len(self.raw) - self._at >= _LENGTHS.size:
+            # Where the checksum is wrong the header is not to be trusted, and the next batch is.
+            behind = min(behind, max(int(_LENGTHS.unpack_from(self.raw, self._at)[0]), position + 1))
+        offset = max(position, self.position)
+        self._end, self._left = offset, 0
+        self._failure = LogCorrupted(
+            f"{self._partition} holds bytes that are no records, or cannot be read, at offset {offset}; reading can go on at {behind}: {error}",
+            partition=self._partition,
+            offset=offset,
+            next_offset=behind,
+        )
+        return self._failure
+
+    def _read_body(self, count: int, *, with_offsets: bool) -> Records:
+        """Return the next records: all that are asked for, as many as may be in memory, or those in front of one that cannot be read."""
+        count = self._body.fitting(count, self.limit)
+        while True:
+            try:
+                return self._body.read(count, with_offsets=with_offsets)
+            except CorruptRecordException:
+                if count <= 1:
+                    raise
+                count //= 2
+
+    def _read_run(self, position: int, limit: int, columns: Columns) -> None:
+        """Read of a batch that has all its records."""
+        skip = min(max(position - self._base, 0), self._left)
+        if skip:
+            self._body.skip(skip)
+            self._base += skip
+            self._left -= skip
+        count = min(self._left, limit - len(columns.keys))
+        begin = self._base
+        if count:
+            records = self._read_body(count, with_offsets=False)
+            count = len(records.keys)
+            columns.take(records)
+            columns.add_offsets(range(begin, begin + count))
+        self._base = begin + count
+        self._left -= count
+
+    def _read_gaps(self, position: int, limit: int, columns: Columns) -> None:
+        """Read of a batch of which some records were compacted away."""
+        records = self._read_body(min(self._left, limit - len(columns.keys)), with_offsets=True)
+        offsets = records.offsets
+        assert offsets is not None
+        if offsets and not self._base <= offsets[0] <= offsets[-1] < self._end:
+            # Reading would go back and never end, or pass over what is in later batches.
+            raise CorruptRecordException(f"records at {offsets[0]} to {offsets[-1]} are in a batch of {self._base} to {self._end - 1}")
+        self._left -= len(offsets)
+        if offsets and offsets[0] < position:
+            records = _from(records, bisect_left(offsets, position))
+            offsets = offsets[bisect_left(offsets, position) :]
+        if offsets:
+            columns.take(records)
+            columns.add_offsets(offsets)
+            self._base = offsets[-1] + 1
+
+    def _open(self) -> bool:
+        """Go to the next batch that is to be read."""
+        raw = self.raw
+        while len(raw) - self._at > _LAST_DELTA_AT and self._at < self._unpacked_to:
+            at = self._at
+            base, length = _LENGTHS.unpack_from(raw, at)
+            following = at + BEHIND_LENGTH + length
+            if following > len(raw):
+                break
+            stored = memoryview(raw)[at:following]
+            self._at = following
+            if stored[_MAGIC_AT] < MAGIC:
+                self._open_legacy(stored, base)
+            elif not self._open_columnar(stored, base, self._bodies.pop(at, None)):
+                continue
+            if self._left:
+                return True
+        return False
+
+    def _open_legacy(self, stored: memoryview, base: int) -> None:
+        self._end, self._behind = base, base + 1
+        legacy = legacy_messages(stored, self.limit)
+        self._body = IteratedBody(iter(legacy))
+        self._left, self._base, self._end, self._gaps = len(legacy), legacy[0].offset, base + 1, True
+
+    def _open_columnar(self, stored: memoryview, base: int, body: Body | None) -> bool:
+        """Open a batch, of which the `body` may be there; tell whether it is to be read."""
+        (_, _, _, magic, expected, attributes, last_delta, first_time, highest_time, producer, _, _, count) = HEADER.unpack_from(stored)
+        self._end, self._behind = base, base + last_delta + 1
+        if magic != MAGIC:
+            raise CorruptRecordException(f"a batch has format {magic & 0xFF}, and there are none but 0, 1 and {MAGIC}")
+        if body is None and checksum(stored) != expected:
+            raise CorruptRecordException(WRONG_SUM)
+        if not 0 <= count <= last_delta + 1:
+            raise CorruptRecordException(f"a batch has {last_delta + 1} offsets, and says that it has {count} records")
+        if body is None:
+            body = body_of(stored, attributes, base, first_time, highest_time, self.limit)
+        left_out = self._is_left_out(body, attributes, producer, base + last_delta)
+        self._end = self._behind
+        if left_out:
+            return False
+        self._body = body
+        self._left, self._base, self._gaps = count, base, count != last_delta + 1
+        return True
+
+    def _is_left_out(self, body: Body, attributes: int, producer: int, last_offset: int) -> bool:
+        """Tell whether a batch is a marker, or of an aborted transaction."""
+        control = bool(attributes & CONTROL)
+        if self._aborted is not None:
+            while self._aborted and self._aborted[-1][1] <= last_offset:
+                self._aborters.add(self._aborted.pop()[0])
+            if producer in self._aborters:
+                if control and _kind_of_marker(body, self.limit) == _ABORT:
+                    self._aborters.discard(producer)
+                elif attributes & TRANSACTIONAL:
+                    return True
+        return control
+
+
+def _kind_of_marker(body: Body, limit: int) -> int:
+    body.fitting(1, limit)
+    key = body.read(1, with_offsets=False).keys[0] or b""
+    if len(key) < _MARKER.size:
+        raise CorruptRecordException(f"the key of a control record has {len(key)} bytes")
+    return int(_MARKER.unpack_from(key)[1])
+
+
+def whole_batches(partition: TopicPartition, raw: bytes) -> Iterator[tuple[int, int]]:
+    """Go through the record batches that are there as a whole: where each begins, and the offset behind it. Raises LogCorrupted."""
+    end = len(raw)
+    at, behind = 0, None
+    while end - at > _LAST_DELTA_AT:
+        base, length = _LENGTHS.unpack_from(raw, at)
+        legacy = raw[at + _MAGIC_AT] < MAGIC
+        if length < (LEAST_LEGACY if legacy else HEADER.size - BEHIND_LENGTH):
+            raise _no_batch(partition, base, behind, f"a batch is {length} bytes long")
+        following = at + BEHIND_LENGTH + length
+        if following > end:
+            return
+        behind = base + 1
+        if not legacy:
+            last_delta: int = _LAST_DELTA.unpack_from(raw, at + _LAST_DELTA_AT)[0]
+            if last_delta < 0:
+                raise _no_batch(partition, base, None, f"a batch ends {-last_delta} offsets before it begins")
+            behind += last_delta
+        yield at, behind
+        at = following
+
+
+def _no_batch(partition: TopicPartition, base: int, behind: int | None, why: str) -> LogCorrupted:
+    offset = behind or base
+    return LogCorrupted(f"{partition} holds bytes that are no records, behind offset {offset}: {why}", partition=partition, offset=offset)
+
+
+def _first_offset(aborted: tuple[int, int]) -> int:
+    return aborted[1]
+
+
+def _from(records: Records, start: int) -> Records:
+    headers = records.headers
+    return Records(records.keys[start:], records.values[start:], records.timestamps[start:], None if headers is None else headers[start:], None)

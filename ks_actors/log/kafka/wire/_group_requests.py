@@ -1,0 +1,130 @@
+"""What is said to the coordinator of a group: in versions that know of instance ids, which aiokafka does not have of all of them."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokafka.coordinator.protocol import (  # type: ignore[import-untyped]
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from aiokafka.protocol.api import RequestStruct, Response  # type: ignore[import-untyped]
+from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest  # type: ignore[import-untyped]
+from aiokafka.protocol.types import Array, Int16, Int32, Int64, Schema, String  # type: ignore[import-untyped]
+
+from ks_actors.log._types import MemberAssignment, MemberInfo
+from ks_actors.log.kafka.wire._requests import Pinned
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata
+
+PROTOCOL_TYPE: Final = "consumer"
+"""So that Kafka's own tools can tell what the members have."""
+PROTOCOL: Final = "ks-actors"
+_TEXT = String("utf-8")
+# In front of the user data: a member that asks for a new assignment is heard only when something of what it says has changed.
+_COUNTER = Struct(">I")
+
+
+def _plain(name: str, key: int, version: int, request: Sequence[tuple[str, Any]], response: Sequence[tuple[str, Any]]) -> Any:
+    """Make the class of a request without tagged fields, and that of its response."""
+    common = {"API_KEY": key, "API_VERSION": version}
+    answer = type(f"{name}Response_v{version}", (Response,), {**common, "SCHEMA": Schema(*response)})
+    return type(f"{name}Request_v{version}", (RequestStruct,), {**common, "RESPONSE_TYPE": answer, "SCHEMA": Schema(*request)})
+
+
+_HEARTBEAT = _plain(
+    "Heartbeat", 12, 3,
+    [("group_id", _TEXT), ("generation_id", Int32), ("member_id", _TEXT), ("group_instance_id", _TEXT)],
+    [("throttle_time_ms", Int32), ("error_code", Int16)],
+)  # fmt: skip
+
+_LEAVE_GROUP = _plain(
+    "LeaveGroup", 13, 3,
+    [("group_id", _TEXT), ("members", Array(("member_id", _TEXT), ("group_instance_id", _TEXT)))],
+    [
+        ("throttle_time_ms", Int32), ("error_code", Int16),
+        ("members", Array(("member_id", _TEXT), ("group_instance_id", _TEXT), ("error_code", Int16))),
+    ],
+)  # fmt: skip
+
+_OFFSET_COMMIT = _plain(
+    "OffsetCommit", 8, 7,
+    [
+        ("group_id", _TEXT), ("generation_id", Int32), ("member_id", _TEXT), ("group_instance_id", _TEXT),
+        ("topics", Array(
+            ("topic", _TEXT), ("partitions", Array(("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", _TEXT)))
+        )),
+    ],
+    [
+        ("throttle_time_ms", Int32),
+        ("topics", Array(("topic", _TEXT), ("partitions", Array(("partition", Int32), ("error_code", Int16))))),
+    ],
+)  # fmt: skip
+
+
+def heartbeat(group: GroupMetadata, instance_id: str | None) -> Pinned:
+    """Say that a member is alive."""
+    return Pinned(_HEARTBEAT, group.group_id, group.generation, group.member_id, instance_id)
+
+
+def leave_group(group_id: str, member_id: str, instance_id: str | None) -> Pinned:
+    """Say that a member leaves."""
+    return Pinned(_LEAVE_GROUP, group_id, [(member_id, instance_id)])
+
+
+def leave_groups(group_id: str, member_ids: Iterable[str]) -> Pinned:
+    """Say that members leave, each known by its member id alone."""
+    return Pinned(_LEAVE_GROUP, group_id, [(member_id, None) for member_id in member_ids])
+
+
+def offset_commit(group: GroupMetadata, instance_id: str | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Pinned:
+    """Commit offsets as a member in its generation."""
+    topics: dict[str, list[tuple[Any, ...]]] = {}
+    for (topic, number), offset in offsets.items():
+        topics.setdefault(topic, []).append((number, offset.offset, -1, offset.metadata))
+    return Pinned(_OFFSET_COMMIT, group.group_id, group.generation, group.member_id, instance_id, list(topics.items()))
+
+
+def join_group(group_id: str, member_id: str, instance_id: str | None, metadata: bytes, *, session_timeout_ms: int, rebalance_timeout_ms: int) -> Any:
+    """Ask to be a member, or to be one of the next generation."""
+    instance: Any = instance_id  # nullable, whatever aiokafka says
+    return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, instance, PROTOCOL_TYPE, [(PROTOCOL, metadata)])
+
+
+def sync_group(group: GroupMetadata, instance_id: str | None, assignments: Mapping[str, MemberAssignment]) -> Any:
+    """Ask for what one is assigned; from the leader: tell what all are."""
+    encoded = [(member, _encode_assignment(assignment)) for member, assignment in assignments.items()]
+    instance: Any = instance_id  # as above
+    return SyncGroupRequest(group.group_id, group.generation, group.member_id, instance, encoded)
+
+
+def encode_member(topics: Iterable[str], counter: int, user_data: bytes) -> bytes:
+    """Return what a member tells the leader; another `counter` makes the group rebalance."""
+    return bytes(ConsumerProtocolMemberMetadata(0, sorted(topics), _COUNTER.pack(counter) + user_data).encode())
+
+
+def decode_member(member_id: str, metadata: bytes) -> MemberInfo:
+    """Return what a member has told."""
+    decoded = ConsumerProtocolMemberMetadata.decode(metadata)
+    return MemberInfo(member_id, frozenset(decoded.subscription), (decoded.user_data or b"")[_COUNTER.size :])
+
+
+def _encode_assignment(assignment: MemberAssignment) -> bytes:
+    # A topic may come more than once: the order of partitions is kept.
+    topics = [(topic, [number for _, number in run]) for topic, run in groupby(assignment.partitions, key=lambda partition: partition[0])]
+    return bytes(ConsumerProtocolMemberAssignment(0, topics, assignment.user_data).encode())
+
+
+def decode_assignment(assignment: bytes) -> MemberAssignment:
+    """Return what a member was given; a leader may have left it out."""
+    if not assignment:
+        return MemberAssignment(())
+    decoded = ConsumerProtocolMemberAssignment.decode(assignment)
+    partitions = tuple(TopicPartition(topic, number) for topic, numbers in decoded.assignment for number in numbers)
+    return MemberAssignment(partitions, decoded.user_data or b"")

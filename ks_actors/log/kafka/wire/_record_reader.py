@@ -1,0 +1,211 @@
+"""The records of one record batch, on their way into columns: read by the kernel, or one by one by aiokafka where there is no kernel."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
+
+from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
+from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
+
+from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.log.kafka.wire import _plain_record_reader
+from ks_actors.log.kafka.wire._batch_header import APPEND_TIME, ATTRIBUTES_AT, BEHIND_LENGTH, CODEC, HEADER
+from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED, decompress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ks_actors.records._batch import Headers
+
+
+_MOST_GROWTH: Final = 50
+"""How many bytes of memory a byte of a record takes at most: where records have nothing but headers with names that are no text."""
+
+_LENGTH_AT: Final = 8
+_GUARD: Final = b"\x80" * 11
+"""Stands behind a batch: aiokafka reads a number on beyond the end of its batch, and this is the beginning of none."""
+
+
+class Records(NamedTuple):
+    """Some records by columns; `headers` is None when none has any, `offsets` when they were not asked for."""
+
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    timestamps: list[int]
+    headers: list[Headers] | None
+    offsets: list[int] | None
+
+
+class Body(Protocol):
+    """What is left to be read of a record batch, which takes `size` bytes, decompressed.
+
+    All methods raise CorruptRecordException for bytes that are no records; nothing is passed over then.
+    """
+
+    @property
+    def size(self) -> int: ...
+
+    def fitting(self, count: int, limit: int) -> int:
+        """Return how many of the next records take no more than about `limit` bytes of memory together.
+
+        Raises CorruptRecordException when the first one takes more: a header of two bytes takes a hundred and more.
+        """
+        ...
+
+    def skip(self, count: int) -> None:
+        """Pass over records."""
+
+    def read(self, count: int, *, with_offsets: bool) -> Records:
+        """Return the next records; there are as many."""
+        ...
+
+
+@final
+class KernelBody:
+    """Records as bytes that the kernel reads, or its twin in Python."""
+
+    __slots__ = ("_append_time", "_at", "_base", "_data", "_reader", "_time")
+
+    def __init__(self, reader: Any, data: memoryview | bytes, attributes: int, base_offset: int, first_time: int, highest_time: int) -> None:
+        self._reader: Any = reader
+        self._data: memoryview | bytes = data
+        self._at: int = 0
+        self._base: int = base_offset
+        self._append_time: bool = bool(attributes & APPEND_TIME)
+        self._time: int = highest_time if self._append_time else first_time
+
+    @property
+    def size(self) -> int:
+        """How many bytes the records take, those that were read included."""
+        return len(self._data)
+
+    def fitting(self, count: int, limit: int) -> int:
+        """Return how many of the next records fit; they are looked at one by one only where they might not."""
+        if (len(self._data) - self._at) * _MOST_GROWTH <= limit:
+            return count
+        try:
+            if (self._reader.skip_records(self._data, self._at, count) - self._at) * _MOST_GROWTH <= limit:
+                return count
+        except ValueError:
+            # Those in front of the one that is none may be too large.
+            pass
+        fit, first = _plain_record_reader.fitting(self._data, self._at, count, limit)
+        if not fit:
+            raise CorruptRecordException(
+                f"a record with {first.headers} headers takes {first.size} bytes of memory, more than max_decompressed_bytes, which is {limit}: "
+                "raise it to read the record"
+            )
+        return fit
+
+    def skip(self, count: int) -> None:
+        """Pass over records."""
+        try:
+            self._at = self._reader.skip_records(self._data, self._at, count)
+        except ValueError as error:
+            raise CorruptRecordException(str(error)) from error
+
+    def read(self, count: int, *, with_offsets: bool) -> Records:
+        """Return the next records."""
+        try:
+            self._at, *columns = self._reader.read_records(self._data, self._at, count, self._base, self._time, self._append_time, with_offsets)
+        except ValueError as error:
+            raise CorruptRecordException(str(error)) from error
+        return Records(*columns)
+
+
+@final
+class IteratedBody:
+    """Records as aiokafka gives them, one by one; what it refuses is read anew, as the kernel reads it, by `plain`.
+
+    Attributes of 128 or more, which no record has so far, aiokafka takes for the beginning of a longer number. To look at each would cost half of
+    what reading takes, so what it gives then stays as it is.
+    """
+
+    __slots__ = ("_done", "_plain", "_records", "_refused")
+
+    def __init__(self, records: Iterator[Any], plain: KernelBody | None = None) -> None:
+        self._records: Iterator[Any] = records
+        self._plain: KernelBody | None = plain
+        self._refused: bool = False
+        # How many records `plain` is behind.
+        self._done: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes the records take; 0 if they are of an old format."""
+        return 0 if self._plain is None else self._plain.size
+
+    def fitting(self, count: int, limit: int) -> int:
+        """Return how many of the next records fit; those of an old format, which have no headers, were counted before."""
+        if self._plain is None or self._plain.size * _MOST_GROWTH <= limit:
+            return count
+        self._follow(self._plain)
+        return self._plain.fitting(count, limit)
+
+    def skip(self, count: int) -> None:
+        """Pass over records."""
+        if self._next(count) is None:
+            self._beside().skip(count)
+
+    def read(self, count: int, *, with_offsets: bool) -> Records:
+        """Return the next records."""
+        records = self._next(count)
+        if records is None:
+            return self._beside().read(count, with_offsets=with_offsets)
+        headers = [tuple(record.headers) for record in records]
+        return Records(
+            [record.key for record in records],
+            [record.value for record in records],
+            [record.timestamp for record in records],
+            headers if any(headers) else None,
+            [record.offset for record in records] if with_offsets else None,
+        )
+
+    def _next(self, count: int) -> list[Any] | None:
+        """Return the next records; None when aiokafka does not read all of them."""
+        if not self._refused:
+            try:
+                records = list(islice(self._records, count))
+            except Exception:  # noqa: BLE001 - of the libraries, each has its own, for bytes that are no records
+                records = []
+            if len(records) == count:
+                self._done += count
+                return records
+            self._refused = True
+            if self._plain is not None:
+                self._follow(self._plain)
+        return None
+
+    def _follow(self, plain: KernelBody) -> None:
+        """Have `plain` pass over what was read."""
+        if self._done:
+            plain.skip(self._done)
+            self._done = 0
+
+    def _beside(self) -> KernelBody:
+        if self._plain is None:
+            raise CorruptRecordException("the messages of a set in an old format cannot be read")
+        return self._plain
+
+
+def body_of(
+    stored: memoryview, attributes: int, base_offset: int, first_time: int, highest_time: int, limit: int = MAX_DECOMPRESSED, /
+) -> Body:  # fmt: skip
+    """Return the records of a batch, decompressed to no more than `limit` bytes.
+
+    Raises CorruptRecordException, UnsupportedCodecError, MemoryError.
+    """
+    codec = attributes & CODEC
+    data: memoryview | bytes = stored[HEADER.size :]
+    if codec:
+        data = decompress(stored[HEADER.size :], codec, limit)
+    if _kernel is not None:
+        return KernelBody(_kernel, data, attributes, base_offset, first_time, highest_time)
+    plain = KernelBody(_plain_record_reader, data, attributes, base_offset, first_time, highest_time)
+    head = bytearray(stored[: HEADER.size])
+    head[ATTRIBUTES_AT + 1] &= ~CODEC
+    head[_LENGTH_AT : _LENGTH_AT + 4] = (HEADER.size - BEHIND_LENGTH + len(data)).to_bytes(4, "big")
+    # The batch itself can be iterated over only once, and not piece by piece.
+    batch: Any = MemoryRecords(b"".join((head, data, _GUARD))).next_batch()
+    return IteratedBody(iter(batch), plain)

@@ -1,0 +1,268 @@
+"""What is said to brokers: aiokafka's requests, and those that it does not have. Nothing else of us knows how they look on the wire."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.protocol.admin import (  # type: ignore[import-untyped]
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from aiokafka.protocol.api import RequestStruct, Response  # type: ignore[import-untyped]
+from aiokafka.protocol.commit import OffsetCommitRequest  # type: ignore[import-untyped]
+from aiokafka.protocol.coordination import FindCoordinatorRequest  # type: ignore[import-untyped]
+from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-untyped]
+from aiokafka.protocol.offset import OffsetRequest  # type: ignore[import-untyped]
+from aiokafka.protocol.transaction import (  # type: ignore[import-untyped]
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+)
+from aiokafka.protocol.types import (  # type: ignore[import-untyped]
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    TaggedFields,
+)
+
+from ks_actors._errors import ConfigError, LogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata
+    from ks_actors.records._topic_partition import TopicPartition
+
+__all__ = [
+    "AddOffsetsToTxnRequest",
+    "AddPartitionsToTxnRequest",
+    "CreatePartitionsRequest",
+    "CreateTopicsRequest",
+    "DeleteRecordsRequest",
+    "DeleteTopicsRequest",
+    "DescribeConfigsRequest",
+    "DescribeGroupsRequest",
+    "EndTxnRequest",
+    "FindCoordinatorRequest",
+    "ListGroupsRequest",
+    "MetadataRequest",
+    "OffsetCommitRequest",
+    "OffsetRequest",
+    "Pinned",
+    "check_aiokafka",
+    "check_version",
+    "describe_transactions",
+    "incremental_alter_configs",
+    "init_producer_id",
+    "offset_fetch",
+    "txn_offset_commit",
+]
+
+_TEXT = CompactString("utf-8")
+_TAGS = ("tags", TaggedFields)
+
+
+def check_version(struct: Any, versions: Mapping[int, tuple[int, int]]) -> None:
+    """Raise LogError if a broker of these API versions does not take a request."""
+    low, high = versions.get(struct.API_KEY, (0, -1))
+    if not low <= struct.API_VERSION <= high:
+        there = f"has versions {low} to {high} of it" if high >= 0 else "does not have it"
+        raise LogError(f"{struct.__name__} is needed, and the broker {there}: Kafka 2.8 up to 4.x can be used")
+
+
+class Pinned:
+    """A request in the one version that we have built; `AIOKafkaConnection.send` asks it for what to write."""
+
+    def __init__(self, struct: Any, *fields: Any) -> None:
+        self.struct: Any = struct
+        self.fields: tuple[Any, ...] = fields
+
+    def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
+        """Return the message, if a broker of these API versions takes it."""
+        check_version(self.struct, versions)
+        return self.struct(*self.fields)
+
+    def __repr__(self) -> str:
+        return f"<{self.struct.__name__}>"
+
+
+def _flexible(name: str, key: int, version: int, request: Sequence[tuple[str, Any]], response: Sequence[tuple[str, Any]]) -> Any:
+    """Make the class of a request with tagged fields, and that of its response."""
+    common = {"API_KEY": key, "API_VERSION": version}
+    answer = type(f"{name}Response_v{version}", (Response,), {**common, "SCHEMA": Schema(*response, _TAGS)})
+    body = {**common, "FLEXIBLE_VERSION": True, "RESPONSE_TYPE": answer, "SCHEMA": Schema(*request, _TAGS)}
+    return type(f"{name}Request_v{version}", (RequestStruct,), body)
+
+
+_INIT_PRODUCER_ID = _flexible(
+    "InitProducerId", 22, 4,
+    [("transactional_id", _TEXT), ("transaction_timeout_ms", Int32), ("producer_id", Int64), ("producer_epoch", Int16)],
+    [("throttle_time_ms", Int32), ("error_code", Int16), ("producer_id", Int64), ("producer_epoch", Int16)],
+)  # fmt: skip
+
+_TXN_OFFSET_COMMIT = _flexible(
+    "TxnOffsetCommit", 28, 3,
+    [
+        ("transactional_id", _TEXT), ("group_id", _TEXT), ("producer_id", Int64), ("producer_epoch", Int16),
+        ("generation_id", Int32), ("member_id", _TEXT), ("group_instance_id", _TEXT),
+        ("topics", CompactArray(
+            ("topic", _TEXT),
+            ("partitions", CompactArray(("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", _TEXT), _TAGS)),
+            _TAGS,
+        )),
+    ],
+    [
+        ("throttle_time_ms", Int32),
+        ("topics", CompactArray(("topic", _TEXT), ("partitions", CompactArray(("partition", Int32), ("error_code", Int16), _TAGS)), _TAGS)),
+    ],
+)  # fmt: skip
+
+_OFFSET_FETCH = _flexible(
+    "OffsetFetch", 9, 7,
+    [
+        ("group_id", _TEXT),
+        ("topics", CompactArray(("topic", _TEXT), ("partitions", CompactArray(Int32)), _TAGS)),
+        ("require_stable", Boolean),
+    ],
+    [
+        ("throttle_time_ms", Int32),
+        ("topics", CompactArray(
+            ("topic", _TEXT),
+            ("partitions", CompactArray(
+                ("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", _TEXT), ("error_code", Int16), _TAGS
+            )),
+            _TAGS,
+        )),
+        ("error_code", Int16),
+    ],
+)  # fmt: skip
+
+_DESCRIBE_TRANSACTIONS = _flexible(
+    "DescribeTransactions", 65, 0,
+    [("transactional_ids", CompactArray(_TEXT))],
+    [
+        ("throttle_time_ms", Int32),
+        ("transactions", CompactArray(
+            ("error_code", Int16), ("transactional_id", _TEXT), ("state", _TEXT), ("timeout_ms", Int32), ("start_time_ms", Int64),
+            ("producer_id", Int64), ("producer_epoch", Int16),
+            ("topics", CompactArray(("topic", _TEXT), ("partitions", CompactArray(Int32)), _TAGS)),
+            _TAGS,
+        )),
+    ],
+)  # fmt: skip
+
+_INCREMENTAL_ALTER_CONFIGS = _flexible(
+    "IncrementalAlterConfigs", 44, 1,
+    [
+        ("resources", CompactArray(
+            ("resource_type", Int8), ("resource_name", _TEXT),
+            ("configs", CompactArray(("name", _TEXT), ("operation", Int8), ("value", _TEXT), _TAGS)),
+            _TAGS,
+        )),
+        ("validate_only", Boolean),
+    ],
+    [
+        ("throttle_time_ms", Int32),
+        ("responses", CompactArray(
+            ("error_code", Int16), ("error_message", _TEXT), ("resource_type", Int8), ("resource_name", _TEXT), _TAGS
+        )),
+    ],
+)  # fmt: skip
+
+TOPIC = 2
+_SET = 0
+
+
+def init_producer_id(transactional_id: str | None, timeout_ms: int, producer_id: int = -1, epoch: int = -1) -> Pinned:
+    """Ask for a producer id; with the one and the epoch that there are now, only if nobody else has had it since."""
+    return Pinned(_INIT_PRODUCER_ID, transactional_id, timeout_ms, producer_id, epoch, {})
+
+
+def txn_offset_commit(
+    transactional_id: str, producer_id: int, epoch: int, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> Pinned:
+    """Commit offsets within a transaction, for a member of a group in its generation."""
+    topics: dict[str, list[tuple[Any, ...]]] = {}
+    for partition, offset in offsets.items():
+        topics.setdefault(partition.topic, []).append((partition.partition, offset.offset, -1, offset.metadata, {}))
+    return Pinned(
+        _TXN_OFFSET_COMMIT, transactional_id, group.group_id, producer_id, epoch, group.generation, group.member_id, None,
+        [(topic, partitions, {}) for topic, partitions in topics.items()], {},
+    )  # fmt: skip
+
+
+def offset_fetch(group_id: str, partitions: Iterable[TopicPartition] | None) -> Pinned:
+    """Ask for committed offsets, None: of all partitions, that no open transaction is about to change (error 88 where one is)."""
+    if partitions is None:
+        return Pinned(_OFFSET_FETCH, group_id, None, True, {})
+    topics: dict[str, list[int]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return Pinned(_OFFSET_FETCH, group_id, [(topic, numbers, {}) for topic, numbers in topics.items()], True, {})
+
+
+def describe_transactions(transactional_ids: Sequence[str]) -> Pinned:
+    """Ask for the state that transactional ids are in."""
+    return Pinned(_DESCRIBE_TRANSACTIONS, list(transactional_ids), {})
+
+
+def incremental_alter_configs(configs: Mapping[str, Mapping[str, str]]) -> Pinned:
+    """Set these configs of topics, and leave all others as they are."""
+    resources: list[Any] = [(TOPIC, topic, [(name, _SET, value, {}) for name, value in changes.items()], {}) for topic, changes in configs.items()]
+    return Pinned(_INCREMENTAL_ALTER_CONFIGS, resources, False, {})
+
+
+_TOUCHED: Mapping[str, tuple[str, ...]] = {
+    "aiokafka.conn:AIOKafkaConnection": (
+        "host", "port", "client_id", "request_timeout_ms", "ssl_context", "security_protocol", "max_idle_ms", "sasl_mechanism",
+        "sasl_plain_username", "sasl_plain_password",
+    ),
+    "aiokafka.conn:AIOKafkaConnection.send": ("request",),
+    "aiokafka.conn:AIOKafkaConnection.connect": (),
+    "aiokafka.conn:AIOKafkaConnection.close": ("reason", "exc"),
+    "aiokafka.conn:AIOKafkaConnection.connected": (),
+    "aiokafka.conn:collect_hosts": ("hosts",),
+    "aiokafka.protocol.api:RequestStruct.build_request_header": ("correlation_id", "client_id"),
+    "aiokafka.protocol.api:RequestStruct.parse_response_header": ("read_buffer",),
+    "aiokafka.protocol.api:RequestStruct.FLEXIBLE_VERSION": (),
+    "aiokafka.record.util:calc_crc32c": (),
+    "aiokafka.record.default_records:DefaultRecordBatchBuilder.append": (),
+    "aiokafka.record.default_records:DefaultRecordBatchBuilder.build": (),
+    "aiokafka.codec:lz4_encode": ("payload", "level"),
+    "aiokafka.codec:zstd_encode": ("payload", "level"),
+    "aiokafka.codec:gzip_encode": ("payload",),
+    "aiokafka.codec:snappy_encode": ("payload",),
+}  # fmt: skip
+
+
+@cache
+def check_aiokafka(touched: str = "") -> None:
+    """See that what we use of aiokafka, some of it not public, is as we know it. Raises ConfigError that names what is not.
+
+    `touched` has more of it, as `module:path.to.attribute` separated by blanks.
+    """
+    version = importlib.import_module("aiokafka").__version__
+    for place, parameters in (*_TOUCHED.items(), *((place, ()) for place in touched.split())):
+        module, _, path = place.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for name in path.split("."):
+                found = getattr(found, name)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"aiokafka {version} has no {module}.{path} any more: install aiokafka>=0.14,<0.15") from error
+        missing = [name for name in parameters if name not in inspect.signature(found).parameters]
+        if missing:
+            raise ConfigError(f"{module}.{path} of aiokafka {version} takes no {', '.join(missing)} any more: install aiokafka>=0.14,<0.15")

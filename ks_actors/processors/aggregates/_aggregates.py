@@ -1,0 +1,231 @@
+"""Aggregations of grouped streams, one result per key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors.processors.aggregates._cached import cached_aggregate, cached_count, held_counts
+from ks_actors.processors.aggregates._history import with_history
+from ks_actors.processors.aggregates._previous_aggregates import as_before, keeper
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.stateless._columns import failed
+from ks_actors.processors.stateless._inline import Inline
+from ks_actors.processors.stateless._remaining import forward_rest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.processors.api._operator import NodeContext, Process, ProcessBatch
+    from ks_actors.records._batch import Batch, Headers
+    from ks_actors.state.key_value._count import CountUp
+
+
+_FEW = 32
+"""So many records are counted one by one when the kernel has met one that is not plain: the next is probably not far."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class StreamCount(Inline):
+    """Count records per key into `store`; forward `(count, count before | None)`. Records without key or value are dropped."""
+
+    store: str
+    send_old: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        history = with_history(context, self.store)
+        if history is not None:
+            return Bound(self._record_form(history))
+        cache = context.cache(self.store, send_old=self.send_old)
+        if cache is None:
+            return Bound(self._record_form(context), self._batch_form(context, context.forward_batch, send_old=self.send_old))
+        cached = cached_count(context, self.store, cache)
+        if cache.plain and context.store(self.store).count_up is not None:
+            return Bound(cached.process, self._batch_form(context, held_counts(cache), send_old=True))
+        return cached
+
+    def _record_form(self, context: NodeContext) -> Process:
+        store = context.store(self.store)
+        get = store.get_entry
+        put = store.put_entry
+        forward = context.forward
+        send_old = self.send_old
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                context.dropped()
+                return
+            entry = get(key)
+            if entry is None:
+                before = 0
+            else:
+                before, seen = entry
+                timestamp = max(timestamp, seen)
+            put(key, (before + 1, timestamp))
+            forward(key, (before + 1, before if send_old else None), timestamp, headers)
+
+        return process
+
+    def _batch_form(self, context: NodeContext, forward_batch: ProcessBatch, *, send_old: bool) -> ProcessBatch:
+        store = context.store(self.store)
+        get = store.get_entry
+        put = store.put_entry
+        count_up: CountUp | None = store.count_up
+
+        def process_batch(batch: Batch) -> None:
+            keys, values, times = batch.keys, batch.values, batch.timestamps
+            holes: list[int] = []
+            changes: list[Any] = []
+            timestamps: list[int] = []
+            done = dropped = 0
+            while done < len(keys):
+                if count_up is None:
+                    stop = len(keys)
+                else:
+                    done = count_up(keys, values, times, done, changes, timestamps, with_old=send_old)
+                    stop = done + _FEW
+                dropped += one_by_one(batch, keys[done:stop], values[done:stop], times[done:stop], holes, changes, timestamps)
+                done = stop
+            if dropped:
+                context.dropped(dropped)
+            forward_rest(forward_batch, batch, holes, changes, timestamps)
+
+        def one_by_one(
+            batch: Batch, keys: list[Any], values: list[Any], times: list[int], holes: list[int], changes: list[Any], timestamps: list[int]
+        ) -> int:
+            """Count these of the batch's records; return how many are dropped."""
+            dropped = 0
+            add, add_timestamp = changes.append, timestamps.append
+            for key, value, timestamp in zip(keys, values, times, strict=True):
+                if key is None or value is None:
+                    dropped += 1
+                    holes.append(len(changes) + len(holes))
+                    continue
+                try:
+                    entry = get(key)
+                    if entry is None:
+                        before = 0
+                        latest = timestamp
+                    else:
+                        before, latest = entry
+                        if latest < timestamp:  # noqa: PLR1730 - `max` takes five times as long
+                            latest = timestamp
+                    count = before + 1
+                    put(key, (count, latest))
+                except Exception as error:  # noqa: BLE001 - the handler decides
+                    index = len(changes) + len(holes)
+                    failed(context, batch, index, error)
+                    holes.append(index)
+                    continue
+                add((count, before) if send_old else (count, None))
+                add_timestamp(latest)
+            return dropped
+
+        return process_batch
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class StreamAggregate(Inline):
+    """Fold the values of each key into `store`; forward `(new, old | None)` at the later of the two timestamps.
+
+    Without an aggregate yet, `initializer()` makes the one that the first value is folded into (it is sent as the old one, as Kafka Streams does);
+    with `initializer` None the first value is the aggregate (reduce). The fold is `aggregator(key, value, aggregate)`, or
+    `aggregator(aggregate, value)` of a reduce. A result of None deletes. Records without key or value are dropped. The aggregator may change an
+    aggregate in place and return it: what the store has changes when the result is put, and stays when the aggregator raises.
+    """
+
+    store: str
+    aggregator: Callable[..., Any]
+    initializer: Callable[[], Any] | None = None
+    send_old: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        history = with_history(context, self.store)
+        if history is not None:
+            return Bound(self._record_form(history))
+        cache = context.cache(self.store, send_old=self.send_old)
+        if cache is not None:
+            return cached_aggregate(context, self.store, cache, self.aggregator, self.initializer)
+        return Bound(self._record_form(context), self._batch_form(context))
+
+    def _record_form(self, context: NodeContext) -> Process:
+        store = context.store(self.store)
+        get = store.get_entry
+        put = store.put_entry
+        forward = context.forward
+        aggregator = self.aggregator
+        initializer = self.initializer
+        send_old = self.send_old
+        kept = keeper(store, send_old=send_old)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                context.dropped()
+                return
+            entry = get(key)
+            old = None
+            if entry is not None:
+                old, seen = entry
+                timestamp = max(timestamp, seen)
+            elif initializer is not None:
+                old = initializer()
+            before = kept(old)
+            new = aggregator(key, value, old) if initializer is not None else value if entry is None else aggregator(old, value)
+            put(key, None if new is None else (new, timestamp))
+            forward(key, (new, before if send_old else None), timestamp, headers)
+
+        return process
+
+    def _batch_form(self, context: NodeContext) -> ProcessBatch:
+        store = context.store(self.store)
+        get = store.get_entry
+        put = store.put_entry
+        forward_batch = context.forward_batch
+        aggregator = self.aggregator
+        initializer = self.initializer
+        send_old = self.send_old
+        kept = as_before if send_old and store.mutable else None
+
+        def process_batch(batch: Batch) -> None:
+            holes: list[int] = []
+            changes: list[Any] = []
+            timestamps: list[int] = []
+            dropped = 0
+            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                if key is None or value is None:
+                    dropped += 1
+                    holes.append(len(changes) + len(holes))
+                    continue
+                try:
+                    entry = get(key)
+                    if entry is None:
+                        old = None if initializer is None else initializer()
+                        latest = timestamp
+                    else:
+                        old, latest = entry
+                        if latest < timestamp:  # noqa: PLR1730 - `max` takes five times as long
+                            latest = timestamp
+                    before = old if kept is None else kept(old)
+                    if initializer is not None:
+                        new = aggregator(key, value, old)
+                    elif entry is None:
+                        new = value
+                    else:
+                        new = aggregator(old, value)
+                    put(key, None if new is None else (new, latest))
+                except Exception as error:  # noqa: BLE001 - the handler decides
+                    index = len(changes) + len(holes)
+                    failed(context, batch, index, error)
+                    holes.append(index)
+                    continue
+                changes.append((new, before if send_old else None))
+                timestamps.append(latest)
+            if dropped:
+                context.dropped(dropped)
+            forward_rest(forward_batch, batch, holes, changes, timestamps)
+
+        return process_batch

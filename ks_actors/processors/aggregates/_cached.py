@@ -1,0 +1,275 @@
+"""Aggregations of grouped streams whose updates are held back: many records of a key at a time."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from itertools import repeat
+from operator import is_not
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._errors import SerializationError
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.api._update_cache import Gone
+from ks_actors.processors.stateless._columns import failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ks_actors.processors.api._operator import NodeContext, Process, ProcessBatch
+    from ks_actors.processors.api._update_cache import Cache, HeldRows
+    from ks_actors.records._batch import Batch, Headers
+
+    Folded = dict[Any, tuple[Any, int]]
+
+_NEVER = -(1 << 63)
+_NO_ENTRY: tuple[Any, int] = (None, _NEVER)
+
+
+def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
+    """Count records per key into a store, see StreamCount, and let the cache have what comes of it."""
+    store = context.store(name)
+    get, put, hold = store.get_entry, store.put_entry, cache.hold
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        if key is None or value is None:
+            context.dropped()
+            return
+        entry = get(key)
+        before, latest = (None, timestamp) if entry is None else entry
+        latest = max(latest, timestamp)
+        count = (before or 0) + 1
+        put(key, (count, latest))
+        hold(key, (count, before), latest, headers)
+
+    singly = one_at_a_time(context, cache, process)
+    if not cache.plain:
+        return Bound(process, singly)
+    put_entries = store.put_entries
+
+    def process_batch(batch: Batch) -> None:
+        counts: Counter[Any] = Counter()
+        try:
+            counts.update(batch.keys)
+            found = list(map(get, counts))
+        except Exception:  # noqa: BLE001 - a key that cannot be one: which, is seen record by record
+            found = []
+        if not found or None in counts or not all(map(is_not, batch.values, repeat(None))):
+            singly(batch)
+            return
+        cache.came(batch)
+        rows = cache.rows()
+        try:
+            hold_counted(rows, counts, found, latest_times(batch.keys, batch.timestamps), put_entries)
+        except SerializationError:  # of a key: of which, is seen record by record
+            singly(batch)
+            return
+        if batch.headers is not None or rows.headers:
+            rows.note_headers(batch.keys, batch.headers or repeat(()))
+        cache.settle(len(batch))
+
+    return Bound(process, process_batch)
+
+
+def held_counts(cache: Cache) -> ProcessBatch:
+    """Return what holds counts that are in their store already: changes of plain keys, 0 where there was nothing before."""
+
+    def hold(batch: Batch) -> None:
+        cache.came(batch)
+        if cache.leave_to_store(batch):
+            return
+        rows = cache.rows()
+        olds = [before or None for _, before in batch.values]
+        exhaust(map(rows.olds.setdefault, batch.keys, olds))
+        if batch.headers is not None or rows.headers:
+            rows.note_headers(batch.keys, batch.headers or repeat(()))
+        cache.settle(len(batch))
+
+    return hold
+
+
+exhaust: Callable[[Iterable[Any]], Any] = deque(maxlen=0).extend
+"""Take all of an iterator, in C."""
+
+
+def hold_counted(
+    rows: HeldRows,
+    counts: dict[Any, int],
+    found: Sequence[tuple[int, int] | None],
+    times: Iterable[int],
+    put_entries: Callable[[Folded, dict[Any, Any]], None],
+) -> Folded:
+    """Add to the entries that were found of each key how often it has come, and its latest time; return the new entries."""
+    olds = rows.olds
+    # `max` takes five times as long.
+    entries: Folded = {
+        key: (number, time) if entry is None else (entry[0] + number, time if entry[1] < time else entry[1])  # noqa: FURB136
+        for (key, number), entry, time in zip(counts.items(), found, times, strict=True)
+    }
+    fresh = {key: None if entry is None else entry[0] for key, entry in zip(counts, found, strict=True) if key not in olds}
+    put_entries(entries, fresh)
+    olds.update(fresh)
+    return entries
+
+
+def cached_aggregate(context: NodeContext, name: str, cache: Cache, aggregator: Callable[..., Any], initializer: Callable[[], Any] | None) -> Bound:
+    """Fold the values of each key into a store, see StreamAggregate, and let the cache have what comes of it."""
+    store = context.store(name)
+    get, put, hold, kept = store.get_entry, store.put_entry, cache.hold, cache.before
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        if key is None or value is None:
+            context.dropped()
+            return
+        entry = get(key)
+        old, latest = (None, timestamp) if entry is None else entry
+        latest = max(latest, timestamp)
+        before = kept(key, old)
+        if initializer is not None:
+            new = aggregator(key, value, initializer() if entry is None else old)
+        else:
+            new = value if entry is None else aggregator(old, value)
+        put(key, None if new is None else (new, latest))
+        hold(key, (new, before), timestamp if new is None else latest, headers)
+
+    if not cache.plain or store.mutable:
+        return Bound(process, one_at_a_time(context, cache, process))
+    return Bound(process, _aggregate_batch_form(context, store, cache, aggregator, initializer))
+
+
+def _aggregate_batch_form(
+    context: NodeContext, store: Any, cache: Cache, aggregator: Callable[..., Any], initializer: Callable[[], Any] | None
+) -> ProcessBatch:
+    get, admit = store.get_entry, admission(store)
+
+    def process_batch(batch: Batch) -> None:
+        folded: Folded = {}
+        firsts: dict[Any, Any] = {}
+        skipped: set[int] = set()
+        dropped = 0
+        for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+            if key is None or value is None:
+                skipped.add(index)
+                dropped += 1
+                continue
+            try:
+                entry = folded.get(key)
+                if entry is None:
+                    store.check_key(key)
+                    old, seen = get(key) or _NO_ENTRY
+                    firsts[key] = old
+                else:
+                    old, seen = entry
+                if old is None:
+                    new, seen = value if initializer is None else aggregator(key, value, initializer()), timestamp
+                else:
+                    new = aggregator(old, value) if initializer is None else aggregator(key, value, old)
+                new = admit(key, new)
+                folded[key] = (new, timestamp if seen < timestamp or new is None else seen)
+            except Exception as error:  # noqa: BLE001 - the handler decides
+                failed(context, batch, index, error)
+                skipped.add(index)
+        if dropped:
+            context.dropped(dropped)
+        cache.came(batch, skipped)
+        _hold_folded(store, cache, folded, firsts, batch if dropped == 0 else batch.select([value is not None for value in batch.values]))
+
+    return process_batch
+
+
+def admission(store: Any) -> Callable[[Any, Any], Any]:
+    """Return what makes of a key and a new value (None deletes) the value as it will be read; it raises SerializationError."""
+    bound, admit = store.bound, store.admit
+
+    def admitted(key: Any, new: Any) -> Any:
+        return new if new is None or (type(new) is int and -bound <= new < bound) else admit(key, new)
+
+    return admitted
+
+
+def _hold_folded(store: Any, cache: Cache, folded: Folded, firsts: dict[Any, Any], batch: Batch) -> None:
+    """Put the new entries of rows into their store, and have them held; `firsts` are their values before."""
+    rows = cache.rows()
+    olds, news = rows.olds, rows.news
+    fresh = {key: firsts[key] for key in folded if key not in olds}
+    deleted = {key for key, (new, _) in folded.items() if new is None}
+    if deleted or news:
+        put = store.put_entry
+        for key, entry in folded.items():
+            if key in deleted:
+                put(key, None)
+                news[key] = Gone(None, entry[1]) if key in olds else entry
+            else:
+                put(key, entry)
+                news.pop(key, None)
+    else:
+        store.put_entries(folded, fresh)
+    olds.update(fresh)
+    if batch.headers is not None or rows.headers:
+        rows.note_headers(batch.keys, batch.headers or repeat(()))
+    cache.settle(len(batch))
+
+
+def cached_rows(context: NodeContext, store: Any, cache: Cache) -> Bound:
+    """Keep the latest record of each key in a store, see TableSource, and let the cache have what comes of it."""
+    get, put, hold = store.get_entry, store.put_entry, cache.hold
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        if key is None:
+            context.dropped()
+            return
+        entry = get(key)
+        put(key, None if value is None else (value, timestamp))
+        hold(key, (value, None if entry is None else entry[0]), timestamp, headers)
+
+    singly = one_at_a_time(context, cache, process)
+    if not cache.plain or store.mutable:
+        return Bound(process, singly)
+
+    def process_batch(batch: Batch) -> None:
+        held = cache.rows().olds
+        try:
+            latest = {
+                key: (None if value is None else store.admit(key, value), timestamp)
+                for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True)
+            }
+            deque(map(store.check_key, latest), maxlen=0)
+            firsts = {key: (get(key) or _NO_ENTRY)[0] for key in latest if key not in held}
+        except Exception:  # noqa: BLE001 - a key that cannot be one: which, is seen record by record
+            singly(batch)
+            return
+        if None in latest:
+            singly(batch)
+        else:
+            cache.came(batch)
+            _hold_folded(store, cache, latest, firsts, batch)
+
+    return Bound(process, process_batch)
+
+
+def one_at_a_time(context: NodeContext, cache: Cache, process: Process) -> ProcessBatch:
+    """Return the batch form that takes record after record."""
+    current = cache.current
+
+    def process_batch(batch: Batch) -> None:
+        headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
+        columns = zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets or repeat(-1), strict=False)
+        for index, (key, value, timestamp, header, offset) in enumerate(columns):
+            current.offset = offset
+            try:
+                process(key, value, timestamp, header)
+            except Exception as error:  # noqa: BLE001 - the handler decides
+                failed(context, batch, index, error)
+        cache.settle()
+
+    return process_batch
+
+
+def latest_times(keys: Sequence[Any], timestamps: list[int]) -> Iterable[int]:
+    """Return the latest timestamp of each key, in the order in which the keys come first."""
+    if timestamps == sorted(timestamps):
+        return dict(zip(keys, timestamps, strict=True)).values()
+    found: dict[Any, int] = {}
+    for key, timestamp in zip(keys, timestamps, strict=True):
+        if timestamp > found.get(key, _NEVER):
+            found[key] = timestamp
+    return found.values()

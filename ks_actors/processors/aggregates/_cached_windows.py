@@ -1,0 +1,183 @@
+"""Aggregations per window whose updates are held back: many records of a window at a time."""
+
+from __future__ import annotations
+
+from itertools import groupby, repeat
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from ks_actors.processors.aggregates._cached import admission, exhaust, one_at_a_time
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.stateless._columns import failed
+from ks_actors.records._windowed import Window, Windowed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
+    from ks_actors.processors.api._operator import NodeContext, Process, ProcessBatch
+    from ks_actors.processors.api._stream_clock import Clock
+    from ks_actors.processors.api._update_cache import Cache
+    from ks_actors.records._batch import Batch, Headers
+
+    Starts = Callable[[int], Iterable[int]]
+    Folded = dict[Any, tuple[Any, int]]
+    HoldCounts = Callable[[Batch, Sequence[int], list[Window], list[Any], list[int]], None]
+
+_NO_ENTRY: tuple[Any, int] = (None, -1)
+_NEVER = 2**63 - 1
+_count = itemgetter(0)
+
+
+def cached_windows(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock) -> Bound:
+    """Aggregate into a window store, see WindowedAggregate, and let the cache have what comes of it."""
+    starts = _starts(aggregation)
+    process = _record_form(context, aggregation, cache, clock, starts)
+    if not cache.plain or context.store(aggregation.store).mutable:
+        return Bound(process, one_at_a_time(context, cache, process))
+    return Bound(process, _batch_form(context, aggregation, cache, clock, starts))
+
+
+def _starts(aggregation: WindowAggregation) -> Starts:
+    """Return what tells the starts of a timestamp's windows."""
+    size, advance = aggregation.size_ms, aggregation.advance_ms
+    if size == advance:
+        return lambda timestamp: (timestamp - timestamp % size,)
+    return lambda timestamp: range(max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance)
+
+
+def _record_form(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts) -> Process:
+    store = context.store(aggregation.store)
+    get, put, hold, kept = store.get_entry, store.put_entry, cache.hold, cache.before
+    fold = aggregation.fold(store, send_old=False)
+    size = aggregation.size_ms
+    grace = aggregation.grace_ms
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        if key is None:
+            context.dropped()
+            return
+        clock.time = max(clock.time, timestamp)
+        closed = clock.time - grace
+        for start in starts(timestamp):
+            if start + size <= closed:
+                context.dropped()
+                continue
+            window = Window(start, start + size)
+            entry = get(key, start)
+            old = None if entry is None else kept(key, entry[0], window)
+            _, new = fold(key, value, entry)
+            latest = timestamp if entry is None else max(timestamp, entry[1])
+            put(key, start, None if new is None else (new, latest))
+            hold(Windowed(key, window), (new, old), timestamp if new is None else latest, headers)
+
+    return process
+
+
+def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts) -> ProcessBatch:
+    store = context.store(aggregation.store)
+    get = store.get_entry
+    fold = aggregation.fold(store, send_old=False)
+    size = aggregation.size_ms
+    grace = aggregation.grace_ms
+    admit = admission(store)
+    absent = _absence(store)
+    # A record that fails in its only window has changed none.
+    none_of_them = _NEVER if size == aggregation.advance_ms else None
+
+    def process_batch(batch: Batch) -> None:
+        folded: dict[int, Folded] = {}
+        firsts: dict[int, dict[Any, Any]] = {}
+        late: dict[int, int | None] = {}
+        dropped = updates = 0
+        for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+            if key is None:
+                dropped += 1
+                continue
+            if timestamp > clock.time:  # noqa: PLR1730 - `max` takes five times as long
+                clock.time = timestamp
+            closed = clock.time - grace
+            try:
+                for start in starts(timestamp):
+                    if start + size <= closed:
+                        late[index] = closed
+                        dropped += 1
+                        continue
+                    rows = folded.get(start)
+                    if rows is None:
+                        rows, firsts[start] = folded.setdefault(start, {}), {}
+                    entry = rows.get(key)
+                    if entry is None:
+                        entry = get(key, start) or absent(key)
+                        firsts[start][key] = entry[0]
+                    _, new = fold(key, value, None if entry[0] is None else entry)
+                    new = admit(key, new)
+                    updates += 1
+                    rows[key] = (new, timestamp if entry[0] is None or entry[1] < timestamp or new is None else entry[1])
+            except Exception as error:  # noqa: BLE001 - the handler decides
+                failed(context, batch, index, error)
+                late[index] = none_of_them
+        if dropped:
+            context.dropped(dropped)
+        cache.came(batch, (), late)
+        for start, rows in folded.items():
+            _hold(store, cache, Window(start, start + size), rows, firsts[start])
+        _note_headers(cache, batch, starts, size)
+        cache.settle(updates)
+
+    return process_batch
+
+
+def _absence(store: Any) -> Callable[[Any], tuple[Any, int]]:
+    """Return what stands for a window that is not there, when its key can be written; else it raises SerializationError."""
+
+    def absent(key: Any) -> tuple[Any, int]:
+        store.check_key(key)
+        return _NO_ENTRY
+
+    return absent
+
+
+def held_window_counts(cache: Cache) -> HoldCounts:
+    """Return what holds counts per window that are in their store already: of plain keys, 0 where there was nothing before."""
+
+    def hold(batch: Batch, holes: Sequence[int], windows: list[Window], changes: list[tuple[int, int]], times: list[int]) -> None:
+        if holes:
+            gone = set(holes)
+            batch = batch.select([index not in gone for index in range(len(batch))])
+        cache.came(batch)
+        at = 0
+        for window, run in groupby(windows):
+            stop = at + len(list(run))
+            keys, changed = batch.keys[at:stop], changes[at:stop]
+            rows = cache.rows(window)
+            exhaust(map(rows.olds.setdefault, keys, [before or None for _, before in changed]))
+            rows.news.update(zip(keys, zip(map(_count, changed), times[at:stop], strict=True), strict=True))
+            if batch.headers is not None or rows.headers:
+                rows.note_headers(keys, repeat(()) if batch.headers is None else batch.headers[at:stop])
+            at = stop
+        cache.settle(len(batch))
+
+    return hold
+
+
+def _hold(store: Any, cache: Cache, window: Window, entries: Folded, firsts: dict[Any, Any]) -> None:
+    """Put new entries of a window into the store, and have them held; `firsts` are the values before."""
+    put, start = store.put_entry, window.start
+    rows = cache.rows(window)
+    olds = rows.olds
+    for key, entry in entries.items():
+        put(key, start, None if entry[0] is None else entry)
+        if key not in olds:
+            olds[key] = firsts[key]
+    rows.news.update(entries)
+
+
+def _note_headers(cache: Cache, batch: Batch, starts: Starts, size: int) -> None:
+    """Remember the headers of the records whose rows are held."""
+    if batch.headers is None and not cache.with_headers:
+        return
+    headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
+    for key, timestamp, header in zip(batch.keys, batch.timestamps, headers, strict=False):
+        for start in starts(timestamp):
+            cache.rows(Window(start, start + size)).note_headers((key,), (header,))

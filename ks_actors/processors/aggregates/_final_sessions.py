@@ -1,0 +1,122 @@
+"""Aggregations per session that are forwarded once, when the session has closed."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors._errors import SerializationError
+from ks_actors.processors.aggregates._sessions import whole
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.stateless._inline import Inline
+from ks_actors.records._windowed import Window, Windowed
+
+if TYPE_CHECKING:
+    from ks_actors.processors.aggregates._sessions import SessionAggregation
+    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.records._batch import Headers
+
+LATEST = 2**63 - 1
+
+
+@final
+class FinalSessionAggregate(Inline):
+    """Aggregate into a session store, forward each session's result once: when stream time has passed its end by more than gap and grace period.
+
+    A record that moves stream time brings out all sessions that it closes, in the order of the store's `find_ended_sessions`, at their ends and with
+    the record's headers. This happens before the record is put into its own session, so that the store has forgotten none of them (Kafka Streams
+    asks its store afterwards). Up to where results have been forwarded is committed along with the offsets: a task that takes over forwards none
+    again, and drops records that are late for them. A late record may still join a session that has been forwarded: then the longer one is
+    forwarded in its turn. Errors behind this name no source record, see FinalWindowedAggregate.
+    """
+
+    def __init__(self, aggregation: SessionAggregation) -> None:
+        self.aggregation: SessionAggregation = aggregation
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        aggregation = self.aggregation
+        store = context.store(aggregation.store)
+        find, put, remove = store.find_entries, store.put_entry, store.remove_entry
+        begin, merge, add = aggregation.fold()
+        gap = aggregation.gap_ms
+        wait = gap + aggregation.grace_ms
+        open_sessions = _OpenSessions(context, aggregation.store)
+        now = context.progress.get(aggregation.store, -1 - wait) + wait  # what has come out takes no more records
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal now
+            if key is None:
+                context.dropped()
+                return
+            now = max(now, timestamp)
+            open_sessions.close(now - wait, headers)
+            found = find(key, timestamp - gap, timestamp + gap)
+            start, end = whole(timestamp, found)
+            if end < now - wait:
+                context.dropped()
+                return
+            aggregate = begin()
+            for _first, _last, (other, _at) in found:
+                aggregate = merge(key, aggregate, other)
+            known = any(first == start and last == end for first, last, _ in found)
+            aggregate = add(key, value, aggregate)
+            entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))  # what raises leaves the sessions that there are
+            if start != end or start != timestamp:
+                for first, last, _ in found:
+                    remove(key, first, last)
+            put(key, start, end, entry)
+            if not known:
+                open_sessions.add(key, start, end)
+
+        return Bound(process)
+
+
+class _OpenSessions:
+    """The sessions of one task that have not come out yet, by their ends; some of them may have become others."""
+
+    def __init__(self, context: NodeContext, store: str) -> None:
+        self._context = context
+        self._name = store
+        self._store = context.store(store)
+        self._origins = context.origins()
+        self._queue: list[tuple[Any, Any, int, int]] | None = None
+
+    def _restored(self) -> list[tuple[Any, Any, int, int]]:
+        """Return those that the store has already."""
+        sessions = self._store.ended_sessions(max(0, self._context.progress.get(self._name, 0)), LATEST)
+        return [(self._store.end_order(key, start, end), key, start, end) for key, start, end in sessions]  # in order: a heap
+
+    def add(self, key: Any, start: int, end: int) -> None:
+        """Take note of a session."""
+        if self._queue is not None:
+            key = self._store.own_key(key)
+            heapq.heappush(self._queue, (self._store.end_order(key, start, end), key, start, end))
+
+    def close(self, closed: int, headers: Headers) -> None:
+        """Forward those that end before `closed`."""
+        queue, progress = self._queue, self._context.progress
+        if queue is None:
+            queue = self._queue = self._restored()
+        if closed <= max(0, progress.get(self._name, -1)):
+            return
+        here = self._origins.here()
+        try:
+            self._forward(queue, closed, headers)
+        finally:
+            self._origins.back(here)
+        progress[self._name] = closed
+
+    def _forward(self, queue: list[tuple[Any, Any, int, int]], closed: int, headers: Headers) -> None:
+        last: Any = None
+        while queue and queue[0][3] < closed:
+            order, key, start, end = heapq.heappop(queue)
+            self._origins.go_to(None, end, ())
+            try:
+                entry = self._store.get_entry(key, start, end) if order != last else None
+            except SerializationError as error:
+                self._context.failed(error, Windowed(key, Window(start, end)), None, end, headers)
+                entry = None
+            last = order
+            if entry is not None:
+                self._context.forward(Windowed(key, Window(start, end)), (entry[0], None), end, headers)

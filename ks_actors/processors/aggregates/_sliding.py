@@ -1,0 +1,238 @@
+"""Aggregations per sliding window: one for every set of records that can be within a given time of each other."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors.processors.aggregates._previous_aggregates import keeper
+from ks_actors.processors.api._closing import forward_closed
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.api._stream_clock import Clock
+from ks_actors.processors.stateless._inline import Inline
+from ks_actors.processors.stateless._remaining import ATOMS
+from ks_actors.records._windowed import Window, Windowed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
+    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.processors.api._update_cache import Cache
+    from ks_actors.records._batch import Headers
+
+    Entry = tuple[Any, int]
+
+
+@final
+class SlidingAggregate(Inline):
+    """Aggregate into a window store; windows last the aggregation's `size_ms`, both ends included.
+
+    A record makes the window that ends with it, the one that begins right behind it if there are later records, and the one that begins right
+    behind the record before it; and it goes into all windows around it. `on_close` forwards each window once, when stream time has passed its end by
+    the grace period, by start and key; else every change is forwarded. Records without key or value, and late ones, are dropped.
+    """
+
+    def __init__(self, aggregation: WindowAggregation, *, on_close: bool = False) -> None:
+        self.aggregation: WindowAggregation = aggregation
+        self.on_close: bool = on_close
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        return Bound(_Sliding(context, self.aggregation, on_close=self.on_close).process)
+
+
+class _Sliding:
+    """The windows of one task."""
+
+    def __init__(self, context: NodeContext, aggregation: WindowAggregation, *, on_close: bool) -> None:
+        self._context = context
+        self._store = context.store(aggregation.store)
+        self._name = aggregation.store
+        self._length = aggregation.size_ms
+        self._grace = aggregation.grace_ms
+        self._on_close = on_close
+        self._send_old = aggregation.send_old
+        self._mutable = self._store.mutable
+        self._kept = keeper(self._store, send_old=aggregation.send_old)
+        self._cache = None if on_close else context.cache(aggregation.store, send_old=aggregation.send_old)
+        self._origins = context.origins()
+        self._initial, self._fold = _functions(aggregation)
+        # what has come out takes no more records
+        self._clock = Clock(context, self._name)
+        self._now = max(self._clock.time, context.progress.get(self._name, -1 - self._grace) + self._grace if on_close else -1)
+
+    def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        if key is None or value is None:
+            self._context.dropped()
+            return
+        self._now = self._clock.time = max(self._now, timestamp)
+        closed = self._now - self._grace
+        if timestamp + self._length < closed:
+            self._context.dropped()
+            return
+        record = _Record(self, key, value, timestamp, headers, closed)
+        if timestamp < self._length:
+            self._process_early(record)
+            return
+        if self._on_close:
+            self._emit(closed, headers)
+        self._process(record)
+
+    def _process(self, record: _Record) -> None:
+        now, length = record.timestamp, self._length
+        starts: set[int] = set()
+        left: Entry | None = None
+        right: Entry | None = None
+        left_exists = right_exists = False
+        previous: int | None = None
+        for start, entry in reversed(self._store.fetch_entries(record.key, max(0, now - 2 * length), now + 1)):
+            starts.add(start)
+            end = start + length
+            if start == now + 1:
+                right_exists = True
+            elif end > now:
+                right = right or self._taken(entry)
+                record.update(start, entry)
+            elif end == now:
+                left_exists = True
+                seen = entry[1]
+                record.update(start, entry)
+                if seen >= now:
+                    return  # a record of that time has made all its windows before
+                previous = seen
+            else:
+                left = entry
+                previous = entry[1]
+                break
+        if previous is not None and previous + 1 not in starts and previous + 1 + length >= now:
+            record.update(previous + 1, self._beginning(now))
+        if not left_exists:
+            begun = left is not None and previous is not None and now - length <= previous
+            record.update(now - length, (self._taken(left)[0], now) if begun and left is not None else self._beginning(now))
+        if not right_exists and right is not None and right[1] > now:
+            record.take_over(right)
+
+    def _process_early(self, record: _Record) -> None:
+        """Process a record that is so early that a window that ends with it would begin before the epoch: one from 0 on holds all of these."""
+        now = record.timestamp
+        starts: set[int] = set()
+        combined: Entry | None = None
+        right: Entry | None = None
+        right_exists = False
+        previous: int | None = None
+        for start, entry in list(self._store.fetch_entries(record.key, 0, now + 1)):
+            starts.add(start)
+            if start == 0:
+                combined = entry
+                if entry[1] < now:
+                    previous = entry[1]
+            elif start <= now:
+                right = self._taken(entry)
+                record.update(start, entry)
+            else:
+                right_exists = True
+        if right is None and combined is not None and combined[1] > now:
+            right = self._taken(combined)
+        if not right_exists and right is not None and right[1] > now:
+            record.take_over(right)
+        if previous is not None and previous + 1 not in starts:
+            record.update(previous + 1, self._beginning(now))
+        record.update(0, self._beginning(now) if combined is None else combined)
+
+    def _emit(self, closed: int, headers: Headers) -> None:
+        """Forward what has closed; before the record at hand is put, so that the store has not forgotten it: see FinalWindowedAggregate."""
+        progress = self._context.progress
+        emitted = progress.get(self._name, -1)
+        first = 0 if emitted < 0 else max(0, emitted - self._length)
+        last = closed - self._length - 1
+        if emitted >= closed or last < 0:
+            return
+        forward_closed(self._context, self._origins, self._store, (first, last), self._length, headers)
+        progress[self._name] = closed
+
+    def _beginning(self, timestamp: int) -> Entry:
+        return self._initial(), timestamp
+
+    def _taken(self, entry: Entry) -> Entry:
+        """Return an entry to begin another window with: a copy, if changes in place would go into both."""
+        if self._mutable and type(entry[0]) not in ATOMS:
+            return deepcopy(entry[0]), entry[1]
+        return entry
+
+    def update(self, record: _Record, start: int, entry: Entry) -> None:
+        """Put a record into a window."""
+        end = start + self._length
+        if end < record.closed:
+            self._context.dropped()
+            return
+        old, seen = entry
+        before = self._kept(old) if self._cache is None else self._before(self._cache, record.key, start)
+        new = self._fold(record.key, record.value, old)
+        latest = record.timestamp if old is None else max(record.timestamp, seen)
+        self._store.put_entry(record.key, start, None if new is None else (new, latest))
+        self._forward(record, start, new, before, latest)
+
+    def take_over(self, record: _Record, entry: Entry) -> None:
+        """Make the window right behind a record, of those that are later."""
+        start = record.timestamp + 1
+        self._store.put_entry(record.key, start, entry)
+        self._forward(record, start, entry[0], None, entry[1])
+
+    def _forward(self, record: _Record, start: int, new: Any, old: Any, timestamp: int) -> None:
+        if self._on_close:
+            return
+        windowed = Windowed(record.key, Window(start, start + self._length))
+        if self._cache is not None:
+            self._cache.hold(windowed, (new, old), record.timestamp if new is None else timestamp, record.headers)
+        else:
+            self._context.forward(windowed, (new, old if self._send_old else None), timestamp, record.headers)
+
+    def _before(self, cache: Cache, key: Any, start: int) -> Any:
+        """Return what a window has in the store, which is not what a new one begins with."""
+        entry = self._store.get_entry(key, start)
+        return None if entry is None else cache.before(key, entry[0], Window(start, start + self._length))
+
+
+class _Record:
+    """The record at hand. Windows that end before `closed` take no more."""
+
+    __slots__ = ("_windows", "closed", "headers", "key", "timestamp", "value")
+
+    def __init__(self, windows: _Sliding, key: Any, value: Any, timestamp: int, headers: Headers, closed: int) -> None:
+        self._windows = windows
+        self.key: Any = key
+        self.value: Any = value
+        self.timestamp: int = timestamp
+        self.headers: Headers = headers
+        self.closed: int = closed
+
+    def update(self, start: int, entry: Entry) -> None:
+        """Go into the window that starts at `start`, which has this entry so far."""
+        self._windows.update(self, start, entry)
+
+    def take_over(self, entry: Entry) -> None:
+        """Make the window right behind, of what is in another one's entry."""
+        self._windows.take_over(self, entry)
+
+
+def _functions(aggregation: WindowAggregation) -> tuple[Callable[[], Any], Callable[[Any, Any, Any], Any]]:
+    """Return what a window begins with, and what makes the next aggregate of key, value and aggregate."""
+    aggregator = aggregation.aggregator
+    if aggregator is None:
+        return int, _one_more
+    if aggregation.initializer is not None:
+        return aggregation.initializer, aggregator
+
+    def reduce(_: Any, value: Any, old: Any) -> Any:
+        return value if old is None else aggregator(old, value)
+
+    return _none, reduce
+
+
+def _one_more(_: Any, __: Any, count: int) -> int:
+    return count + 1
+
+
+def _none() -> None:
+    """Begin with nothing."""

@@ -1,0 +1,184 @@
+"""Tables grouped by another key: a change takes the old value out of one group and puts the new one into another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors.processors.aggregates._history import Superseded, with_history
+from ks_actors.processors.aggregates._previous_aggregates import row_keeper
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.stateless._inline import Inline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.processors.api._operator import NodeContext, Process
+    from ks_actors.processors.api._update_cache import Cache
+    from ks_actors.records._batch import Headers
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableSelect(Inline):
+    """Send changes to the groups that `selector(key, value)` chooses as a pair `(group, value)`.
+
+    None, or a None in the pair, is no group. An old and a new value of one group travel as one change `(new, old)`, else the old one goes first.
+    Changes of the past of a `versioned` table are left out.
+    """
+
+    selector: Callable[[Any, Any], tuple[Any, Any] | None]
+    versioned: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        forward = context.forward
+        selector = self.selector
+        versioned = self.versioned
+
+        def select(key: Any, value: Any) -> tuple[Any, Any] | None:
+            pair = None if value is None else selector(key, value)
+            return None if pair is None or pair[0] is None or pair[1] is None else pair
+
+        def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+            _demand_key(context, key)
+            if versioned and type(change) is Superseded:
+                return
+            new = select(key, change[0])
+            old = select(key, change[1])
+            if new is not None and old is not None and old[0] == new[0]:
+                forward(old[0], (new[1], old[1]), timestamp, headers)
+                return
+            if old is not None:
+                forward(old[0], (None, old[1]), timestamp, headers)
+            if new is not None:
+                forward(new[0], (new[1], None), timestamp, headers)
+
+        return Bound(process)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableAggregate(Inline):
+    """Take the old value of a change out of its group by `subtractor(key, value, aggregate)`, put the new one in by `adder(key, value, aggregate)`.
+
+    A group without an aggregate gets that of `initializer()` before something is added to it, and nothing is taken out of it. A result of None
+    deletes. The result is in `store`; its timestamp is the later of the change's and the aggregate's.
+    """
+
+    store: str
+    initializer: Callable[[], Any]
+    adder: Callable[[Any, Any, Any], Any]
+    subtractor: Callable[[Any, Any, Any], Any]
+    send_old: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        context = with_history(context, self.store) or context
+        store = context.store(self.store)
+        get = store.get_entry
+        put = store.put_entry
+        cache = context.cache(self.store, send_old=self.send_old)
+        forward = context.forward
+        kept = row_keeper(store, send_old=self.send_old) if cache is None else cache.before
+        initializer = self.initializer
+        adder = self.adder
+        subtractor = self.subtractor
+        send_old = self.send_old or cache is not None
+
+        def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+            _demand_key(context, key)
+            added, removed = change
+            entry = get(key)
+            before = aggregate = None
+            if entry is not None:
+                aggregate, seen = entry
+                before = kept(key, aggregate)
+                if removed is not None:
+                    aggregate = subtractor(key, removed, aggregate)
+                if removed is not None or added is not None:
+                    timestamp = max(timestamp, seen)
+            if added is not None:
+                aggregate = adder(key, added, initializer() if aggregate is None else aggregate)
+            put(key, None if aggregate is None else (aggregate, timestamp))
+            forward(key, (aggregate, before if send_old else None), timestamp, headers)
+
+        if cache is None:
+            return Bound(process)
+        process_held, forward = _held(process, cache)
+        return Bound(process_held)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableReduce(Inline):
+    """Take the old value of a change out of its group by `subtractor(aggregate, value)`, put the new one in by `adder(aggregate, value)`.
+
+    The first value of a group is its aggregate. A result of None deletes. The result is in `store`, at the later of both timestamps when something
+    was combined.
+    """
+
+    store: str
+    adder: Callable[[Any, Any], Any]
+    subtractor: Callable[[Any, Any], Any]
+    send_old: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        context = with_history(context, self.store) or context
+        store = context.store(self.store)
+        get = store.get_entry
+        put = store.put_entry
+        cache = context.cache(self.store, send_old=self.send_old)
+        forward = context.forward
+        kept = row_keeper(store, send_old=self.send_old) if cache is None else cache.before
+        adder = self.adder
+        subtractor = self.subtractor
+        send_old = self.send_old or cache is not None
+
+        def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+            _demand_key(context, key)
+            added, removed = change
+            entry = get(key)
+            before = aggregate = None
+            if entry is not None:
+                aggregate, seen = entry
+                before = kept(key, aggregate)
+                if removed is not None:
+                    aggregate = subtractor(aggregate, removed)
+                    timestamp = max(timestamp, seen)
+                if added is not None and aggregate is not None:
+                    aggregate = adder(aggregate, added)
+                    timestamp = max(timestamp, seen)
+                elif added is not None:
+                    aggregate = added
+            elif added is not None:
+                aggregate = added
+            put(key, None if aggregate is None else (aggregate, timestamp))
+            forward(key, (aggregate, before if send_old else None), timestamp, headers)
+
+        if cache is None:
+            return Bound(process)
+        process_held, forward = _held(process, cache)
+        return Bound(process_held)
+
+
+def _demand_key(context: NodeContext, key: Any) -> None:
+    if key is None:
+        # Anybody may have written it to a repartition topic: the handler decides, as in Kafka Streams.
+        raise ValueError(f"a change of a grouped table has no key: what is upstream of {context.node} must give each row one")
+
+
+def _held(process: Process, cache: Cache) -> tuple[Process, Process]:
+    """Return `process` and what it is to forward to, with updates held; a delete has the time of its change then."""
+    time = -1
+
+    def process_held(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        nonlocal time
+        time = timestamp
+        process(key, change, timestamp, headers)
+
+    def hold(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        cache.hold(key, change, time if change[0] is None else timestamp, headers)
+
+    return process_held, hold

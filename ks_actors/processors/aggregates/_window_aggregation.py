@@ -1,0 +1,58 @@
+"""A windowed aggregation, as its operators share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ks_actors.processors.aggregates._previous_aggregates import as_it_is, keeper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowAggregation:
+    """What is done to a window that a record falls into: windows start at multiples of `advance_ms` and last `size_ms`.
+
+    A window takes records until stream time (the latest timestamp seen) has passed its end by `grace_ms`; later ones are dropped, window by window.
+    `initializer` and `aggregator` None count. Otherwise the fold is `aggregator(key, value, aggregate)`, where a window without an aggregate begins
+    with `initializer()` (which is sent as the old one), or, with `initializer` None, `aggregator(aggregate, value)` on from the first value.
+    A result of None deletes. Records without key are dropped, those without value are not. Aggregates may be changed in place: see StreamAggregate.
+    """
+
+    store: str
+    size_ms: int
+    advance_ms: int
+    grace_ms: int
+    aggregator: Callable[..., Any] | None = None
+    initializer: Callable[[], Any] | None = None
+    send_old: bool = False
+
+    def fold(self, store: Any, *, send_old: bool) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+        """Return what makes `(old as it is sent, new)` of key, value and entry or None."""
+        kept = keeper(store, send_old=send_old)
+        aggregator = self.aggregator
+        initializer = self.initializer
+
+        def count(_: Any, __: Any, entry: Any) -> tuple[Any, Any]:
+            before = 0 if entry is None else entry[0]
+            return before, before + 1
+
+        if aggregator is None:
+            return count
+
+        def reduce(_: Any, value: Any, entry: Any) -> tuple[Any, Any]:
+            return (None, value) if entry is None else (kept(entry[0]), aggregator(entry[0], value))
+
+        if initializer is None:
+            return reduce
+
+        if kept is as_it_is:  # a call less
+            return lambda key, value, entry: (old := initializer() if entry is None else entry[0], aggregator(key, value, old))
+
+        def aggregate(key: Any, value: Any, entry: Any) -> tuple[Any, Any]:
+            old = initializer() if entry is None else entry[0]
+            return kept(old), aggregator(key, value, old)
+
+        return aggregate

@@ -1,0 +1,129 @@
+"""Aggregations per window that are not forwarded update by update, or in which the window has no end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors.processors.api._closing import forward_closed
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.stateless._inline import Inline
+from ks_actors.records._windowed import Window, Windowed
+
+if TYPE_CHECKING:
+    from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
+    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.records._batch import Headers
+
+LAST_INSTANT = 2**63 - 1
+
+
+@final
+class FinalWindowedAggregate(Inline):
+    """Aggregate into a window store, forward each window's result once: when stream time has passed its end by the grace period.
+
+    A record that moves stream time brings out all windows that it closes, by start and then key, with the timestamps of their results and the
+    record's headers. This happens before the record is put into its own windows, so that a store that keeps no more than window and grace has
+    forgotten none of them (Kafka Streams asks its store afterwards, and loses results there unless the retention is longer). Up to where results
+    have been forwarded is committed along with the offsets: a task that takes over forwards none again, and drops records that are late for them.
+    Results come from no single source record: an error behind this names none, least of all the record that brings them out.
+    """
+
+    def __init__(self, aggregation: WindowAggregation) -> None:
+        self.aggregation: WindowAggregation = aggregation
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        aggregation = self.aggregation
+        store = context.store(aggregation.store)
+        get = store.get_entry
+        put = store.put_entry
+        progress = context.progress
+        origins = context.origins()
+        fold = aggregation.fold(store, send_old=False)
+        size = aggregation.size_ms
+        advance = aggregation.advance_ms
+        grace = aggregation.grace_ms
+        now = progress.get(aggregation.store, -1 - grace) + grace  # what has come out takes no more records
+
+        def emit(closed: int, headers: Headers) -> None:
+            emitted = progress.get(aggregation.store, -1)
+            first = 0 if emitted < 0 else max(0, emitted - size) + 1
+            last = closed - size
+            if emitted >= closed or last < 0 or last // advance * advance < first:
+                return  # no window ends in between
+            forward_closed(context, origins, store, (first, last), size, headers)
+            progress[aggregation.store] = closed
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal now
+            if key is None:
+                context.dropped()
+                return
+            now = max(now, timestamp)
+            closed = now - grace
+            emit(closed, headers)
+            for start in range(max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance):
+                if start + size <= closed:
+                    context.dropped()
+                    continue
+                entry = get(key, start)
+                _, new = fold(key, value, entry)
+                put(key, start, None if new is None else (new, timestamp if entry is None else max(timestamp, entry[1])))
+
+        return Bound(process)
+
+
+@final
+class UnlimitedAggregate(Inline):
+    """Aggregate from `start_ms` on for ever into a window store, forward `Windowed(key, window)` and `(new, old | None)`.
+
+    Records before the start are left out, those without key are dropped.
+    """
+
+    def __init__(self, aggregation: WindowAggregation, start_ms: int) -> None:
+        self.aggregation: WindowAggregation = aggregation
+        self.start_ms: int = start_ms
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        store = context.store(self.aggregation.store)
+        get = store.get_entry
+        put = store.put_entry
+        forward = context.forward
+        send_old = self.aggregation.send_old
+        fold = self.aggregation.fold(store, send_old=send_old)
+        start = self.start_ms
+        window = Window(start, LAST_INSTANT)
+        cache = context.cache(self.aggregation.store, send_old=send_old)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                context.dropped()
+                return
+            if timestamp < start:
+                return
+            entry = get(key, start)
+            old, new = fold(key, value, entry)
+            latest = timestamp if entry is None else max(timestamp, entry[1])
+            put(key, start, None if new is None else (new, latest))
+            forward(Windowed(key, window), (new, old if send_old else None), latest, headers)
+
+        if cache is None:
+            return Bound(process)
+        hold, kept = cache.hold, cache.before
+
+        def process_held(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                context.dropped()
+                return
+            if timestamp < start:
+                return
+            windowed = Windowed(key, window)
+            entry = get(key, start)
+            old = None if entry is None else kept(key, entry[0], window)
+            _, new = fold(key, value, entry)
+            latest = timestamp if entry is None else max(timestamp, entry[1])
+            put(key, start, None if new is None else (new, latest))
+            hold(windowed, (new, old), timestamp if new is None else latest, headers)
+
+        return Bound(process_held)

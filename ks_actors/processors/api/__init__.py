@@ -1,0 +1,1 @@
+"""The Processor API and the contract of operators."""

@@ -1,0 +1,236 @@
+"""Runs users' processors as operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, final
+
+from ks_actors._errors import TopologyError
+from ks_actors.processors.api._api import Context, FixedKeyProcessor, Processor
+from ks_actors.processors.api._argument_checks import check_function, check_supplier
+from ks_actors.processors.api._async_options import AsyncOptions, is_async
+from ks_actors.processors.api._operator import AsyncBound, Bound, never_alone, too_early
+from ks_actors.processors.api._record import FixedKeyRecord, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Coroutine
+
+    from ks_actors.processors.api._operator import NodeContext, PunctuationType, RecordMetadata
+    from ks_actors.records._batch import Headers
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.topology._stores import StoreSpec
+
+AnyRecord: TypeAlias = "Record[Any, Any] | FixedKeyRecord[Any, Any]"
+AnyProcessor: TypeAlias = "Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]"
+AnySupplier: TypeAlias = Callable[[], "Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]"]
+
+
+class _Call:
+    """One call of an async processor: what it has forwarded so far, and where and when its record came from."""
+
+    __slots__ = ("forwarded", "metadata", "owner", "timestamp")
+
+    def __init__(self, owner: _TaskContext, metadata: RecordMetadata | None, timestamp: int) -> None:
+        self.owner: _TaskContext = owner
+        self.timestamp: int = timestamp
+        self.metadata: RecordMetadata | None = metadata
+        self.forwarded: list[tuple[AnyRecord, str | None]] = []
+
+
+_current: ContextVar[_Call | None] = ContextVar("ks_actors_current_call", default=None)
+
+
+def call_time() -> int | None:
+    """Return the timestamp of the record whose async call this is; None outside of one."""
+    call = _current.get()
+    return None if call is None else call.timestamp
+
+
+@final
+class ProcessorOperator:
+    """A user's processor as an operator: a new one for each task, made by `supplier`.
+
+    `asynchronous` is set when its `process` is an `async def`; `stores` are what the supplier says that it needs.
+    """
+
+    record_context: bool = True
+
+    def __init__(self, node: str, supplier: AnySupplier, options: AsyncOptions | None = None, *, fixed_key: bool | None = None) -> None:
+        processor = _checked(node, supplier)
+        self.supplier: AnySupplier = supplier
+        self.stores: tuple[StoreSpec, ...] = tuple(getattr(supplier, "stores", ()))
+        self.processor: type[AnyProcessor] = type(processor)
+        self.fixed_key: bool = isinstance(processor, FixedKeyProcessor)
+        if fixed_key not in (None, self.fixed_key):
+            wanted = "a FixedKeyProcessor for process_values" if fixed_key else "a Processor for process"
+            raise TopologyError(f"{supplier!r} of node {node} supplies {processor!r}: give {wanted}")
+        self.asynchronous: AsyncOptions | None = (options or AsyncOptions()) if is_async(processor.process) else None
+        if options is not None and self.asynchronous is None:
+            raise TopologyError(f"processor {node} has options for asynchronous calls, and a plain process: make it 'async def', or leave them out")
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make and initialize the processor of one task."""
+        if self.asynchronous is not None:
+            return Bound(never_alone)
+        handle: Callable[[AnyRecord], None] = too_early(context.node)
+        record_type: type[AnyRecord] = FixedKeyRecord if self.fixed_key else Record
+
+        def begin(processor: AnyProcessor) -> None:
+            nonlocal handle
+            handle = cast("Callable[[AnyRecord], None]", processor.process)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            handle(record_type(key, value, timestamp, headers))
+
+        return Bound(process, None, self._start(context, _TaskContext(context), begin))
+
+    def bind_async(self, context: NodeContext) -> AsyncBound:
+        """Make and initialize the asynchronous processor of one task: a call gives the records that it forwarded, emitting hands them on."""
+        own = _AsyncContext(context)
+        handle: Callable[[AnyRecord], Coroutine[Any, Any, None]] = too_early(context.node)
+        record_type: type[AnyRecord] = FixedKeyRecord if self.fixed_key else Record
+
+        def begin(processor: AnyProcessor) -> None:
+            nonlocal handle
+            handle = cast("Callable[[AnyRecord], Coroutine[Any, Any, None]]", processor.process)
+
+        async def run(call: _Call, record: AnyRecord) -> list[tuple[AnyRecord, str | None]]:
+            token = _current.set(call)
+            try:
+                await handle(record)
+            finally:
+                _current.reset(token)
+            return call.forwarded
+
+        def call(key: Any, value: Any, timestamp: int, headers: Headers) -> Awaitable[list[tuple[AnyRecord, str | None]]]:
+            # not a coroutine itself: the metadata is the current record's now, not when the call comes to run
+            return run(_Call(own, context.record_metadata(), timestamp), record_type(key, value, timestamp, headers))
+
+        def emit(
+            result: list[tuple[AnyRecord, str | None]],
+            _key: Any,
+            _value: Any,
+            _timestamp: int,
+            _headers: Headers,
+        ) -> None:
+            for record, child in result:
+                _TaskContext.forward(own, record, child)
+
+        return AsyncBound(call, emit, self._start(context, own, begin))
+
+    def _start(self, context: NodeContext, own: _TaskContext, begin: Callable[[AnyProcessor], None]) -> Callable[[], None]:
+        """Make and initialize the processor when its turn comes, and let it `begin`; return what closes it."""
+        processor: AnyProcessor | None = None
+
+        def make() -> None:
+            nonlocal processor
+            processor = self.supplier()
+
+        def init() -> None:
+            assert processor is not None
+            processor.init(own)
+            begin(processor)
+
+        def close() -> None:
+            assert processor is not None
+            processor.close()
+
+        context.when_made(make, init)
+        return close
+
+
+class _TaskContext(Context[Any]):
+    """The context of one processor in one task."""
+
+    __slots__ = ("_children", "_context", "_forward")
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context: NodeContext = context
+        self._forward: Callable[[Any, Any, int, Headers], None] = context.forward
+        self._children: Any = context.children
+
+    @property
+    def application_id(self) -> str:
+        return self._context.application_id
+
+    @property
+    def task_id(self) -> TaskId:
+        return self._context.task_id
+
+    def forward(self, record: AnyRecord, child: str | None = None) -> None:
+        if child is None and record.timestamp >= 0:
+            self._forward(record.key, record.value, record.timestamp, record.headers)
+        else:
+            self._check(record, child)
+            self._children[child](record.key, record.value, record.timestamp, record.headers)
+
+    def _check(self, record: AnyRecord, child: str | None) -> None:
+        if record.timestamp < 0:
+            raise ValueError(f"node {self._context.node} forwards a record with timestamp {record.timestamp}: it has to be 0 or later, in ms")
+        if child is not None and child not in self._children:
+            known = ", ".join(self._children) or "none"
+            raise TopologyError(f"node {self._context.node} has no child {child} to forward to, only: {known}; name one of these, or none for all")
+
+    def get_state_store(self, name: str) -> Any:
+        return self._context.store(name)
+
+    def schedule(
+        self, interval_ms: int, punctuation: PunctuationType, callback: Callable[[int], None], start_ms: int | None = None
+    ) -> Callable[[], None]:
+        if interval_ms < 1:
+            raise ValueError(f"node {self._context.node} cannot punctuate every {interval_ms} ms: take 1 or more")
+        if is_async(callback):
+            raise TypeError(f"punctuator {callback!r} of node {self._context.node} is 'async def': make it a plain function")
+        return self._context.schedule(interval_ms, punctuation, callback, start_ms)
+
+    def commit(self) -> None:
+        self._context.request_commit()
+
+    def current_stream_time_ms(self) -> int:
+        return self._context.stream_time()
+
+    def current_system_time_ms(self) -> int:
+        return self._context.wall_time()
+
+    def record_metadata(self) -> RecordMetadata | None:
+        return self._context.record_metadata()
+
+
+@final
+class _AsyncContext(_TaskContext):
+    """The context of one asynchronous processor in one task: calls run interleaved, so each collects what it forwards."""
+
+    __slots__ = ()
+
+    def forward(self, record: AnyRecord, child: str | None = None) -> None:
+        call = _current.get()
+        if call is not None and call.owner is self:
+            self._check(record, child)
+            call.forwarded.append((record, child))
+        else:
+            super().forward(record, child)
+
+    def record_metadata(self) -> RecordMetadata | None:
+        call = _current.get()
+        return call.metadata if call is not None and call.owner is self else super().record_metadata()
+
+
+def _checked(node: str, supplier: AnySupplier) -> AnyProcessor:
+    """Return a processor of this supplier to look at."""
+    if isinstance(supplier, Processor | FixedKeyProcessor):
+        raise TopologyError(f"{supplier!r} of node {node} is a processor, and no supplier: give its class, or a function that makes one")
+    processor = check_supplier(supplier, role="supplier", of=f"node {node}")
+    if not isinstance(processor, Processor | FixedKeyProcessor):
+        raise TopologyError(
+            f"{supplier!r} of node {node} supplies {processor!r}: that is no Processor and no FixedKeyProcessor, subclass one of these"
+        )
+    if supplier() is processor:
+        raise TopologyError(f"{supplier!r} of node {node} supplies the same processor twice: tasks share nothing, so make a new one at every call")
+    for name in ("init", "close"):
+        if is_async(getattr(processor, name)):
+            raise TopologyError(f"{name} of {processor!r} at node {node} is 'async def', and only process can be: make it a plain method")
+    check_function(processor.process, 1, role="process", of=f"node {node}", awaited=True)
+    check_function(processor.init, 1, role="init", of=f"node {node}")
+    check_function(processor.close, 0, role="close", of=f"node {node}")
+    return processor

@@ -1,0 +1,99 @@
+"""How functions and processors that are `async def` are run."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+import msgspec
+
+from ks_actors._errors import TopologyError
+from ks_actors.processors.api._argument_checks import check_kind, check_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Order: TypeAlias = Literal["key", "partition", "none"]
+"""What keeps its order: records of one key, of one partition, or none at all."""
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """Call again after a failure, `attempts` times in all, waiting `backoff_ms`, then twice as long each time, up to `max_backoff_ms`.
+
+    Only errors of the types `on` are tried again; a call that takes too long is a TimeoutError.
+    """
+
+    attempts: int = 3
+    backoff_ms: int = 100
+    max_backoff_ms: int = 10_000
+    on: tuple[type[Exception], ...] = (Exception,)
+
+    def __post_init__(self) -> None:
+        for role, number in (("attempts", self.attempts), ("backoff_ms", self.backoff_ms), ("max_backoff_ms", self.max_backoff_ms)):
+            check_whole(number, role=role, of="Retry")
+        on: Any = self.on
+        if not isinstance(on, tuple) or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in on):
+            raise TopologyError(f"on of Retry is {on!r}: give a tuple of types of errors, such as (OSError,)")
+        if self.attempts < 1 or not 0 <= self.backoff_ms <= self.max_backoff_ms:
+            raise TopologyError(f"{self} cannot be: take attempts of 1 or more, and a backoff_ms from 0 to max_backoff_ms")
+
+
+class AsyncOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How many calls run at the same time in one task, what order they keep, and how long (ms) each may take, a retry being a call of its own.
+
+    With order "key" the calls of one key follow each other. With "partition" all run side by side, and their results are handed on in the order of
+    the records. With "none" results are handed on as they come.
+    """
+
+    max_in_flight: int = 100
+    order: Order = "key"
+    timeout_ms: int | None = None
+    retry: Retry | None = None
+
+    def __post_init__(self) -> None:
+        check_whole(self.max_in_flight, role="max_in_flight", of="an async function")
+        if self.timeout_ms is not None:
+            check_whole(self.timeout_ms, role="timeout_ms", of="an async function")
+        if self.retry is not None:
+            check_kind(self.retry, Retry, role="retry", of="an async function", remedy="give a Retry, such as Retry(attempts=5)")
+        if self.max_in_flight < 1:
+            raise TopologyError(f"max_in_flight cannot be {self.max_in_flight}: take 1 or more")
+        if self.order not in ("key", "partition", "none"):
+            raise TopologyError(f"order cannot be {self.order!r}: take 'key', 'partition' or 'none'")
+        if self.timeout_ms is not None and self.timeout_ms < 1:
+            raise TopologyError(f"timeout_ms cannot be {self.timeout_ms}: take 1 or more, or None for no limit")
+
+
+class AsyncArguments(TypedDict, total=False):
+    """The keyword arguments of operations that can be given an `async def`; see AsyncOptions."""
+
+    max_in_flight: int
+    order: Order
+    timeout_ms: int | None
+    retry: Retry | None
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Tell whether calling this gives a coroutine: `async def`, also behind a partial or as the `__call__` of an object."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004 - its kind matters
+
+
+def async_options(function: Callable[..., object], arguments: AsyncArguments, where: str) -> AsyncOptions | None:
+    """Return the options for an async function, None for a plain one; plain ones with options are a TopologyError."""
+    if is_async(function):
+        return options_of(arguments, where)
+    if arguments:
+        options_of(arguments, where)
+        raise TopologyError(f"{', '.join(arguments)} of {where} mean nothing: {function!r} is no 'async def'; make it one, or leave them out")
+    return None
+
+
+def options_of(arguments: AsyncArguments, where: str) -> AsyncOptions:
+    """Return the options that an operation was given. Raises TopologyError, which names the operation, for those that there are not, or cannot be."""
+    if unknown := sorted(arguments.keys() - AsyncArguments.__annotations__.keys()):
+        known = ", ".join(AsyncArguments.__annotations__)
+        raise TopologyError(f"{where} takes no argument {', '.join(unknown)}: besides its own it takes {known}, of an 'async def'")
+    try:
+        return AsyncOptions(**arguments)
+    except TopologyError as error:
+        raise TopologyError(f"{where}: {error}") from None

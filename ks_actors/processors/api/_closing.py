@@ -1,0 +1,73 @@
+"""What operators hold back, and cannot read any more: it is about no record that is at hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._errors import ProcessingFailed, SerializationError
+from ks_actors.records._windowed import Window, Windowed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.processors.api._record_origins import Origins
+    from ks_actors.records._batch import Headers
+
+
+def _itself(key: Any) -> Any:
+    return key
+
+
+def forward_closed(context: NodeContext, origins: Origins, store: Any, starts: tuple[int, int], size: int, headers: Headers) -> None:
+    """Forward the windows of a store that begin in a stretch of time, both ends included, by start and key, with the headers of the current record.
+
+    Results come from no single record. Nor does an aggregate that its serde cannot read: the processing handler is asked about that one, and the
+    others come out.
+    """
+    try:
+        entries = store.fetch_all_entries(*starts)
+    except SerializationError:
+        entries = store.closed_entries(*starts)
+    here = origins.here()
+    try:
+        for key, start, entry in entries:
+            windowed = Windowed(key, Window(start, start + size))
+            if isinstance(entry, SerializationError):
+                origins.go_to(None, start, ())
+                context.failed(entry, windowed, None, start, headers)
+                continue
+            value, timestamp = entry
+            origins.go_to(None, timestamp, ())
+            context.forward(windowed, (value, None), timestamp, headers)
+    finally:
+        origins.back(here)
+
+
+def held_back(context: NodeContext, origins: Origins, store: Any, told: Callable[[Any], Any] = _itself) -> Iterator[tuple[Any, Any]]:
+    """Iterate over what a node holds back in a store of its own, by key.
+
+    What cannot be read is deleted when the processing handler has been asked about it, under the key that is `told`. Raises ProcessingFailed when
+    a key cannot be read, or all of what was restored.
+    """
+    try:
+        for key, value in store.all_there_is():
+            if isinstance(value, SerializationError):
+                unreadable(context, origins, value, told(key), context.stream_time())
+                store.put(key, None)
+            else:
+                yield key, value
+    except SerializationError as error:
+        raise ProcessingFailed(
+            f"what is held back cannot be read, and nothing more can come out: {error}", task=context.task_id, node=context.node
+        ) from error
+
+
+def unreadable(context: NodeContext, origins: Origins, error: SerializationError, key: Any, timestamp: int) -> None:
+    """Ask the processing handler about something that was held back and that its serde cannot read, and about no record."""
+    here = origins.here()
+    origins.go_to(None, timestamp, ())
+    try:
+        context.failed(error, key, None, timestamp, ())
+    finally:
+        origins.back(here)

@@ -1,0 +1,181 @@
+"""A stream joined with the past of a table, after a while: records wait until the table has probably heard of their time (KIP-923)."""
+
+from __future__ import annotations
+
+import heapq
+import struct
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from ks_actors._errors import SerializationError, TopologyError
+from ks_actors.processors.api._closing import held_back, unreadable
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.stateless._inline import Inline
+from ks_actors.processors.tables._suppress import Held
+from ks_actors.serdes import Serde
+from ks_actors.serdes._defaults import with_default
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.processors.api._record_origins import Origin
+    from ks_actors.processors.tables._views import AsOf, View
+    from ks_actors.records._batch import Headers
+
+_TIME = struct.Struct(">Bq")
+_SEQUENCE = struct.Struct(">i")
+_LAST_SEQUENCE = 0x7FFF_FFFF
+_key = attrgetter("key")
+
+
+class WaitingKey(NamedTuple):
+    """Where a record waits: at its time, beside those of other keys, and behind those of its own that came before."""
+
+    time: int
+    key: Any
+    sequence: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class BufferedStreamTableJoin(Inline):
+    """Join records with what a table held at their time, as soon as stream time is `grace_ms` past it, in the order of times and then keys.
+
+    Until then they wait in `store`. Stream time is that of the latest record that has waited; what is further behind is joined at once. Records are
+    dropped as StreamTableJoin drops them.
+    """
+
+    view: View
+    joiner: Callable[..., Any]
+    store: str
+    grace_ms: int
+    keyed: bool = False
+    left: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        _, close, as_of = self.view.bind(context)
+        if as_of is None:
+            raise TopologyError(f"{context.node} joins with a grace period, for which its table has to have a versioned store")
+        return Bound(_Waiting(self, context, as_of).process, close=close)
+
+
+class _Waiting:
+    """What waits in one task."""
+
+    def __init__(self, join: BufferedStreamTableJoin, context: NodeContext, as_of: AsOf) -> None:
+        self._join = join
+        self._context = context
+        self._as_of = as_of
+        self._store = context.store(join.store)
+        self._origins = context.origins()
+        # Where those came from of which the store has no more than bytes.
+        self._known: dict[Any, Origin] = {}
+        self._sequence = 0
+        self._queue: list[tuple[bytes, WaitingKey]] | None = None
+
+    def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        join, context = self._join, self._context
+        if value is None or (key is None and not join.left):
+            context.dropped()
+            return
+        queue = self._queue
+        if queue is None:
+            queue = self._queue = self._restored()
+        now = context.progress.get(join.store, -1)
+        if key is None or timestamp < now - join.grace_ms:
+            self._emit(key, value, timestamp, headers)
+            return
+        if timestamp > now:
+            now = context.progress[join.store] = timestamp
+        self._wait(queue, WaitingKey(timestamp, key, self._sequence), Held(0, None, None, value, timestamp, headers, self._origins.origin()))
+        while queue and queue[0][1].time <= now - join.grace_ms:
+            self._release(queue)
+
+    def _restored(self) -> list[tuple[bytes, WaitingKey]]:
+        """Return what the store has already."""
+        queue = [(self._store.key_bytes(place), place) for place, _ in held_back(self._context, self._origins, self._store, _key)]
+        heapq.heapify(queue)
+        self._sequence = (max((place.sequence for _, place in queue), default=-1) + 1) & _LAST_SEQUENCE
+        return queue
+
+    def _wait(self, queue: list[tuple[bytes, WaitingKey]], place: WaitingKey, held: Held) -> None:
+        self._sequence = (self._sequence + 1) & _LAST_SEQUENCE
+        self._store.put(place, held)
+        if self._store.mutable:
+            self._known[self._store.index(place)] = held.origin
+        heapq.heappush(queue, self._store.own_key(place))
+
+    def _release(self, queue: list[tuple[bytes, WaitingKey]]) -> None:
+        place = heapq.heappop(queue)[1]
+        try:
+            held: Held = self._store.get(place)
+        except SerializationError as error:
+            unreadable(self._context, self._origins, error, place.key, place.time)
+            held = Held(0, None, None, None, place.time, ())
+        self._store.put(place, None)
+        known = self._known.pop(self._store.index(place), held.origin) if self._known else held.origin
+        if held.new is None:
+            return  # it could not be read
+        here = self._origins.here()
+        self._origins.go_to(known, held.timestamp, held.headers)
+        try:
+            self._emit(place.key, held.new, held.timestamp, held.headers)
+        except Exception as error:  # noqa: BLE001 - the handler decides, about this record and not the one that came just now
+            self._context.failed(error, place.key, held.new, held.timestamp, held.headers)
+        finally:
+            self._origins.back(here)
+
+    def _emit(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        join = self._join
+        entry = None if key is None else self._as_of(key, timestamp)
+        if entry is None and not join.left:
+            return
+        row = None if entry is None else entry[0]
+        self._context.forward(key, join.joiner(key, value, row) if join.keyed else join.joiner(value, row), timestamp, headers)
+
+
+@final
+class WaitingKeySerde(Serde[WaitingKey]):
+    """A zero byte, the time, the key by its own serde (None: still to be told, by `or_default`), and the number, as Kafka Streams writes them."""
+
+    def __init__(self, inner: Serde[Any] | None) -> None:
+        self.inner: Serde[Any] | None = inner
+        self.faithful: bool = inner is not None and inner.faithful
+        self.immutable: bool = inner is not None and inner.immutable
+
+    def or_default(self, default: Serde[Any] | None) -> WaitingKeySerde:
+        """Return this one, or that of the app's default if the serde of keys was not told."""
+        inner = with_default(self.inner, default)
+        return self if inner is self.inner else WaitingKeySerde(inner)
+
+    def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[WaitingKey], bytes]:
+        """Return the function for `topic`, around the inner serde's."""
+        write = self._told().serializer(topic, is_key=is_key)
+
+        def serialize(place: WaitingKey) -> bytes:
+            return _TIME.pack(0, place[0]) + write(place[1]) + _SEQUENCE.pack(place[2])
+
+        return serialize
+
+    def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], WaitingKey]:
+        """Return the function for `topic`, around the inner serde's."""
+        read = self._told().deserializer(topic, is_key=is_key)
+
+        def deserialize(data: bytes) -> WaitingKey:
+            end = len(data) - _SEQUENCE.size
+            if end < _TIME.size:
+                raise SerializationError(f"a waiting record's key has {_TIME.size + _SEQUENCE.size} bytes at least: {data!r}")
+            return WaitingKey(_TIME.unpack_from(data)[1], read(data[_TIME.size : end]), _SEQUENCE.unpack_from(data, end)[0])
+
+        return deserialize
+
+    def _told(self) -> Serde[Any]:
+        if self.inner is None:
+            raise SerializationError("no serde is known for the keys of a joined stream: give Joined(key, value), or set the app's default serdes")
+        return self.inner
+
+    def __repr__(self) -> str:
+        return f"<Serde of waiting keys of {self.inner!r}>"

@@ -1,0 +1,262 @@
+"""Two streams joined: records of one meet those of the other whose timestamps are near enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+
+from ks_actors.processors.api._closing import held_back
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.api._stream_clock import keep
+from ks_actors.processors.stateless._inline import Inline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.processors.api._operator import NodeContext, Process
+    from ks_actors.processors.api._record_origins import Origin
+    from ks_actors.records._batch import Headers
+
+
+_NONE: Final = -2
+_key = attrgetter("key")
+
+
+class PendingKey(NamedTuple):
+    """Records of one side (True: left), time and key that have met none of the other side so far."""
+
+    timestamp: int
+    left: bool
+    key: Any
+
+
+class Tracker:
+    """Times of one task that both sides of a join know: stream time, and since when records may be pending. Both are committed with the offsets.
+
+    `origins` tells where pending records came from, by place and number there: in memory, so that a task that begins anew knows none.
+    """
+
+    __slots__ = ("origins", "pending_since", "time")
+
+    def __init__(self) -> None:
+        self.time: int = -1
+        self.origins: dict[tuple[Any, int], Origin] = {}
+        self.pending_since: int | None = -1  # at first the store may have some; None: there are none
+
+    def recall(self, context: NodeContext, store: str) -> None:
+        """Go on from what was committed, and have each commit read what is known; for each side."""
+        since = f"{store}@pending"
+        known: Any = context.progress.get(store, -1)
+        if known is not self:
+            self.time, found = int(known), int(context.progress.get(since, -1))
+            self.pending_since = None if found == _NONE else found
+        keep(context, store, self)
+        keep(context, since, _Since(self))
+
+    def __index__(self) -> int:
+        """Return stream time, for each commit to read."""
+        return self.time
+
+
+class _Since:
+    """Since when records may be pending, as a number."""
+
+    __slots__ = ("_tracker",)
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+
+    def __index__(self) -> int:
+        since = self._tracker.pending_since
+        return _NONE if since is None else since
+
+
+@final
+class Trackers:
+    """The trackers of a join, by the store of pending records, which is one per task."""
+
+    def __init__(self) -> None:
+        self._trackers: dict[int, tuple[Any, Tracker]] = {}
+
+    def get(self, store: Any) -> Tracker:
+        """Return the tracker of both sides."""
+        return self._trackers.setdefault(id(store), (store, Tracker()))[1]
+
+    def close(self, store: Any) -> None:
+        """Forget it: the task ends."""
+        self._trackers.pop(id(store), None)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class JoinWindow(Inline):
+    """Keep one side's records for the other side to meet. They go on to the join before they are kept."""
+
+    store: str
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        store = context.store(self.store)
+        put, kept = store.put_entry, store.kept
+        forward = context.forward
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                forward(key, value, timestamp, headers)
+                if key is not None:
+                    put(key, timestamp, None)
+                return
+            row = kept(key, value)  # as it is now: the joiner may change it
+            forward(key, value, timestamp, headers)
+            put(key, timestamp, (row, timestamp))
+
+        return Bound(process)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class StreamJoinSide(Inline):
+    """Join records of one side with those that the `other` store has from `before_ms` before to `after_ms` after them, as the left side sees it.
+
+    Values are `joiner(left, right)`, or `joiner(key, left, right)` if it is `keyed`; the later timestamp is the result's. Records without key or
+    value are dropped. Of an `outer` side, records that meet none come out with None for the other one: those without key, and those that are too late
+    to meet any, at once; the others wait in the store `pending`, which both sides share, until stream time has passed the last instant at which
+    one could come, by the grace period and more. Whenever they come out they do so by time, right before left, key.
+    """
+
+    other: str
+    joiner: Callable[..., Any]
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+    left: bool
+    outer: bool = False
+    keyed: bool = False
+    pending: str | None = None
+    trackers: Trackers = field(default_factory=Trackers)
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        if not self.outer and self.pending is None:
+            return Bound(self._inner(context))
+        pending = None if self.pending is None else context.store(self.pending)
+        tracker = Tracker() if pending is None else self.trackers.get(pending)
+        if self.pending is not None:
+            tracker.recall(context, self.pending)
+        side = _Side(self, context, pending, tracker)
+        return Bound(side.process, close=lambda: self.trackers.close(pending))
+
+    def _inner(self, context: NodeContext) -> Process:
+        """Return what is left to do when nothing ever waits."""
+        forward, joiner, keyed, left = context.forward, self.joiner, self.keyed, self.left
+        fetch = context.store(self.other).fetch_entries
+        before, after = (self.before_ms, self.after_ms) if left else (self.after_ms, self.before_ms)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                context.dropped()
+                return
+            since, until = timestamp - before, timestamp + after
+            for time, (other, _) in fetch(key, max(0, since), max(0, until)):
+                ours, theirs = (value, other) if left else (other, value)
+                joined = joiner(key, ours, theirs) if keyed else joiner(ours, theirs)
+                forward(key, joined, max(timestamp, time), headers)
+
+        return process
+
+
+class _Side:
+    """One side in one task."""
+
+    def __init__(self, join: StreamJoinSide, context: NodeContext, pending: Any, tracker: Tracker) -> None:
+        self._context = context
+        self._forward = context.forward
+        self._fetch = context.store(join.other).fetch_entries
+        self._pending = pending
+        self._origins = context.origins()
+        self._tracker = tracker
+        self._joiner = join.joiner
+        self._keyed = join.keyed
+        self._left = join.left
+        self._outer = join.outer
+        self._before, self._after = (join.before_ms, join.after_ms) if join.left else (join.after_ms, join.before_ms)
+        self._waits = {True: join.after_ms + join.grace_ms, False: join.before_ms + join.grace_ms}
+
+    def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        tracker = self._tracker
+        tracker.time = max(tracker.time, timestamp)
+        if self._outer and key is None and value is not None:
+            self._forward(key, self._join(key, value, None), timestamp, headers)
+            return
+        if key is None or value is None:
+            self._context.dropped()
+            return
+        pending = self._pending
+        if pending is not None and timestamp == tracker.time:
+            self._release(headers)
+        until = max(0, timestamp + self._after)
+        met = self._fetch(key, max(0, timestamp - self._before), until)
+        for time, (other, _) in met:
+            if pending is not None:
+                place = PendingKey(time, not self._left, key)
+                if (values := pending.get(place)) is not None:
+                    pending.put(place, None)
+                    self._forget(place, len(values))
+            self._forward(key, self._join(key, value, other), max(timestamp, time), headers)
+        if self._outer and not met:
+            if pending is None or until < tracker.time:
+                self._forward(key, self._join(key, value, None), timestamp, headers)
+            else:
+                since = tracker.pending_since
+                tracker.pending_since = timestamp if since is None else min(since, timestamp)
+                place = PendingKey(timestamp, self._left, key)
+                values = pending.get(place) or ()
+                pending.put(place, (*values, (self._left, value)))
+                tracker.origins[pending.index(place), len(values)] = self._origins.origin()
+
+    def _forget(self, place: PendingKey, count: int) -> None:
+        index = self._pending.index(place)
+        for number in range(count):
+            self._tracker.origins.pop((index, number), None)
+
+    def _release(self, headers: Headers) -> None:
+        """Forward pending records that cannot meet any more."""
+        tracker = self._tracker
+        since = tracker.pending_since
+        wait = self._waits[self._left]
+        if since is None or (since >= 0 and since + wait >= tracker.time):
+            return
+        tracker.pending_since = None
+        waiting = {True: False, False: False}
+        for place, values in held_back(self._context, self._origins, self._pending, _key):
+            is_open = place.timestamp + self._waits[place.left] >= tracker.time
+            for number, (of_left, value) in enumerate(values):
+                # One by one as Kafka Streams' list store has it, so that two of one key are enough to stop at; and the time is that of the last one
+                # looked at, not of the first one left: what is left comes out when Kafka Streams sends it, not before.
+                tracker.pending_since = place.timestamp
+                if waiting[True] and waiting[False]:
+                    return
+                if is_open:
+                    waiting[place.left] = True
+                    continue
+                self._let_go(place, number, value, headers, of_left=of_left)
+            if not is_open:
+                self._pending.put(place, None)
+
+    def _let_go(self, place: PendingKey, number: int, value: Any, headers: Headers, *, of_left: bool) -> None:
+        """Forward a record that has met none, with the headers of the one that lets it go, as Kafka Streams does."""
+        here = self._origins.here()
+        self._origins.go_to(self._tracker.origins.pop((self._pending.index(place), number), None), place.timestamp, headers)
+        try:
+            left, right = (value, None) if of_left else (None, value)
+            joined = self._joiner(place.key, left, right) if self._keyed else self._joiner(left, right)
+            self._forward(place.key, joined, place.timestamp, headers)
+        except Exception as error:  # noqa: BLE001 - the handler decides, about this record and not the one that came just now
+            self._context.failed(error, place.key, value, place.timestamp, ())
+        finally:
+            self._origins.back(here)
+
+    def _join(self, key: Any, mine: Any, theirs: Any) -> Any:
+        left, right = (mine, theirs) if self._left else (theirs, mine)
+        return self._joiner(key, left, right) if self._keyed else self._joiner(left, right)

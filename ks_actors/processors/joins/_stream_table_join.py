@@ -1,0 +1,97 @@
+"""A stream joined with what a table holds at that moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.stateless._columns import failed
+from ks_actors.processors.stateless._inline import Inline
+from ks_actors.processors.stateless._remaining import forward_rest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.processors.api._operator import NodeContext, Process, ProcessBatch
+    from ks_actors.processors.tables._views import AsOf, Get, View
+    from ks_actors.records._batch import Batch, Headers
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class StreamTableJoin(Inline):
+    """Replace values by `joiner(value, table value)`, or `joiner(key, value, table value)` if it is `keyed`; only the stream's records cause output.
+
+    The row is looked up under the record's key, or under `select(key, value)`. Records without value, or without a key to look up, are dropped and
+    records without a row left out; of a `left` join only the ones without value are, the others are joined with None. A table with a versioned store
+    is looked at as it was at the record's time.
+    """
+
+    view: View
+    joiner: Callable[..., Any]
+    keyed: bool = False
+    left: bool = False
+    select: Callable[[Any, Any], Any] | None = None
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        get, close, as_of = self.view.bind(context)
+        return Bound(self._record_form(context, get, as_of), self._batch_form(context, get, as_of), close)
+
+    def _record_form(self, context: NodeContext, get: Get, as_of: AsOf | None) -> Process:
+        forward = context.forward
+        joiner = self.joiner
+        keyed = self.keyed
+        left = self.left
+        select = self.select
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            row_key = key if select is None else select(key, value)
+            if value is None or (row_key is None and not left):
+                context.dropped()
+                return
+            entry = None if row_key is None else get(row_key) if as_of is None else as_of(row_key, timestamp)
+            if entry is None and not left:
+                return
+            row = None if entry is None else entry[0]
+            forward(key, joiner(key, value, row) if keyed else joiner(value, row), timestamp, headers)
+
+        return process
+
+    def _batch_form(self, context: NodeContext, get: Get, as_of: AsOf | None) -> ProcessBatch:
+        forward_batch = context.forward_batch
+        joiner = self.joiner
+        keyed = self.keyed
+        left = self.left
+        select = self.select
+
+        def process_batch(batch: Batch) -> None:
+            holes: list[int] = []
+            values: list[Any] = []
+            dropped = 0
+            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                try:
+                    row_key = key if select is None else select(key, value)
+                    if value is None or (row_key is None and not left):
+                        dropped += 1
+                        holes.append(len(values) + len(holes))
+                        continue
+                    entry = None if row_key is None else get(row_key) if as_of is None else as_of(row_key, timestamp)
+                    if entry is not None:
+                        row = entry[0]
+                    elif left:
+                        row = None
+                    else:
+                        holes.append(len(values) + len(holes))
+                        continue
+                    values.append(joiner(key, value, row) if keyed else joiner(value, row))
+                except Exception as error:  # noqa: BLE001 - the handler decides
+                    index = len(values) + len(holes)
+                    failed(context, batch, index, error)
+                    holes.append(index)
+            if dropped:
+                context.dropped(dropped)
+            forward_rest(forward_batch, batch, holes, values)
+
+        return process_batch

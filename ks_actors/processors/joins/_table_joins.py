@@ -1,0 +1,106 @@
+"""Two tables joined on their key: a change of either side is joined with what the other one holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors.processors.aggregates._history import Superseded, with_history
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.stateless._inline import Inline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.processors.api._operator import NodeContext, Process
+    from ks_actors.processors.api._update_cache import Cache
+    from ks_actors.processors.tables._views import View
+    from ks_actors.records._batch import Headers
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableJoinSide(Inline):
+    """Join changes of one side with the row that `other`, the view of the other side, has for the key; the later timestamp is the result's.
+
+    `joiner(mine, theirs)` gets this side's value first. `mine_optional` says that a row of the other side has a result without one of this side,
+    `theirs_optional` that a row of this side has one without the other's. Changes without key are dropped, and those of the past of a `versioned`
+    table.
+    """
+
+    other: View
+    joiner: Callable[[Any, Any], Any]
+    mine_optional: bool
+    theirs_optional: bool
+    send_old: bool = False
+    versioned: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        get, close, _ = self.other.bind(context)
+        forward = context.forward
+        joiner = self.joiner
+        mine_optional = self.mine_optional
+        theirs_optional = self.theirs_optional
+        send_old = self.send_old
+        versioned = self.versioned
+
+        def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+            if key is None or (versioned and type(change) is Superseded):
+                context.dropped()
+                return
+            new, old = change
+            entry = get(key)
+            if entry is None:
+                if not theirs_optional or (new is None and old is None):
+                    return
+                theirs = None
+            else:
+                theirs, seen = entry
+                timestamp = max(timestamp, seen)
+            lone = mine_optional and theirs is not None
+            joined = joiner(new, theirs) if new is not None or lone else None
+            joined_old = joiner(old, theirs) if send_old and (old is not None or lone) else None
+            forward(key, (joined, joined_old), timestamp, headers)
+
+        return Bound(process, close=close)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableJoinMerge(Inline):
+    """Bring the changes of both sides of a join together, and into `store` if there is one."""
+
+    store: str | None = None
+    send_old: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        context = with_history(context, self.store) or context
+        store = None if self.store is None else context.store(self.store)
+        cache = None if self.store is None else context.cache(self.store, send_old=self.send_old)
+        if cache is not None:
+            return Bound(_held(store, cache))
+        put = None if store is None else store.put_entry
+        forward = context.forward
+        send_old = self.send_old
+
+        def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+            new, old = change
+            if put is not None:
+                put(key, None if new is None else (new, timestamp))
+            forward(key, (new, old if send_old else None), timestamp, headers)
+
+        return Bound(process)
+
+
+def _held(store: Any, cache: Cache) -> Process:
+    """Return what puts rows into the store, and has their updates held back: the value before is the store's."""
+    get, put, hold = store.get_entry, store.put_entry, cache.hold
+
+    def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        new, entry = change[0], get(key)
+        put(key, None if new is None else (new, timestamp))
+        hold(key, (new, None if entry is None else entry[0]), timestamp, headers)
+
+    return process

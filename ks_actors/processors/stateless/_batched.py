@@ -1,0 +1,93 @@
+"""Gives many records at once to a function, and takes rows back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+from ks_actors._errors import TopologyError
+from ks_actors.processors.api._async_options import AsyncOptions, is_async
+from ks_actors.processors.api._operator import Bound, never_alone
+from ks_actors.processors.api._record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from ks_actors.processors.api._operator import NodeContext
+
+Rows: TypeAlias = "Iterable[Record[Any, Any]]"
+
+
+@final
+class Batched:
+    """Gives up to `max_records` at once to a function of a list of records, and hands on the records that it returns.
+
+    Records wait for each other for `max_wait_ms` at most. An `async def` is awaited; a plain function is called in a thread, where it may block, and
+    where it cannot be interrupted: one that takes longer than its timeout fails when it returns.
+    """
+
+    record_context: bool = False
+
+    def __init__(
+        self, function: Callable[[list[Record[Any, Any]]], Rows | Awaitable[Rows]], max_records: int, max_wait_ms: int, run: AsyncOptions
+    ) -> None:
+        if max_records < 1:
+            raise TopologyError(f"max_records cannot be {max_records}: take 1 or more")
+        if max_wait_ms < 0:
+            raise TopologyError(f"max_wait_ms cannot be {max_wait_ms}: take 0 or more")
+        if not callable(function):
+            raise TopologyError(f"{function!r} cannot be called: give a function of a list of records")
+        self.call: Callable[[list[Record[Any, Any]]], Awaitable[list[Record[Any, Any]]]] = _called(function)
+        self.max_records: int = max_records
+        self.max_wait_ms: int = max_wait_ms
+        self.asynchronous: AsyncOptions = run
+        self.service: Any = getattr(function, "service", None)
+
+    def bind(self, context: NodeContext) -> Bound:  # noqa: ARG002 - as it says
+        """Make nothing that works by itself: the runtime has a node of its own for it."""
+        return Bound(never_alone)
+
+
+def _called(function: Callable[..., Any]) -> Callable[[list[Record[Any, Any]]], Awaitable[list[Record[Any, Any]]]]:
+    # It does not keep the function where others look for marks on it: one that blocks is as good as any, in its thread.
+    plain = not is_async(function)
+
+    async def call(records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+        rows = await (_in_thread(function, records) if plain else function(records))
+        return rows if plain else _checked(function, rows)
+
+    return call
+
+
+async def _in_thread(function: Callable[..., Any], records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+    """Call a plain function in a thread. It cannot be interrupted: who cancels this waits for its end, so that it is not called again meanwhile."""
+    call = asyncio.ensure_future(asyncio.to_thread(_checked_rows, function, records))
+    cancelled: asyncio.CancelledError | None = None
+    while not call.done():
+        try:
+            await asyncio.wait((call,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return call.result()
+    if not call.cancelled():
+        call.exception()  # which nobody wants any more
+    raise cancelled
+
+
+def _checked_rows(function: Callable[..., Any], records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+    return _checked(function, function(records))
+
+
+def _checked(function: Callable[..., Any], rows: Any) -> list[Record[Any, Any]]:
+    """Return rows as a list, before any of them is handed on. Raises TypeError for what is no row, ValueError for one without a time."""
+    try:
+        found = list(rows)
+    except TypeError as error:
+        raise TypeError(f"{function!r} has returned {rows!r}: return records, an empty list for none") from error
+    for row in found:
+        if type(row) is not Record:
+            raise TypeError(f"{function!r} has returned {row!r} among its rows: return a Record for each")
+        if row.timestamp < 0:
+            raise ValueError(f"{function!r} has returned a record with timestamp {row.timestamp}: it has to be 0 or later, in ms")
+    return found

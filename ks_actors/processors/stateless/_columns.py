@@ -1,0 +1,52 @@
+"""What batch forms share: user functions over columns, with the culprit named when one raises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.records._batch import Batch
+
+
+def failed(context: NodeContext, batch: Batch, index: int, error: Exception) -> None:
+    """Ask the handler about one record of a batch: returns to go on without it. Call it from an `except` block."""
+    headers = batch.headers
+    offsets = batch.offsets
+    context.failed(
+        error,
+        batch.keys[index],
+        batch.values[index],
+        batch.timestamps[index],
+        () if headers is None else headers[index],
+        offsets[index] if offsets else None,
+    )
+
+
+def collect(context: NodeContext, batch: Batch, results: Iterator[Any]) -> tuple[list[Any], list[int]]:
+    """Return the results of a `map` over the whole batch, and the positions of those that raised, which hold None.
+
+    The same iterator goes on behind a failure: a map object has taken the culprit's arguments already.
+    """
+    out: list[Any] = []
+    culprits: list[int] = []
+    length = len(batch)
+    while True:
+        try:
+            out.extend(results)
+            if len(out) < length:  # a function that raises StopIteration looks like the end
+                raise StopIteration
+        except Exception as error:  # noqa: BLE001 - what a user's function raises is the handler's to judge
+            failed(context, batch, len(out), error)
+            culprits.append(len(out))
+            out.append(None)
+        if len(out) >= length:
+            return out, culprits
+
+
+def without(batch: Batch, culprits: Sequence[int]) -> Batch:
+    """Return the batch without the records at these positions."""
+    left_out = set(culprits)
+    return batch.select([index not in left_out for index in range(len(batch))])

@@ -1,0 +1,117 @@
+"""Operators that make any number of records of one."""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any
+
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.stateless._columns import failed
+from ks_actors.processors.stateless._stateless import MapValues, Stateless
+from ks_actors.records._batch import Batch, Headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ks_actors.processors.api._operator import NodeContext
+
+
+def _spread(records: Batch, keys: list[Any] | None, values: list[Any], counts: list[int]) -> Batch:
+    """Return a batch in which each record has become as many as its count, of these keys (None: its own) and values."""
+    headers = records.headers
+    if counts.count(1) == len(counts):
+        return Batch(records.keys if keys is None else keys, values, records.timestamps, headers, records.offsets)
+
+    def spread(column: Iterable[Any]) -> list[Any]:
+        return list(chain.from_iterable(map(repeat, column, counts)))
+
+    return Batch(
+        spread(records.keys) if keys is None else keys,
+        values,
+        spread(records.timestamps),
+        None if headers is None else spread(headers),
+        spread(records.offsets) if records.offsets else (),
+    )
+
+
+class FlatMap(Stateless):
+    """Replaces each record by all the pairs (key, value) that the function makes of (key, value).
+
+    When the function, or the iterator that it returned, raises, the pairs before that have been handed on already: in both forms.
+    """
+
+    def _bind(self, context: NodeContext) -> Bound:
+        mapper = self.function
+        forward = context.forward
+        forward_batch = context.forward_batch
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            for new_key, new_value in mapper(key, value):
+                forward(new_key, new_value, timestamp, headers)
+
+        def batch(records: Batch) -> None:
+            keys: list[Any] = []
+            values: list[Any] = []
+            counts: list[int] = []
+            before = 0
+            for key, value in zip(records.keys, records.values, strict=True):
+                try:
+                    for new_key, new_value in mapper(key, value):
+                        keys.append(new_key)
+                        values.append(new_value)
+                except Exception as error:  # noqa: BLE001 - what a user's function raises is the handler's to judge
+                    failed(context, records, len(counts), error)
+                counts.append(len(keys) - before)
+                before = len(keys)
+            if keys:
+                forward_batch(_spread(records, keys, values, counts))
+
+        return Bound(process, batch)
+
+    def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
+        forward = context.forward
+
+        def emit(result: Any, _key: Any, _value: Any, timestamp: int, headers: Headers) -> None:
+            for new_key, new_value in result:
+                forward(new_key, new_value, timestamp, headers)
+
+        return emit
+
+
+class FlatMapValues(MapValues):
+    """Replaces each value by all that the function makes of (value), or of (key, value) with `with_key`; errors as with FlatMap."""
+
+    def _bind(self, context: NodeContext) -> Bound:
+        mapper = self.function
+        with_key = self.with_key
+        forward = context.forward
+        forward_batch = context.forward_batch
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            for new_value in mapper(key, value) if with_key else mapper(value):
+                forward(key, new_value, timestamp, headers)
+
+        def batch(records: Batch) -> None:
+            values: list[Any] = []
+            counts: list[int] = []
+            before = 0
+            for key, value in zip(records.keys, records.values, strict=True):
+                try:
+                    values.extend(mapper(key, value) if with_key else mapper(value))
+                except Exception as error:  # noqa: BLE001 - what a user's function raises is the handler's to judge
+                    failed(context, records, len(counts), error)
+                counts.append(len(values) - before)
+                before = len(values)
+            if values:
+                forward_batch(_spread(records, None, values, counts))
+
+        return Bound(process, batch)
+
+    def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
+        forward = context.forward
+
+        def emit(result: Any, key: Any, _value: Any, timestamp: int, headers: Headers) -> None:
+            for new_value in result:
+                forward(key, new_value, timestamp, headers)
+
+        return emit

@@ -1,0 +1,49 @@
+"""What batch forms of stateful operators share: new columns for the records that are left of a batch."""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import TYPE_CHECKING, Any
+
+from ks_actors.records._batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ks_actors.processors.api._operator import ProcessBatch
+
+ATOMS: frozenset[type] = frozenset({bool, bytes, float, int, str})
+"""Types whose objects never change, told by a glance."""
+
+
+def forward_rest(
+    forward: ProcessBatch,
+    batch: Batch,
+    holes: Sequence[int],
+    values: list[Any],
+    timestamps: list[int] | None = None,
+    keys: list[Any] | None = None,
+) -> None:
+    """Forward new `values` for the records of `batch`, without those at `holes` (positions, ascending); forwards nothing when none is left.
+
+    `timestamps` and `keys`, where given, are those of the records that are left already; other columns are the batch's own.
+    """
+    if not values:
+        return
+    if not holes:
+        keys = batch.keys if keys is None else keys
+        timestamps = batch.timestamps if timestamps is None else timestamps
+        forward(Batch(keys, values, timestamps, batch.headers, batch.offsets))
+        return
+    left = bytearray(b"\1") * len(batch)
+    for hole in holes:
+        left[hole] = 0
+    forward(
+        Batch(
+            list(compress(batch.keys, left)) if keys is None else keys,
+            values,
+            list(compress(batch.timestamps, left)) if timestamps is None else timestamps,
+            None if batch.headers is None else list(compress(batch.headers, left)),
+            list(compress(batch.offsets, left)),
+        )
+    )

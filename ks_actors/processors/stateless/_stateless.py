@@ -1,0 +1,271 @@
+"""Operators that keep nothing: one record in, some records out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from operator import not_, truth
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ks_actors.processors.api._operator import AsyncBound, Bound, never_alone
+from ks_actors.processors.stateless._columns import collect, failed, without
+from ks_actors.processors.stateless._inline import Inline
+from ks_actors.records._batch import Batch, Headers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ks_actors.processors.api._async_options import AsyncOptions
+    from ks_actors.processors.api._operator import NodeContext
+
+Function: TypeAlias = "Callable[..., Any]"
+
+
+
+
+class Stateless(ABC):
+    """Base of the operators with one user function; `asynchronous` says that it is an `async def`, and how it is run."""
+
+    record_context: bool = False
+
+    def __init__(self, function: Function, asynchronous: AsyncOptions | None = None) -> None:
+        self.function: Function = function
+        self.asynchronous: AsyncOptions | None = asynchronous
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        if self.asynchronous is not None:
+            return Bound(never_alone)
+        return self._bind(context)
+
+    def bind_async(self, context: NodeContext) -> AsyncBound:
+        """Make the functions of one task for an async function."""
+        return AsyncBound(self._call(), self._emit(context))
+
+    @abstractmethod
+    def _bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task for a plain function."""
+
+    def _call(self) -> Callable[[Any, Any, int, Headers], Awaitable[Any]]:
+        function = self.function
+        return lambda key, value, _timestamp, _headers: function(key, value)
+
+    @abstractmethod
+    def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
+        """Make what hands on the result of an async function."""
+
+
+class PassThrough(Inline):
+    """Hands on what comes: merges, the ends of branches."""
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Take the context's own functions: there is nothing in between."""
+        return Bound(context.forward, context.forward_batch)
+
+
+class DropNullKeys(Inline):
+    """Leaves out records without a key, which no partition could be told for."""
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        forward = context.forward
+        forward_batch = context.forward_batch
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is not None:
+                forward(key, value, timestamp, headers)
+
+        def batch(records: Batch) -> None:
+            left = records.select([key is not None for key in records.keys])
+            if left.timestamps:
+                forward_batch(left)
+
+        return Bound(process, batch)
+
+
+class Filter(Stateless):
+    """Hands on the records for which the predicate (key, value) holds, or does not when `negate`d."""
+
+    def __init__(self, function: Function, asynchronous: AsyncOptions | None = None, *, negate: bool = False) -> None:
+        super().__init__(function, asynchronous)
+        self.negate: bool = negate
+
+    def _bind(self, context: NodeContext) -> Bound:
+        predicate = self.function
+        decide = not_ if self.negate else truth
+        forward = context.forward
+        forward_batch = context.forward_batch
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if decide(predicate(key, value)):
+                forward(key, value, timestamp, headers)
+
+        def batch(records: Batch) -> None:
+            # whether a result is true is found out where an error still names its record
+            selectors, _ = collect(context, records, map(decide, map(predicate, records.keys, records.values)))
+            left = records.select(selectors)
+            if left.timestamps:
+                forward_batch(left)
+
+        return Bound(process, batch)
+
+    def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
+        forward = context.forward
+        decide = not_ if self.negate else truth
+
+        def emit(result: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if decide(result):
+                forward(key, value, timestamp, headers)
+
+        return emit
+
+
+class MapValues(Stateless):
+    """Replaces values by what the function makes of (value), or of (key, value) with `with_key`."""
+
+    def __init__(self, function: Function, asynchronous: AsyncOptions | None = None, *, with_key: bool = False) -> None:
+        super().__init__(function, asynchronous)
+        self.with_key: bool = with_key
+
+    def _bind(self, context: NodeContext) -> Bound:
+        mapper = self.function
+        forward = context.forward
+        forward_batch = context.forward_batch
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, mapper(value), timestamp, headers)
+
+        def process_with_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, mapper(key, value), timestamp, headers)
+
+        with_key = self.with_key
+
+        def batch(records: Batch) -> None:
+            results = map(mapper, records.keys, records.values) if with_key else map(mapper, records.values)
+            values, culprits = collect(context, records, results)
+            made = Batch(records.keys, values, records.timestamps, records.headers, records.offsets)
+            if culprits:
+                made = without(made, culprits)
+            if made.timestamps:
+                forward_batch(made)
+
+        return Bound(process_with_key if with_key else process, batch)
+
+    def _call(self) -> Callable[[Any, Any, int, Headers], Awaitable[Any]]:
+        mapper = self.function
+        return super()._call() if self.with_key else lambda _key, value, _timestamp, _headers: mapper(value)
+
+    def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
+        forward = context.forward
+        return lambda result, key, _value, timestamp, headers: forward(key, result, timestamp, headers)
+
+
+class SelectKey(Stateless):
+    """Replaces keys by what the function makes of (key, value)."""
+
+    def _bind(self, context: NodeContext) -> Bound:
+        selector = self.function
+        forward = context.forward
+        forward_batch = context.forward_batch
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(selector(key, value), value, timestamp, headers)
+
+        def batch(records: Batch) -> None:
+            keys, culprits = collect(context, records, map(selector, records.keys, records.values))
+            made = Batch(keys, records.values, records.timestamps, records.headers, records.offsets)
+            if culprits:
+                made = without(made, culprits)
+            if made.timestamps:
+                forward_batch(made)
+
+        return Bound(process, batch)
+
+    def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
+        forward = context.forward
+        return lambda result, _key, value, timestamp, headers: forward(result, value, timestamp, headers)
+
+
+class Map(Stateless):
+    """Replaces records by the pair (key, value) that the function makes of (key, value)."""
+
+    def _bind(self, context: NodeContext) -> Bound:
+        mapper = self.function
+        forward = context.forward
+        forward_batch = context.forward_batch
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            new_key, new_value = mapper(key, value)
+            forward(new_key, new_value, timestamp, headers)
+
+        def batch(records: Batch) -> None:
+            keys: list[Any] = []
+            values: list[Any] = []
+            culprits: list[int] = []
+            for key, value in zip(records.keys, records.values, strict=True):
+                try:
+                    new_key, new_value = mapper(key, value)
+                except Exception as error:  # noqa: BLE001 - what a user's function raises is the handler's to judge
+                    culprit = len(keys) + len(culprits)
+                    failed(context, records, culprit, error)
+                    culprits.append(culprit)
+                else:
+                    keys.append(new_key)
+                    values.append(new_value)
+            if culprits:
+                records = without(records, culprits)
+            if keys:
+                forward_batch(Batch(keys, values, records.timestamps, records.headers, records.offsets))
+
+        return Bound(process, batch)
+
+    def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
+        forward = context.forward
+
+        def emit(result: Any, _key: Any, _value: Any, timestamp: int, headers: Headers) -> None:
+            new_key, new_value = result
+            forward(new_key, new_value, timestamp, headers)
+
+        return emit
+
+
+class Peek(Stateless):
+    """Calls the function with (key, value) and hands the record on."""
+
+    def _bind(self, context: NodeContext) -> Bound:
+        action = self.function
+        forward = context.forward
+        forward_batch = context.forward_batch
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            action(key, value)
+            forward(key, value, timestamp, headers)
+
+        def batch(records: Batch) -> None:
+            _, culprits = collect(context, records, map(action, records.keys, records.values))
+            left = without(records, culprits) if culprits else records
+            if left.timestamps:
+                forward_batch(left)
+
+        return Bound(process, batch)
+
+    def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
+        forward = context.forward
+        return lambda _result, key, value, timestamp, headers: forward(key, value, timestamp, headers)
+
+
+class ForEach(Stateless):
+    """Calls the function with (key, value); nothing comes after."""
+
+    def _bind(self, context: NodeContext) -> Bound:
+        action = self.function
+
+        def process(key: Any, value: Any, _timestamp: int, _headers: Headers) -> None:
+            action(key, value)
+
+        def batch(records: Batch) -> None:
+            collect(context, records, map(action, records.keys, records.values))
+
+        return Bound(process, batch)
+
+    def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:  # noqa: ARG002 - there is nothing to hand on
+        return lambda _result, _key, _value, _timestamp, _headers: None

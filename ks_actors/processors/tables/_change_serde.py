@@ -1,0 +1,105 @@
+"""The serde of changes on their way to the group they belong to, as Kafka Streams 4 writes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+from ks_actors._errors import SerializationError
+from ks_actors.serdes import Serde
+from ks_actors.serdes._defaults import with_default
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Change: TypeAlias = tuple[Any, Any]
+"""The new and the old value; one of them may be None."""
+
+_OLD, _NEW, _BOTH = 0, 1, 2
+_OLD_FLAGGED, _NEW_FLAGGED, _BOTH_FLAGGED = 3, 4, 5
+_SEVEN_BITS = 0x7F
+_CONTINUED = 0x80
+_LONGEST = 5
+
+
+@final
+class ChangeSerde(Serde[Change]):
+    """Write a change by the serde of its values (None: still to be told, by `or_default`).
+
+    The last byte tells what there is: 0 the old value, 1 the new one, 2 both (the new one's length as a zigzag varint, the new one, the old one).
+    3, 4 and 5 are the same with a byte before the last, which tells of versioned tables whether the change is the latest; they are read.
+    """
+
+    def __init__(self, inner: Serde[Any] | None) -> None:
+        self.inner: Serde[Any] | None = inner
+        self.immutable: bool = inner is not None and inner.immutable
+
+    def or_default(self, default: Serde[Any] | None) -> ChangeSerde:
+        """Return this one, or that of the app's default if the values' serde was not told."""
+        inner = with_default(self.inner, default)
+        return self if inner is self.inner else ChangeSerde(inner)
+
+    def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Change], bytes]:
+        """Return the function for `topic`, around the inner serde's."""
+        write = self._told().serializer(topic, is_key=is_key)
+
+        def serialize(change: Change) -> bytes:
+            new, old = change
+            if new is None:
+                if old is None:
+                    raise SerializationError("a change from nothing to nothing is none")
+                return write(old) + b"\0"
+            if old is None:
+                return write(new) + b"\1"
+            data = write(new)
+            return b"%b%b%b\2" % (_varint(len(data)), data, write(old))
+
+        return serialize
+
+    def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Change]:
+        """Return the function for `topic`, around the inner serde's."""
+        read = self._told().deserializer(topic, is_key=is_key)
+
+        def deserialize(data: bytes) -> Change:
+            flag = data[-1] if data else -1
+            end = len(data) - (2 if flag >= _OLD_FLAGGED else 1)
+            if flag in {_OLD, _OLD_FLAGGED}:
+                return None, read(data[:end])
+            if flag in {_NEW, _NEW_FLAGGED}:
+                return read(data[:end]), None
+            if flag in {_BOTH, _BOTH_FLAGGED}:
+                length, begin = _read_varint(data)
+                if begin + length > end:
+                    raise SerializationError(f"a change whose new value is to have {length} bytes has {len(data)} in all: {data!r}")
+                return read(data[begin : begin + length]), read(data[begin + length : end])
+            raise SerializationError(f"the last byte of a change tells what is in it and is 0 to 5: {data!r}")
+
+        return deserialize
+
+    def _told(self) -> Serde[Any]:
+        if self.inner is None:
+            raise SerializationError("no serde is known for the values of a grouped table: give Grouped(key, value), or set the app's default serdes")
+        return self.inner
+
+    def __repr__(self) -> str:
+        return f"<Serde of changes of {self.inner!r}>"
+
+
+def _varint(length: int) -> bytes:
+    """Return a length as Kafka writes a signed varint: zigzag, seven bits a byte, the lowest first."""
+    rest = length << 1
+    out = bytearray()
+    while rest > _SEVEN_BITS:
+        out.append(rest & _SEVEN_BITS | _CONTINUED)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _read_varint(data: bytes) -> tuple[int, int]:
+    """Return the length at the beginning of `data`, and where it ends."""
+    value = 0
+    for index, byte in enumerate(data[:_LONGEST]):
+        value |= (byte & _SEVEN_BITS) << 7 * index
+        if byte < _CONTINUED:
+            return value >> 1, index + 1
+    raise SerializationError(f"the length of a change's new value cannot be read: {data!r}")

@@ -1,0 +1,202 @@
+"""Tables whose changes are held back, until there will be no more of a row or for some time."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from ks_actors._errors import ProcessingFailed, SerializationError
+from ks_actors.processors.api._closing import held_back, unreadable
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.api._stream_clock import Clock
+from ks_actors.processors.stateless._inline import Inline
+from ks_actors.processors.tables._views import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.processors.api._record_origins import Origin
+    from ks_actors.processors.tables._views import View
+    from ks_actors.records._batch import Headers
+
+
+class Held(NamedTuple):
+    """The latest change of a row that is held back since `time` (ms); `prior` is the value that was seen downstream last.
+
+    `origin` is where its record came from, None when that is not known.
+    """
+
+    time: int
+    prior: Any
+    old: Any
+    new: Any
+    timestamp: int
+    headers: Headers
+    origin: Origin = None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Suppress(Inline):
+    """Hold changes back in `store`, the latest of each key, and forward them by time and then key, `wait_ms` of stream time after their time.
+
+    The time is that of the first change that is held back of a key, or, if `until_close`, the end of the window that the key is in; deletes are not
+    forwarded then. When there are more than `max_records`, or `max_bytes` as the store writes them, the first ones are forwarded early, or else, with
+    `shut_down`, processing ends.
+    """
+
+    store: str
+    wait_ms: int
+    until_close: bool = False
+    max_records: int | None = None
+    max_bytes: int | None = None
+    shut_down: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        return Bound(_Buffer(self, context).process)
+
+
+class _Buffer:
+    """What is held back in one task."""
+
+    def __init__(self, suppress: Suppress, context: NodeContext) -> None:
+        self._context = context
+        self._store = context.store(suppress.store)
+        self._origins = context.origins()
+        self._wait = suppress.wait_ms
+        self._until_close = suppress.until_close
+        self._shut_down = suppress.shut_down
+        self._max_records = suppress.max_records
+        self._max_bytes = suppress.max_bytes
+        self._size: Callable[[Any, Held], int] | None = self._store.entry_bytes if suppress.max_bytes is not None else None
+        self._limited = suppress.max_records is not None or suppress.max_bytes is not None
+        # Where those came from of which the store has no more than bytes.
+        self._known: dict[Any, Origin] | None = {} if self._store.mutable else None
+        self._clock = Clock(context, suppress.store)
+        self._bytes = 0
+        self._queue: list[tuple[int, bytes, Any]] | None = None
+
+    def process(self, key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        queue = self._queue
+        if queue is None:
+            queue = self._queue = self._restored()
+        clock = self._clock
+        if timestamp > clock.time:  # noqa: PLR1730 - `max` takes five times as long
+            clock.time = timestamp
+        self._hold(queue, key, change, timestamp, headers)
+        due = clock.time - self._wait
+        if (queue and queue[0][0] <= due) or self._limited:
+            here = self._origins.here()
+            try:
+                self._release_all(queue, due)
+            finally:
+                self._origins.back(here)
+
+    def _release_all(self, queue: list[tuple[int, bytes, Any]], due: int) -> None:
+        while queue and queue[0][0] <= due:
+            self._release(queue)
+        while self._limited and self._too_much(queue):
+            if self._shut_down:
+                raise ProcessingFailed(
+                    f"{self._context.node} holds back {len(queue)} changes ({self._bytes} bytes), {self._limits()} are allowed: "
+                    "raise the limits of its BufferConfig, or let it emit early when it is full"
+                )
+            self._release(queue)
+
+    def _restored(self) -> list[tuple[int, bytes, Any]]:
+        """Return what is due when, of what the store has already."""
+        queue = []
+        for key, held in held_back(self._context, self._origins, self._store):
+            queue.append((held.time, self._store.key_bytes(key), key))
+            if self._size is not None:
+                self._bytes += self._size(key, held)
+        heapq.heapify(queue)
+        return queue
+
+    def _hold(self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        new, old = change
+        store, size = self._store, self._size
+        before = self._before(queue, key, change)
+        origin = self._origins.origin()
+        if before is None:
+            held = Held(key.window.end if self._until_close else timestamp, old, old, new, timestamp, headers, origin)
+        else:
+            held = Held(before.time, before.prior, old, new, timestamp, headers, origin)
+        store.put(key, held)
+        if self._known is not None:
+            self._known[store.index(key)] = origin
+        if before is None:
+            heapq.heappush(queue, (held.time, *store.own_key(key)))
+        if size is not None:
+            self._bytes += size(key, held) - (0 if before is None else size(key, before))
+
+    def _before(self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any]) -> Held | None:
+        """Return what is held back of a key; of what cannot be read there is no more than its time."""
+        try:
+            return self._store.get(key)  # type: ignore[no-any-return]
+        except SerializationError as error:
+            index = self._store.index(key)
+            time = next(time for time, _, other in queue if self._store.index(other) == index)
+            unreadable(self._context, self._origins, error, key, time)
+            return Held(time, change[1], change[1], change[1], time, ())
+
+    def _release(self, queue: list[tuple[int, bytes, Any]]) -> None:
+        time, _, key = queue[0]
+        try:
+            held: Held = self._store.get(key)
+        except SerializationError as error:
+            unreadable(self._context, self._origins, error, key, time)
+            held = Held(time, None, None, None, time, ())
+            self._forget(queue, key, held)
+            return
+        if held.new is not None or not self._until_close:
+            origin = held.origin if self._known is None else self._known.get(self._store.index(key), held.origin)
+            self._origins.go_to(origin, held.timestamp, held.headers)
+            # still in the store: who reads the table meanwhile sees it as it was
+            self._context.forward(key, (held.new, held.old), held.timestamp, held.headers)
+        self._forget(queue, key, held)
+
+    def _forget(self, queue: list[tuple[int, bytes, Any]], key: Any, held: Held) -> None:
+        heapq.heappop(queue)
+        if self._known is not None:
+            self._known.pop(self._store.index(key), None)
+        if self._size is not None:
+            self._bytes -= self._size(key, held)
+        self._store.put(key, None)
+
+    def _too_much(self, queue: list[tuple[int, bytes, Any]]) -> bool:
+        return (self._max_records is not None and len(queue) > self._max_records) or (self._max_bytes is not None and self._bytes > self._max_bytes)
+
+    def _limits(self) -> str:
+        limits = ((self._max_records, "changes"), (self._max_bytes, "bytes"))
+        return " and ".join(f"{limit} {unit}" for limit, unit in limits if limit is not None)
+
+
+@final
+@dataclass(frozen=True)
+class SuppressView:
+    """Another view as it was before the changes that are held back in a store."""
+
+    parent: View
+    store: str
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The store, and those of the parent."""
+        return tuple(dict.fromkeys((self.store, *self.parent.stores)))
+
+    def bind(self, context: NodeContext) -> Reader:
+        """Make the reader of one node."""
+        below, close, _ = self.parent.bind(context)
+        held_back = context.store(self.store).get
+
+        def get(key: Any) -> tuple[Any, int] | None:
+            held: Held | None = held_back(key)
+            if held is None:
+                return below(key)
+            return None if held.prior is None else (held.prior, -1)
+
+        return Reader(get, close)

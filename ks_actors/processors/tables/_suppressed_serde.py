@@ -1,0 +1,132 @@
+"""The serde of changes that are held back, as Kafka Streams writes them to the changelog of a suppress buffer (version 3)."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors._errors import SerializationError
+from ks_actors.processors.tables._suppress import Held
+from ks_actors.serdes import Serde
+from ks_actors.serdes._as_read import of_serde
+from ks_actors.serdes._defaults import with_default
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.processors.api._record_origins import Origin
+    from ks_actors.records._batch import Headers
+    from ks_actors.serdes._as_read import AsRead
+
+_PLACE = struct.Struct(">qq")  # timestamp, offset
+_COUNTS = struct.Struct(">ii")  # partition, number of headers
+_UNKNOWN = ("", -1, -1)
+_LENGTH = struct.Struct(">i")
+_TIME = struct.Struct(">q")
+_NULL, _LIKE_PRIOR = -1, -2
+_NULL_LENGTH = _LENGTH.pack(_NULL)
+
+
+@final
+class HeldSerde(Serde[Held]):
+    """Where the record came from (unknown: an empty topic), headers, prior, old and new value by the table's serde, the time it is held since.
+
+    An old value that is the prior one is not written twice. `inner` None is still to be told, by `or_default`.
+    """
+
+    def __init__(self, inner: Serde[Any] | None) -> None:
+        self.inner: Serde[Any] | None = inner
+        self.immutable: bool = inner is not None and inner.immutable
+        self.as_read: AsRead | None = None if inner is None else _as_read(of_serde(inner))
+
+    def or_default(self, default: Serde[Any] | None) -> HeldSerde:
+        """Return this one, or that of the app's default if the values' serde was not told."""
+        inner = with_default(self.inner, default)
+        return self if inner is self.inner else HeldSerde(inner)
+
+    def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Held], bytes]:
+        """Return the function for `topic`, around the inner serde's."""
+        write = self._told().serializer(topic, is_key=is_key)
+
+        def sized(value: Any) -> bytes:
+            return _NULL_LENGTH if value is None else _prefixed(write(value))
+
+        def serialize(held: Held) -> bytes:
+            topic, partition, offset = _whence(held.origin)
+            parts = [_PLACE.pack(held.timestamp, offset), _prefixed(topic.encode()), _COUNTS.pack(partition, len(held.headers))]
+            for name, data in held.headers:
+                parts += (_prefixed(name.encode()), _NULL_LENGTH if data is None else _prefixed(data))
+            prior, old = sized(held.prior), sized(held.old)
+            parts += (prior, old if held.old is None or old != prior else _LENGTH.pack(_LIKE_PRIOR), sized(held.new), _TIME.pack(held.time))
+            return b"".join(parts)
+
+        return serialize
+
+    def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Held]:
+        """Return the function for `topic`, around the inner serde's."""
+        read = self._told().deserializer(topic, is_key=is_key)
+
+        def deserialize(data: bytes) -> Held:
+            try:
+                timestamp, offset = _PLACE.unpack_from(data)
+                topic, at = _sized(data, _PLACE.size)
+                partition, count = _COUNTS.unpack_from(data, at)
+                headers, at = _headers(data, at + _COUNTS.size, count)
+                prior_data, at = _sized(data, at)
+                (length,) = _LENGTH.unpack_from(data, at)
+                old_data, at = (prior_data, at + _LENGTH.size) if length == _LIKE_PRIOR else _sized(data, at)
+                new_data, at = _sized(data, at)
+                (time,) = _TIME.unpack_from(data, at)
+            except struct.error:
+                raise SerializationError(f"no change that is held back: {data[:64]!r}") from None
+            prior, old, new = (None if part is None else read(part) for part in (prior_data, old_data, new_data))
+            return Held(time, prior, old, new, timestamp, headers, (topic.decode(), partition, offset) if topic else None)
+
+        return deserialize
+
+    def _told(self) -> Serde[Any]:
+        if self.inner is None:
+            raise SerializationError("no serde is known for the values of a suppressed table: name it upstream, or set the app's default serdes")
+        return self.inner
+
+    def __repr__(self) -> str:
+        return f"<Serde of held changes of {self.inner!r}>"
+
+
+def _as_read(inner: AsRead | None) -> AsRead | None:
+    return None if inner is None else lambda held: all(value is None or inner(value) for value in (held.prior, held.old, held.new))
+
+
+def _whence(origin: Origin) -> tuple[str, int, int]:
+    """Return topic, partition and offset, for those who look into the log."""
+    if origin is None:
+        return _UNKNOWN
+    if len(origin) == 2:  # noqa: PLR2004 - a page in memory, and an offset there
+        page, offset = origin
+        return page.place(offset) or _UNKNOWN
+    return origin
+
+
+def _prefixed(data: bytes) -> bytes:
+    return _LENGTH.pack(len(data)) + data
+
+
+def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Return bytes behind their length, None for null, and where they end."""
+    (length,) = _LENGTH.unpack_from(data, at)
+    begin = at + _LENGTH.size
+    if length == _NULL:
+        return None, begin
+    end = begin + length
+    if length < 0 or end > len(data):
+        raise struct.error
+    return data[begin:end], end
+
+
+def _headers(data: bytes, at: int, count: int) -> tuple[Headers, int]:
+    found = []
+    for _ in range(max(0, count)):
+        name, at = _sized(data, at)
+        value, at = _sized(data, at)
+        found.append(((name or b"").decode(), value))
+    return tuple(found), at

@@ -1,0 +1,290 @@
+"""Tables: records become changes `(new, old)`, and changes are filtered, mapped and made records again.
+
+`old` is None unless something downstream needs it (`send_old`). An operator with a `store` keeps its result there; the old value is then the store's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors.processors.aggregates._cached import cached_rows
+from ks_actors.processors.aggregates._history import Superseded, with_history
+from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.stateless._columns import failed
+from ks_actors.processors.stateless._inline import Inline
+from ks_actors.processors.stateless._remaining import forward_rest
+from ks_actors.records._batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.processors.api._operator import NodeContext, Process, ProcessBatch
+    from ks_actors.processors.api._update_cache import Cache
+    from ks_actors.records._batch import Headers
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableSource(Inline):
+    """Make records of a topic changes of a table, kept in `store` if there is one. Records without key are dropped, those without value delete."""
+
+    store: str | None = None
+    send_old: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        if self.store is None:
+            return Bound(_unstored_form(context), _unstored_batch_form(context))
+        history = with_history(context, self.store)
+        if history is not None:
+            return Bound(self._record_form(history, history.store(self.store)))
+        store = context.store(self.store)
+        cache = context.cache(self.store, send_old=self.send_old)
+        if cache is not None:
+            return cached_rows(context, store, cache)
+        return Bound(self._record_form(context, store), self._batch_form(context, store))
+
+    def _record_form(self, context: NodeContext, store: Any) -> Process:
+        get = store.get_entry
+        put = store.put_entry
+        forward = context.forward
+        send_old = self.send_old
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                context.dropped()
+                return
+            entry = get(key) if send_old else None
+            put(key, None if value is None else (value, timestamp))
+            forward(key, (value, None if entry is None else entry[0]), timestamp, headers)
+
+        return process
+
+    def _batch_form(self, context: NodeContext, store: Any) -> ProcessBatch:
+        get = store.get_entry
+        put = store.put_entry
+        forward_batch = context.forward_batch
+        send_old = self.send_old
+
+        def process_batch(batch: Batch) -> None:
+            holes: list[int] = []
+            changes: list[Any] = []
+            dropped = 0
+            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                if key is None:
+                    dropped += 1
+                    holes.append(len(changes) + len(holes))
+                    continue
+                try:
+                    entry = get(key) if send_old else None
+                    put(key, None if value is None else (value, timestamp))
+                except Exception as error:  # noqa: BLE001 - the handler decides
+                    index = len(changes) + len(holes)
+                    failed(context, batch, index, error)
+                    holes.append(index)
+                    continue
+                changes.append((value, None if entry is None else entry[0]))
+            if dropped:
+                context.dropped(dropped)
+            forward_rest(forward_batch, batch, holes, changes)
+
+        return process_batch
+
+
+def _unstored_form(context: NodeContext) -> Process:
+    forward = context.forward
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        if key is None:
+            context.dropped()
+        else:
+            forward(key, (value, None), timestamp, headers)
+
+    return process
+
+
+def _unstored_batch_form(context: NodeContext) -> ProcessBatch:
+    forward_batch = context.forward_batch
+
+    def process_batch(batch: Batch) -> None:
+        holes = [index for index, key in enumerate(batch.keys) if key is None]
+        if holes:
+            context.dropped(len(holes))
+        forward_rest(forward_batch, batch, holes, [(value, None) for key, value in zip(batch.keys, batch.values, strict=True) if key is not None])
+
+    return process_batch
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableFilter(Inline):
+    """Let through values that `predicate(key, value)` is true of (or, `negated`, false); what it does not let through is deleted downstream.
+
+    With old values at hand, a change from nothing to nothing is not forwarded, unless the table is `versioned`.
+    """
+
+    predicate: Callable[[Any, Any], object]
+    negated: bool = False
+    store: str | None = None
+    send_old: bool = False
+    versioned: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        history = with_history(context, self.store)
+        store, cache = _stored(history or context, self.store, send_old=self.send_old)
+        compute = self._compute(store, send_old=self.send_old or cache is not None)
+        if history is not None:
+            return Bound(_change_form(compute, history.forward))
+        return _bound(context, _marked(compute) if self.versioned and store is None else compute, cache)
+
+    def _compute(self, store: Any, *, send_old: bool) -> _Compute:
+        predicate = self.predicate
+        negated = self.negated
+        versioned = self.versioned
+
+        def passed(key: Any, value: Any) -> Any:
+            return value if value is not None and bool(predicate(key, value)) is not negated else None
+
+        def compute(key: Any, change: tuple[Any, Any], timestamp: int) -> tuple[Any, Any] | None:
+            new = passed(key, change[0])
+            old = None
+            if send_old:
+                old = passed(key, change[1]) if store is None else _value(store.get_entry(key))
+                if old is None and new is None and not versioned:
+                    return None
+            if store is not None:
+                store.put_entry(key, None if new is None else (new, timestamp))
+            return new, old
+
+        return compute
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TableMapValues(Inline):
+    """Map values by `mapper(value)`, or `mapper(key, value)` if it is `keyed`. A result of None deletes; deletes pass without being mapped."""
+
+    mapper: Callable[..., Any]
+    keyed: bool = False
+    store: str | None = None
+    send_old: bool = False
+    versioned: bool = False
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        history = with_history(context, self.store)
+        store, cache = _stored(history or context, self.store, send_old=self.send_old)
+        compute = self._compute(store, send_old=self.send_old or cache is not None)
+        if history is not None:
+            return Bound(_change_form(compute, history.forward))
+        return _bound(context, _marked(compute) if self.versioned and store is None else compute, cache)
+
+    def _compute(self, store: Any, *, send_old: bool) -> _Compute:
+        mapper = self.mapper
+        keyed = self.keyed
+
+        def mapped(key: Any, value: Any) -> Any:
+            if value is None:
+                return None
+            return mapper(key, value) if keyed else mapper(value)
+
+        def compute(key: Any, change: tuple[Any, Any], timestamp: int) -> tuple[Any, Any]:
+            new = mapped(key, change[0])
+            old = None
+            if send_old:
+                old = mapped(key, change[1]) if store is None else _value(store.get_entry(key))
+            if store is not None:
+                store.put_entry(key, None if new is None else (new, timestamp))
+            return new, old
+
+        return compute
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ToStream(Inline):
+    """Make changes records again: the new value, None for a delete."""
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        forward = context.forward
+        forward_batch = context.forward_batch
+
+        def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+            forward(key, change[0], timestamp, headers)
+
+        def process_batch(batch: Batch) -> None:
+            forward_batch(Batch(batch.keys, [new for new, _ in batch.values], batch.timestamps, batch.headers, batch.offsets))
+
+        return Bound(process, process_batch)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TablePassThrough(Inline):
+    """Pass changes on as they come: where the streams of a cogroup meet."""
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        return Bound(context.forward, context.forward_batch)
+
+
+def _marked(compute: _Compute) -> _Compute:
+    """Return `compute` with what is made of a change of the past marked as one."""
+
+    def marked(key: Any, change: tuple[Any, Any], timestamp: int) -> tuple[Any, Any] | None:
+        computed = compute(key, change, timestamp)
+        return Superseded(computed) if type(change) is Superseded and computed is not None else computed
+
+    return marked
+
+
+def _value(entry: tuple[Any, int] | None) -> Any:
+    return None if entry is None else entry[0]
+
+
+def _stored(context: NodeContext, name: str | None, *, send_old: bool) -> tuple[Any, Cache | None]:
+    """Return an operator's store and its cache, as far as there are any."""
+    return (None, None) if name is None else (context.store(name), context.cache(name, send_old=send_old))
+
+
+def _bound(context: NodeContext, compute: _Compute, cache: Cache | None) -> Bound:
+    if cache is None:
+        return Bound(_change_form(compute, context.forward), _change_batch_form(context, compute, context.forward_batch))
+    return Bound(_change_form(compute, cache.hold), _change_batch_form(context, compute, cache.hold_batch))
+
+
+def _change_form(compute: _Compute, forward: Process) -> Process:
+    def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        computed = compute(key, change, timestamp)
+        if computed is not None:
+            forward(key, computed, timestamp, headers)
+
+    return process
+
+
+def _change_batch_form(context: NodeContext, compute: _Compute, forward_batch: ProcessBatch) -> ProcessBatch:
+    def process_batch(batch: Batch) -> None:
+        holes: list[int] = []
+        changes: list[Any] = []
+        for key, change, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            try:
+                computed = compute(key, change, timestamp)
+            except Exception as error:  # noqa: BLE001 - the handler decides
+                index = len(changes) + len(holes)
+                failed(context, batch, index, error)
+                holes.append(index)
+                continue
+            if computed is None:
+                holes.append(len(changes) + len(holes))
+            else:
+                changes.append(computed)
+        forward_rest(forward_batch, batch, holes, changes)
+
+    return process_batch
+
+
+if TYPE_CHECKING:
+    _Compute = Callable[[Any, tuple[Any, Any], int], tuple[Any, Any] | None]

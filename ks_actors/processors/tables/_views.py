@@ -1,0 +1,236 @@
+"""How a processor reads another table: from its store, or by computing from the stores upstream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, final
+
+if TYPE_CHECKING:
+    from ks_actors.processors.api._operator import NodeContext
+
+Get: TypeAlias = Callable[[Any], "tuple[Any, int] | None"]
+"""Return value and timestamp (ms) of a key; the value is never None."""
+
+
+AsOf: TypeAlias = Callable[[Any, int], "tuple[Any, int] | None"]
+"""Return value and timestamp of a key as they were at a time (ms)."""
+
+
+def _nothing() -> None:
+    """Close nothing."""
+
+
+class Reader(NamedTuple):
+    """A view at work in one node of one task; `as_of` reads the past, where the table has a versioned store."""
+
+    get: Get
+    close: Callable[[], None] = _nothing
+    as_of: AsOf | None = None
+
+
+class View(Protocol):
+    """The current content of a table."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """Names of the stores that the reading node has to be connected to, none twice."""
+        ...
+
+    def bind(self, context: NodeContext) -> Reader:
+        """Make the reader of one node."""
+        ...
+
+
+def derived(
+    compute: Callable[[Any, tuple[Any, int] | None], tuple[Any, int] | None], below: Get, below_as_of: AsOf | None, close: Callable[[], None]
+) -> Reader:
+    """Return the reader of a view that computes each row from one of another view."""
+
+    def get(key: Any) -> tuple[Any, int] | None:
+        return compute(key, below(key))
+
+    if below_as_of is None:
+        return Reader(get, close)
+    past = below_as_of
+
+    def as_of(key: Any, time: int) -> tuple[Any, int] | None:
+        return compute(key, past(key, time))
+
+    return Reader(get, close, as_of)
+
+
+@final
+@dataclass(frozen=True)
+class StoreView:
+    """What is in a timestamped key-value store, or a versioned one."""
+
+    store: str
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The store."""
+        return (self.store,)
+
+    def bind(self, context: NodeContext) -> Reader:
+        """Make the reader of one node."""
+        store = context.store(self.store)
+        if not hasattr(store, "put_version"):
+            return Reader(store.get_entry)
+        past = store.as_of
+
+        def as_of(key: Any, time: int) -> tuple[Any, int] | None:
+            found = past(key, time)
+            return None if found is None else found[0]
+
+        return Reader(store.latest, as_of=as_of)
+
+
+@final
+@dataclass(frozen=True)
+class WindowView:
+    """What is in a timestamped window store, by windowed keys."""
+
+    store: str
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The store."""
+        return (self.store,)
+
+    def bind(self, context: NodeContext) -> Reader:
+        """Make the reader of one node."""
+        get_entry = context.store(self.store).get_entry
+
+        def get(windowed: Any) -> tuple[Any, int] | None:
+            key, window = windowed
+            entry: tuple[Any, int] | None = get_entry(key, window.start)
+            return entry
+
+        return Reader(get)
+
+
+@final
+@dataclass(frozen=True)
+class SessionView:
+    """What is in a session store, by windowed keys, at the sessions' ends."""
+
+    store: str
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The store."""
+        return (self.store,)
+
+    def bind(self, context: NodeContext) -> Reader:
+        """Make the reader of one node."""
+        get_entry = context.store(self.store).get_entry
+
+        def get(windowed: Any) -> tuple[Any, int] | None:
+            key, (start, end) = windowed
+            entry = get_entry(key, start, end)
+            return None if entry is None else (entry[0], end)
+
+        return Reader(get)
+
+
+@final
+@dataclass(frozen=True)
+class FilterView:
+    """What a predicate lets through (or, `negated`, what it does not) of another view."""
+
+    parent: View
+    predicate: Callable[[Any, Any], object]
+    negated: bool
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """Those of the parent."""
+        return self.parent.stores
+
+    def bind(self, context: NodeContext) -> Reader:
+        """Make the reader of one node."""
+        below, close, below_as_of = self.parent.bind(context)
+        predicate = self.predicate
+        negated = self.negated
+
+        def passed(key: Any, entry: tuple[Any, int] | None) -> tuple[Any, int] | None:
+            return entry if entry is not None and bool(predicate(key, entry[0])) is not negated else None
+
+        return derived(passed, below, below_as_of, close)
+
+
+@final
+@dataclass(frozen=True)
+class MapView:
+    """Another view through a mapper: `mapper(value)`, or `mapper(key, value)` if it is `keyed`."""
+
+    parent: View
+    mapper: Callable[..., Any]
+    keyed: bool
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """Those of the parent."""
+        return self.parent.stores
+
+    def bind(self, context: NodeContext) -> Reader:
+        """Make the reader of one node."""
+        below, close, below_as_of = self.parent.bind(context)
+        mapper = self.mapper
+        keyed = self.keyed
+
+        def mapped_entry(key: Any, entry: tuple[Any, int] | None) -> tuple[Any, int] | None:
+            if entry is None:
+                return None
+            value, timestamp = entry
+            mapped = mapper(key, value) if keyed else mapper(value)
+            return None if mapped is None else (mapped, timestamp)
+
+        return derived(mapped_entry, below, below_as_of, close)
+
+
+@final
+@dataclass(frozen=True)
+class JoinView:
+    """Two views joined by `joiner(left, right)`; a side that is `*_optional` may be missing, though not both."""
+
+    left: View
+    right: View
+    joiner: Callable[[Any, Any], Any]
+    left_optional: bool
+    right_optional: bool
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """Those of both sides."""
+        return tuple(dict.fromkeys(self.left.stores + self.right.stores))
+
+    def bind(self, context: NodeContext) -> Reader:
+        """Make the reader of one node."""
+        get_left, close_left, _ = self.left.bind(context)
+        get_right, close_right, _ = self.right.bind(context)
+        joiner = self.joiner
+        left_optional = self.left_optional
+        right_optional = self.right_optional
+
+        def get(key: Any) -> tuple[Any, int] | None:
+            left = get_left(key)
+            if left is None and not left_optional:
+                return None
+            right = get_right(key)
+            if right is None:
+                if left is None or not right_optional:
+                    return None
+                value, timestamp = joiner(left[0], None), left[1]
+            elif left is None:
+                value, timestamp = joiner(None, right[0]), right[1]
+            else:
+                value, timestamp = joiner(left[0], right[0]), max(left[1], right[1])
+            return None if value is None else (value, timestamp)
+
+        def close() -> None:
+            close_left()
+            close_right()
+
+        return Reader(get, close)

@@ -1,0 +1,1 @@
+"""Values that travel between all parts: batches, task ids, windows."""

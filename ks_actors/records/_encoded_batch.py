@@ -1,0 +1,46 @@
+"""Records that are written already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.records._lazy_batch import CompactBatch
+
+if TYPE_CHECKING:
+    from ks_actors.records._lazy_batch import Columns
+
+
+@final
+class WrittenBatch(CompactBatch):
+    """`count` records as they are in a record batch, without its header; `first` is the timestamp of the first, `latest` the latest of all."""
+
+    __slots__ = ("_count", "_data", "_first", "_latest")
+
+    def __init__(self, data: bytes, count: int, first: int, latest: int) -> None:
+        super().__init__()
+        self._data: bytes = data
+        self._count: int = count
+        self._first: int = first
+        self._latest: int = latest
+
+    def _columns(self) -> Columns:
+        _, keys, values, timestamps, _, _ = _kernel.read_records(self._data, 0, self._count, 0, self._first, False, False)
+        return keys, values, timestamps
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def own_bytes(self) -> int:
+        """The bytes of the records."""
+        return len(self._data)
+
+    def write(self, start: int, limit: int, header: int) -> tuple[bytearray, int, int, int]:
+        """Write records from `start` on as the kernel's `write_records` does."""
+        if start == 0 and header + len(self._data) <= limit:
+            written = bytearray(header)
+            written += self._data
+            return written, self._count, self._first, self._latest
+        found: tuple[bytearray, int, int, int] = _kernel.write_records(self.keys, self.values, self.timestamps, None, start, limit, header)
+        return found

@@ -1,0 +1,107 @@
+"""Commits that somebody waits for until they have taken all that was in hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import TaskMigrated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.runtime.messages import Commit
+    from ks_actors.task._task import Task
+
+
+@final
+class Awaited:
+    """Requests for a commit that has left tasks out: each is answered when later commits have taken those, or when one of them fails, or goes.
+
+    A task that drains asks for a commit when it is at rest. One that was fed after the commit had begun does not: for that one `commit_again` is
+    called, once per request.
+    """
+
+    def __init__(self, commit_again: Callable[[], None]) -> None:
+        self._commit_again = commit_again
+        self._requests: list[tuple[Commit, set[TaskId]]] = []
+
+    def __contains__(self, request: Commit) -> bool:
+        return any(one is request for one, _ in self._requests)
+
+    def serve(self, request: Commit, left_out: frozenset[TaskId], there: Mapping[TaskId, Task]) -> list[Commit]:
+        """Note that a commit, for `request`, has taken all tasks that are `there` but some. Answer the requests that are served now, and return them.
+
+        A request because the group rebalances, or tasks move, waits for none of those: the group does, and each task moves when it is at rest.
+        """
+        dropped = self.drop(there)
+        served: list[Commit] = []
+        for one, missing in self._requests:
+            before = len(missing)
+            missing.intersection_update(left_out)
+            if not missing or (one.one_of is not None and len(missing) < before):
+                served.append(one)
+        self._keep_others(served)
+        if missing := _waits_for(request, left_out, there):
+            self._requests.append((request, missing))
+            if any(there[task].draining.since is None for task in missing & there.keys()):
+                self._commit_again()
+        else:
+            served.append(request)
+        for one in served:
+            answer(one, None)
+        return [*dropped, *served]
+
+    def drop(self, there: Collection[TaskId]) -> list[Commit]:
+        """Fail the requests that wait for tasks which are not `there` any more, and return them: no commit of this instance takes those tasks.
+
+        To be called when no commit is under way. A request for `one_of` some tasks waits for the others, as long as there are any.
+        """
+        failed: list[Commit] = []
+        for one, missing in self._requests:
+            gone = missing.difference(there)
+            if gone and one.one_of is not None:
+                missing.difference_update(gone)
+                gone = set() if missing else gone
+            if gone:
+                failed.append(one)
+                answer(one, _migrated(gone))
+        self._keep_others(failed)
+        return failed
+
+    def fail(self, tasks: Collection[TaskId] | None, error: Exception) -> list[Commit]:
+        """Fail the requests that wait for one of these tasks (None: all requests), and return them."""
+        failed = [one for one, missing in self._requests if tasks is None or not missing.isdisjoint(tasks)]
+        self._keep_others(failed)
+        for one in failed:
+            answer(one, error)
+        return failed
+
+    def _keep_others(self, gone: list[Commit]) -> None:
+        self._requests = [one for one in self._requests if not any(one[0] is request for request in gone)]
+
+
+def _migrated(tasks: Collection[TaskId]) -> TaskMigrated:
+    return TaskMigrated(
+        f"task {', '.join(map(str, sorted(tasks)))} was closed before its calls had ended, so its work since its last commit is not committed: "
+        "the member of the group that has it next begins at that commit"
+    )
+
+
+def _waits_for(request: Commit, left_out: frozenset[TaskId], there: Collection[TaskId]) -> set[TaskId]:
+    if request.reply is None or request.rebalancing or request.hold:
+        return set()
+    if request.one_of is None:
+        return set(left_out)
+    wanted = request.one_of.intersection(there)
+    return set(wanted) if wanted <= left_out else set()
+
+
+def answer(request: Commit, error: Exception | None) -> None:
+    """Answer a request for a commit: how it has ended."""
+    if request.reply is None:
+        return
+    if error is None:
+        request.reply.tell(None)
+    else:
+        request.reply.fail(error)

@@ -1,0 +1,248 @@
+"""Tasks that come to rest for a commit, each by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from ks_actors._errors import TaskTimeout
+from ks_actors.runtime.commit._last_calls import Calm
+from ks_actors.runtime.commit._phases import TasksBroken
+from ks_actors.runtime.messages import Commit, Frozen, Undrained
+from ks_actors.task._offset_metadata import contained
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Container, Iterable, Mapping
+
+    from actors import Ref, Reply
+    from ks_actors.log._types import OffsetAndMetadata
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.messages import CommitterMessage, Drain
+    from ks_actors.state import Token
+    from ks_actors.task._task import Task
+
+_GRACE_S: Final = 0.02
+
+
+def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
+    """Return the error about tasks that are not at rest after so many seconds."""
+    busy = {str(task.id): ", ".join(task.busy_nodes()) for task in tasks if task.in_flight}
+    held = {str(task.id): task.held for task in tasks if task.held}
+    if held and not busy:
+        told = "; ".join(f"task {task} holds {count}" for task, count in held.items())
+        return TaskTimeout(f"caches still held updates back {seconds:g} s after a commit had begun: {told}")
+    if not busy:
+        return TaskTimeout(
+            f"the tasks were not ready for a commit {seconds:g} s after it had begun, though none has anything in hand: the event loop was "
+            "kept busy, or a worker did not give its task back. Look for functions that do not return, or raise max_drain_ms"
+        )
+    told = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items())
+    return TaskTimeout(
+        f"asynchronous processors still had records in flight {seconds:g} s after a commit had begun: {told}. If calls may take so long, "
+        "raise max_drain_ms; if not, give them a timeout_ms that is shorter"
+    )
+
+
+def lots(tasks: Iterable[Task]) -> frozenset[int]:
+    """Return under which numbers the output of tasks is kept apart."""
+    return frozenset(task.draining.lot for task in tasks if task.draining.lot is not None)
+
+
+@final
+class Drains:
+    """Have tasks hand on what they have in hand, and take nothing new, until a commit takes them.
+
+    A commit waits a moment for calls that are about to end, unless those of the task took longer the last time. A task whose calls take longer is
+    left out of it, goes on to drain, and asks for a commit when it is at rest; a task that is not at rest after `longest` seconds has failed. Caches
+    are waited for: no call holds them up. Before the app closes it comes to be `calm`: calls that take long are not begun any more.
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[TaskId, Task],
+        touched: Mapping[TaskId, Task],
+        leased: Container[TaskId],
+        *,
+        committer: Callable[[], Ref[CommitterMessage]],
+        wake_in: Callable[[str, float], None],
+        longest: float,
+        interval: float,
+    ) -> None:
+        self._tasks = tasks
+        self._touched = touched
+        self._leased = leased
+        self._committer = committer
+        self._wake_in = wake_in
+        self._longest: float = longest
+        # A task that is to be committed so often is fed for as long between two commits: for most of it, as clocks are not exact.
+        self._fed_for: float = 0.9 * interval
+        # Since when tasks drain, in the order in which they have begun, and the latest moment for each to be at rest, which is in the same order.
+        self._draining: dict[TaskId, float] = {}
+        self._latest: dict[TaskId, float] = {}
+        # Since when a commit has frozen the tasks: workers do nothing until it ends, which may be long when the log is away.
+        self._frozen_since: float | None = None
+        self._fresh: set[TaskId] = set()
+        self._told: set[TaskId] = set()
+        self._unfed: dict[TaskId, None] = {}
+        self._reply: Reply[None] | None = None
+        self._waits_for: set[TaskId] = set()
+        self._until: float = 0.0
+        self._late: bool = False
+        # From the beginning of a commit until its state is frozen.
+        self._collecting: bool = False
+        self.calm: Calm | None = None
+
+    def begin(self, drain: Drain, now: float, suspended: Container[TaskId]) -> None:
+        """Begin with the tasks that were touched and are not draining yet; answer when those are at rest that the commit waits for.
+
+        With `due_only` tasks are left alone that were fed for less than the interval: calls that take as long as that are not to have tasks drain
+        all the time. Those that are suspended are committed whenever they are at rest.
+        """
+        if drain.calm and self.calm is None:
+            self.calm = Calm(self._tasks.values(), self._draining)
+        self._reply, self._collecting, self._until, self._late = drain.reply, True, now + _GRACE_S, False
+        self._fresh.clear()
+        for task in self._touched.values():
+            due = not drain.due_only or task.id in suspended or task.commit_requested or not task.draining.calls or self._fed(task, now)
+            if due and task.drains and not task.broken and task.draining.since is None:
+                self._draining.pop(task.id, None)
+                self._told.discard(task.id)
+                task.draining.since = self._draining[task.id] = now
+                self._latest[task.id] = now + self._longest
+                self._fresh.add(task.id)
+        self._waits_for = {task_id for task_id in self._fresh if not (self._at_rest(task := self._touched[task_id]) or task.draining.slow)}
+        if self._waits_for:
+            self._wake_in("grace", _GRACE_S)
+        self._wake_at_latest(now)
+        self.answer()
+
+    def under_way(self, task: Task) -> bool:
+        """Return whether a task is to be given nothing new. The updates in caches have to be whole when they are frozen, whenever they have come."""
+        if task.draining.calls:
+            return task.draining.since is not None or (self.calm is not None and self.calm.holds(task))
+        return task.draining.since is not None or (self._collecting and task.drains)
+
+    def looked_at(self, task: Task) -> None:
+        """Note what a task has in hand now; ask for a commit when it has come to rest behind the one that it was to be part of."""
+        if self.under_way(task):
+            self._unfed[task.id] = None
+        if task.draining.since is None or self._at_rest(task) or task.broken:
+            self._wait_no_more(task.id)
+        if task.draining.since is not None and self._at_rest(task) and not (self._collecting or task.id in self._told):
+            self._told.add(task.id)
+            self._committer().tell(Commit(None, f"task {task.id} has come to rest", due_only=True))
+
+    def busy(self, tasks: Iterable[TaskId]) -> frozenset[TaskId]:
+        """Return those of some tasks that have work in hand or uncommitted. Broken tasks are left out: they are rolled back anyway."""
+        there = (self._tasks[task_id] for task_id in tasks if task_id in self._tasks)
+        return frozenset(task.id for task in there if not task.broken and (task.commit_needed or not self._at_rest(task)))
+
+    def forget(self, task: TaskId) -> None:
+        """Forget a task that has gone."""
+        self._draining.pop(task, None)
+        self._latest.pop(task, None)
+        self._wait_no_more(task)
+
+    def tick(self, now: float) -> None:
+        """Look whether something has taken too long."""
+        self._late = now >= self._until
+        self.answer()
+        if self._frozen_since is not None:
+            return
+        for task_id, since in list(self._draining.items()):
+            task = self._tasks.get(task_id)
+            if task is None or task.draining.since != since:
+                del self._draining[task_id]
+            elif now < self._latest[task_id]:
+                self._wake_at_latest(now)
+                return
+            elif not task.drained:
+                del self._draining[task_id]
+                self._committer().tell(Undrained(task_id, since))
+
+    def answer(self) -> None:
+        """Answer if there is nothing to wait for, or something is broken: nobody may be left to hand results on before that is rolled back."""
+        if (reply := self._reply) is None:
+            return
+        if self._waits_enough():
+            self._reply = None
+            reply.tell(None)
+        elif broken := [task.id for task in self._touched.values() if task.broken]:
+            self._reply = None
+            reply.fail(TasksBroken.of(broken))
+
+    def freeze(self, tasks: Iterable[Task], now: float) -> Frozen:
+        """Freeze the tasks that are at rest, which may be fed again; the others are left out."""
+        positions: dict[TopicPartition, OffsetAndMetadata] = {}
+        tokens: dict[TaskId, Token] = {}
+        taken: dict[TaskId, Task] = {}
+        left_out: set[TaskId] = set()
+        for task in tasks:
+            if not self._take(task, now):
+                left_out.add(task.id)
+            elif task.commit_needed:
+                taken[task.id] = task
+                positions.update(at := task.positions())
+                if task.stores is not None:
+                    tokens[task.id] = task.stores.freeze(contained({partition: one.offset for partition, one in at.items()}))
+                task.commit_needed = task.commit_requested = False
+        self._collecting, self._frozen_since = False, now
+        return Frozen(positions, tokens, taken, frozenset(left_out))
+
+    @property
+    def fed_again(self) -> list[TaskId]:
+        """The tasks that a commit has held up, and does not any more once it has frozen them.
+
+        They are looked at then, not when it ends: others, of which records come meanwhile, would always be before them.
+        """
+        return list(self._unfed)
+
+    def _take(self, task: Task, now: float) -> bool:
+        draining = task.draining
+        if not task.drained:
+            draining.slow = draining.slow or draining.since is not None
+            return False
+        since = draining.since
+        if since is not None:
+            draining.slow = draining.slow and now - since > _GRACE_S
+            draining.since, draining.fed, draining.took = None, now, now - since
+            self._draining.pop(task.id, None)
+            if self.calm is not None:
+                self.calm.note(task)
+        return True
+
+    def end(self, now: float, *, failed: bool) -> Iterable[TaskId]:
+        """Return the tasks that may be fed again; when the commit has `failed`, those that have begun to drain for it, too."""
+        if self._frozen_since is not None:
+            stood, self._frozen_since = now - self._frozen_since, None
+            for task_id in self._draining:
+                self._latest[task_id] += stood
+            self._wake_at_latest(now)
+        self._reply, self._collecting = None, False
+        self._waits_for.clear()
+        if failed:
+            self._told.clear()
+            for task_id in self._fresh & self._draining.keys() & self._tasks.keys():
+                self._tasks[task_id].draining.since = None
+        unfed, self._unfed = self._unfed, {}
+        return unfed
+
+    def _wake_at_latest(self, now: float) -> None:
+        if self._draining and self._frozen_since is None:
+            self._wake_in("drains", self._latest[next(iter(self._draining))] - now)
+
+    def _fed(self, task: Task, now: float) -> bool:
+        return now - task.draining.fed >= self._fed_for
+
+    def _at_rest(self, task: Task) -> bool:
+        return task.drained and task.id not in self._leased
+
+    def _wait_no_more(self, task: TaskId) -> None:
+        if task in self._waits_for:
+            self._waits_for.discard(task)
+            if self._waits_enough():
+                self.answer()
+
+    def _waits_enough(self) -> bool:
+        """Return whether a commit goes on: nothing is left to wait for, or calls only, and the moment that they have is over."""
+        return not self._waits_for or (self._late and all(self._tasks[task_id].draining.calls for task_id in self._waits_for))

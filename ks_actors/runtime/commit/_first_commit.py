@@ -1,0 +1,56 @@
+"""When a commit that is due waits for tasks that have just begun."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.task._task import Task
+
+GATHERING_S: Final = 0.25
+"""For how long at most: some partitions may have no records."""
+LOOK_AGAIN_S: Final = 0.02
+
+
+@final
+class Gathering:
+    """Have the first commit of tasks that begin together hold something of each.
+
+    Tasks are handed over one after the other, and fetched for one after the other. A commit that comes due in between would hold the first one's
+    records alone, and all others would wait for it, and for the next one: behind an outage, where each answer takes its time, twice as long.
+    Tasks of another subtopology are not waited for: what they read may be just that which the commit is to make visible.
+    `touched` tells those of the `tasks` that may have something to commit: unless one of them has just begun, nothing goes through all.
+    """
+
+    def __init__(self, tasks: Mapping[TaskId, Task], touched: Callable[[], Iterable[Task]]) -> None:
+        self._tasks: Mapping[TaskId, Task] = tasks
+        self._touched = touched
+        self._begun: WeakSet[Task] = WeakSet()
+        self._since: float | None = None
+
+    def waits(self, now: float) -> bool:
+        """Return whether a commit that is due at `now` (seconds) had better wait; it is to be asked again until it does not."""
+        if not any(task.commit_needed and task not in self._begun for task in self._touched()):
+            self._since = None
+            return False
+        fresh: dict[int, list[Task]] = {}
+        for task_id, task in self._tasks.items():
+            if task not in self._begun:
+                fresh.setdefault(task_id.subtopology, []).append(task)
+        ready = [tasks for tasks in fresh.values() if any(task.commit_needed for task in tasks)]
+        if not all(task.commit_needed for tasks in ready for task in tasks):
+            self._since = now if self._since is None else self._since
+            if now - self._since < GATHERING_S:
+                return True
+        for tasks in ready:
+            self._begun.update(tasks)
+        self._since = None
+        return False
+
+    def forget(self) -> None:
+        """Note that nothing is due for a while: who waits afterwards waits for the whole time."""
+        self._since = None

@@ -1,0 +1,52 @@
+"""Repartition topics do not keep what is processed."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from ks_actors.log._types import OffsetAndMetadata
+    from ks_actors.records._topic_partition import TopicPartition
+
+_log = logging.getLogger("ks_actors")
+
+
+async def nothing_to_delete(_: Mapping[TopicPartition, int]) -> None:
+    """Delete nothing."""
+
+
+class Purger:
+    """Say which records of repartition topics may be deleted, not more often than every `interval_ms`; `delete` deletes them."""
+
+    def __init__(
+        self, topics: Iterable[str], interval_ms: int, delete: Callable[[Mapping[TopicPartition, int]], Awaitable[None]] = nothing_to_delete
+    ) -> None:
+        self.delete: Callable[[Mapping[TopicPartition, int]], Awaitable[None]] = delete
+        self._topics: frozenset[str] = frozenset(topics)
+        self._interval: float = interval_ms / 1000
+        self._last: float | None = None
+        self._committed: dict[TopicPartition, int] = {}
+        self.under_way: bool = False
+
+    def due(self, positions: Mapping[TopicPartition, OffsetAndMetadata], now: float) -> dict[TopicPartition, int] | None:
+        """Note what was committed; return what is to be deleted now, if anything."""
+        for partition, committed in positions.items():
+            if partition.topic in self._topics:
+                self._committed[partition] = committed.offset
+        if not self._committed or self.under_way or (self._last is not None and now - self._last < self._interval):
+            return None
+        if self._last is None:
+            self._last = now
+            return None
+        self._last = now
+        wanted, self._committed = self._committed, {}
+        return wanted
+
+    def ended(self, error: Exception | None) -> None:
+        """Note that what was due has been deleted, or why not."""
+        self.under_way = False
+        if error is not None:
+            _log.warning("deleting processed records of repartition topics failed, it is tried again: %s", error)

@@ -1,0 +1,278 @@
+"""Who keeps the global stores."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from actors import Actor, Mailbox, Message, Reply, Signal, Started, Stopping
+from ks_actors._errors import StateError, StreamsError
+from ks_actors.records._batch import Batch
+from ks_actors.records._task_id import TaskId
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.messages import Arrived, FetchFailed
+from ks_actors.runtime.stores._flusher import Flusher
+from ks_actors.task._offset_metadata import Position, contained
+from ks_actors.task._store_registry import Role
+from ks_actors.task._task import Task
+from ks_actors.task._unreadable_batch import passed_over
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from actors import Ref
+    from ks_actors.log import Fetcher
+    from ks_actors.log._types import Fetched
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.globals._global_stores import GlobalStores
+    from ks_actors.runtime.output._dead_letters import Letters
+    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.task._environment import Setup
+
+GLOBAL_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
+_SLICE = 0.005
+_log = logging.getLogger("ks_actors")
+GLOBAL_TASK = TaskId(-1, 0)
+"""The task that has the global stores."""
+
+
+class AwaitFilled(Message, frozen=True, tag="AWAIT_FILLED"):
+    """Answer when the global stores hold all that their topics held at the start."""
+
+    reply: Reply[None]
+
+
+class Look(Message, frozen=True, tag="LOOK"):
+    """Go on with what is buffered (internal)."""
+
+
+class CommitGlobals(Message, frozen=True, tag="COMMIT_GLOBALS"):
+    """Have stores of the user's own commit (internal)."""
+
+
+class LettersWritten(Message, frozen=True, tag="LETTERS_WRITTEN"):
+    """Go on: the log has the dead letters (internal)."""
+
+
+class LettersFailed(Message, frozen=True, tag="LETTERS_FAILED"):
+    """End: dead letters cannot be written (internal)."""
+
+    error: Exception
+
+
+GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look | CommitGlobals | LettersWritten | LettersFailed
+
+
+class GlobalTables(Actor[GlobalMessage]):
+    """Fill the global stores with the whole of their topics, before anything is processed and ever after.
+
+    A slice at a time; what is applied is final at once, for the topic is the store's changelog. What is on disk of them goes on from where it is, and
+    is written now and then, in turns with the rest: what a crash leaves is bounded as for tasks. Dead letters are written before anything goes on: no
+    position is ahead of them, and an error that ends it comes behind them.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        stores: GlobalStores,
+        fetcher: Fetcher,
+        letters: Letters,
+        *,
+        instance: Ref[m.InstanceMessage],
+        metrics: Metrics,
+    ) -> None:
+        self._global = stores
+        self._stores = stores.stores
+        setup.global_stores = {name: self._stores.store(name) for name in self._stores.names}
+        self._fetcher = fetcher
+        self._letters = letters
+        self._instance = instance
+        self._metrics = metrics
+        self._poll_ms: int = setup.config.poll_ms
+        self._clock = setup.work_time
+        self._ends: dict[TopicPartition, int] = dict(stores.ends)
+        self._asked: list[Reply[None]] = []
+        self._failure: Exception | None = None
+        self._fetching: bool = False
+        self._looking: bool = False
+        self._broken: bool = False
+        self._writing: bool = False
+        # What ends this when the letters are written.
+        self._fault: Exception | None = None
+        self._dropped: int = 0
+        self._flusher = Flusher({GLOBAL_TASK: self._stores})
+        self._positions: dict[TopicPartition, int] = dict(stores.begins)
+        self._committed: Mapping[TopicPartition, int] = {}
+        self._commit_s: float = setup.config.commit_interval_ms / 1000
+        positions = {partition: Position(offset) for partition, offset in self._positions.items()}
+        self._task = Task(GLOBAL_TASK, setup, positions, self._stores, wake=lambda: None, current=stores.current)
+        self._residents = setup.residents
+        resident = self._residents.active(self._task, self._positions)
+        assert resident is not None  # it has stores
+        resident.role = Role.RESTORING
+        self._resident = resident
+
+    async def signal(self, signal: Signal) -> None:
+        """Begin to read when started, close at the end."""
+        if isinstance(signal, Started):
+            self._task.start()
+            for partition, position in self._positions.items():
+                # As if it were known to be empty: what is in one topic is not held up by another.
+                self._task.add(partition, Batch([], [], []), position, position)
+            self._fetcher.assign(self._positions)
+            self.ctx.timers.every("commit", max(self._commit_s, 0.001), CommitGlobals())
+            self._note_filled()
+            self._fetch()
+        elif isinstance(signal, Stopping):
+            self._residents.leave(GLOBAL_TASK)
+            await self._fetcher.close()
+            await self._letters.close()
+            self._task.close()
+            if not self._broken:
+                self._commit()
+            try:
+                await self.ctx.blocking(partial(self._stores.close, clean=not self._broken))
+            except StateError as error:
+                _log.warning("closing the global stores failed, what is not on disk is read again: %s", error)
+
+    def receive(self, message: GlobalMessage) -> None:
+        """Apply what comes. An error before all is filled is what the start fails by; one after that ends the actor."""
+        try:
+            self._deal_with(message)
+        except Exception as error:
+            self._broken = True
+            if not self._ends:
+                raise
+            self._fail_start(error)
+
+    def _deal_with(self, message: GlobalMessage) -> None:
+        match message:
+            case AwaitFilled():
+                if self._failure is None:
+                    self._asked.append(message.reply)
+                else:
+                    message.reply.fail(self._failure)
+            case Arrived():
+                for fetched in message.fetched:
+                    self._task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
+                self._fetching = False
+                self._go_on(idle=not any(len(fetched.batch) for fetched in message.fetched))
+            case CommitGlobals():
+                self._commit()
+                return
+            case Look():
+                self._looking = False
+                self._go_on()
+            case LettersWritten() | LettersFailed():
+                self._go_on_behind(message)
+            case FetchFailed():
+                self._fetching = False
+                if passed := passed_over(message.error, self._fetcher, self._positions):
+                    self._deal_with(Arrived(passed, message.epoch))
+                else:
+                    self._tell_unread(message.error)
+                return
+            case _:
+                assert_never(message)
+        self._note_filled()
+
+    def _tell_unread(self, error: Exception) -> None:
+        failure = StreamsError(f"reading the topics of global tables failed: {error}")
+        if self._ends:
+            raise failure from error
+        self._instance.tell(m.Fatal(failure, rolled_back=False))
+        self.ctx.timers.once("again", self._poll_ms / 1000, Look())
+
+    def _go_on_behind(self, letters: LettersWritten | LettersFailed) -> None:
+        """Go on when the log has the letters, or end by the error that they are about."""
+        failure = self._fault
+        if isinstance(letters, LettersFailed):
+            if failure is None:
+                raise letters.error
+            failure.add_note(f"its dead letters could not be written: {letters.error}")
+        if failure is not None:
+            raise failure
+        self._writing = False
+        self._keep()
+        self._go_on()
+
+    def _go_on(self, *, idle: bool = False) -> None:
+        """Apply a slice of what has come, write a little, and see to it that this goes on.
+
+        What comes waits for writing that is behind, and for dead letters that the log does not have yet.
+        """
+        if self._broken:
+            return
+        if not (self._writing or (self._flusher.busy and self._stores.behind)):
+            self._apply()
+        if self._flusher.begin(idle=idle and self._stores.pressing) or self._flusher.busy:
+            self._flusher.turn(self._clock)
+        buffered = self._task.group.buffered
+        if not buffered:
+            self._fetch()
+        if ((buffered and not self._writing) or self._flusher.busy) and not self._looking:
+            self._looking = True
+            self.ctx.self_ref.tell(Look())
+
+    def _apply(self) -> None:
+        task = self._task
+        try:
+            task.process(_SLICE)
+        except Exception as error:  # noqa: BLE001 - raised when its dead letters are written
+            self._fault = error
+        self._metrics.global_dropped += task.dropped - self._dropped
+        self._dropped = task.dropped
+        if letters := task.take_output() + task.parting.take():
+            self._writing = True
+            self.ctx.pipe(self._letters.write(letters), _written, LettersFailed)
+        elif self._fault is not None:
+            raise self._fault
+        else:
+            self._keep()
+
+    def _keep(self) -> None:
+        """Take what was applied as final."""
+        self._positions = {partition: queue.position for partition, queue in self._task.group.queues.items()}
+        token = self._stores.freeze(contained(self._positions))
+        self._stores.keep(token, self._global.offsets(self._positions))
+        self._resident.positions = self._positions
+
+    def _commit(self) -> None:
+        """Have stores of the user's own commit, if anything has come since."""
+        if self._committed != self._positions:
+            self._global.commit(self._positions)
+            self._committed = dict(self._positions)
+
+    def _fetch(self) -> None:
+        if self._positions and not self._fetching:
+            self._fetching = True
+            self.ctx.pipe(self._fetcher.fetch(max_wait_ms=self._poll_ms), _arrived, _failed)
+
+    def _fail_start(self, error: Exception) -> None:
+        self._failure = error
+        for reply in self._asked:
+            reply.fail(error)
+        self._asked.clear()
+
+    def _note_filled(self) -> None:
+        if all(self._positions[partition] >= end for partition, end in self._ends.items()):
+            if self._resident.role is Role.RESTORING:
+                self._commit()
+            self._ends.clear()
+            self._resident.role = Role.ACTIVE
+            for reply in self._asked:
+                reply.tell(None)
+            self._asked.clear()
+
+
+def _arrived(fetched: Sequence[Fetched]) -> GlobalMessage:
+    return Arrived(fetched, 0)
+
+
+def _written(_: None) -> GlobalMessage:
+    return LettersWritten()
+
+
+def _failed(error: Exception) -> GlobalMessage:
+    return FetchFailed(error, 0)

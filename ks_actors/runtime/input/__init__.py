@@ -1,0 +1,1 @@
+"""The poller: fetching and group membership."""

@@ -1,0 +1,137 @@
+"""Assigned tasks beside the topology that this instance runs: another member may lead, with another version of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Self, TypeAlias, final
+
+from ks_actors._errors import TopologyError
+from ks_actors.assignment import TopologyInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Container, Iterable, Mapping
+
+    from ks_actors.log import Log
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.task._environment import Setup
+    from ks_actors.task._topic_sizes import TopicSizes
+
+_Reading: TypeAlias = "tuple[int, str]"
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class Fitting:
+    """Find tasks that are not as the topology says: with partitions that it does not read, or without some that it does.
+
+    That is the case when the leader was not told of the topology: a static member that comes back with a new version is given what the old one had,
+    and leaders before this version know only their own topology. To ask for an assignment once more mends the first case.
+    """
+
+    def __init__(
+        self, topology: Callable[[], TopologyInfo], sizes: TopicSizes, matched_of: Callable[[Iterable[TopicPartition]], frozenset[str]]
+    ) -> None:
+        self._topology: Callable[[], TopologyInfo] = topology
+        # Those of the topics of partitions that a pattern matches, or has matched since the start.
+        self.matched_of: Callable[[Iterable[TopicPartition]], frozenset[str]] = matched_of
+        self._sizes: TopicSizes = sizes
+        # As of the start.
+        self._first: dict[str, int | None] = {topic: sizes(topic) for topics in topology().topics.values() for topic in topics}
+        # Of which subtopologies and topics the group was asked once more: what the topology does not read, and what nobody reads.
+        self._asked: tuple[frozenset[_Reading], frozenset[_Reading]] = frozenset(), frozenset()
+
+    @classmethod
+    def of(cls, setup: Setup, stateful: Collection[int]) -> Self:
+        """Return that of an instance, of which these subtopologies have state with changelogs."""
+        groups = setup.copartition_groups()
+        return cls(lambda: TopologyInfo.of(setup.subtopology_topics(), groups, stateful, setup.matched), setup.partitions, setup.matched_of)
+
+    @property
+    def topology(self) -> TopologyInfo:
+        """The topology as of now: patterns may have found other topics than at the start."""
+        return self._topology()
+
+    def was_added(self, partition: TopicPartition) -> bool:
+        """Return whether a partition was added to its topic since the start."""
+        first = self._first.get(partition.topic)
+        return first is not None and partition.partition >= first
+
+    async def look(self, tasks: Iterable[TaskId], log: Log) -> None:
+        """Ask the log for the sizes of topics that have grown, as tasks tell whose number is beyond all that is known."""
+        topics = self.topology.topics
+        grown = {
+            topic
+            for task in tasks
+            for topic in topics.get(task.subtopology, ())
+            if all(task.partition >= (self._sizes(other) or 0) for other in topics[task.subtopology])
+        }
+        if grown:
+            described = await log.describe_topics(sorted(grown), configs=False)
+            self._sizes.know({name: topic.partitions for name, topic in described.items()})
+
+    def fit(self, assigned: Mapping[TaskId, tuple[TopicPartition, ...]]) -> tuple[dict[TaskId, tuple[TopicPartition, ...]], bool]:
+        """Return the tasks that can be begun, and whether the group is to be asked for an assignment once more.
+
+        Raises TopologyError when it was asked, and the leader still gives partitions of topics that the topology does not read. Topics that a pattern
+        has matched are no such: the leader may find out later than this instance that they are gone.
+        """
+        topology = self.topology
+        topics = topology.topics
+        matched = self.matched_of(partition for partitions in assigned.values() for partition in partitions)
+        self._sizes.see(partition for partitions in assigned.values() for partition in partitions)
+        foreign = [
+            (task, partition.topic)
+            for task, partitions in sorted(assigned.items())
+            for partition in partitions
+            if partition.topic not in topics.get(task.subtopology, ()) and partition.topic not in matched
+        ]
+        lacking = [
+            (task, topic)
+            for task, partitions in sorted(assigned.items())
+            for topic in topics.get(task.subtopology, ())
+            if topic not in topology.matched and task.partition < (self._sizes(topic) or 0)
+            if all(partition.topic != topic for partition in partitions)
+        ]
+        asked, self._asked = self._asked, (_readings(foreign), _readings(lacking))
+        still_foreign, still_lacking = self._asked[0] & asked[0], self._asked[1] & asked[1]
+        if still_foreign:
+            raise TopologyError(
+                f"the group's leader gives this instance partitions that its topology does not read: {_named(foreign, still_foreign)}. "
+                "Its version cannot run beside this one: stop all members before the first one with this version starts"
+            )
+        if still_lacking:
+            _log.warning(
+                "nobody reads %s for now: the group's leader runs another version of the topology, which does not; they are read when it has gone",
+                _named(lacking, still_lacking),
+            )
+        usable = {
+            task: partitions
+            for task, partitions in assigned.items()
+            if all(partition.topic in topics.get(task.subtopology, ()) or partition.topic in matched for partition in partitions)
+        }
+        return usable, self._asked[0] > still_foreign or self._asked[1] > still_lacking
+
+
+def _readings(found: Iterable[tuple[TaskId, str]]) -> frozenset[_Reading]:
+    return frozenset((task.subtopology, topic) for task, topic in found)
+
+
+def _named(found: Iterable[tuple[TaskId, str]], wanted: Container[_Reading]) -> str:
+    return ", ".join(f"{topic}-{task.partition} (task {task})" for task, topic in found if (task.subtopology, topic) in wanted)
+
+
+def moved(
+    held: Mapping[TaskId, tuple[TopicPartition, ...]],
+    assigned: Mapping[TaskId, tuple[TopicPartition, ...]],
+    parting: Container[TaskId],
+    lacking: Container[TaskId],
+) -> tuple[frozenset[TaskId], dict[TaskId, tuple[TopicPartition, ...]]]:
+    """Return the tasks of `held` that are to be closed, and those of `assigned` that are to be begun: but for those that are `parting`.
+
+    A task whose partitions are others now, or that is `lacking`, as one of its partitions is not read, is among both: it is closed, committed, and
+    begun anew.
+    """
+    gone = frozenset(task for task, partitions in held.items() if task in lacking or set(assigned.get(task, ())) != set(partitions))
+    new = {task: partitions for task, partitions in assigned.items() if task not in parting and (task in gone or task not in held)}
+    return gone, new

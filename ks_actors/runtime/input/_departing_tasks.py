@@ -1,0 +1,95 @@
+"""Tasks that another member is to have, and that still have something in hand here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, final
+
+from ks_actors.runtime import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from actors import Context
+    from ks_actors.log import Membership
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.runtime.input._handover import Handover
+    from ks_actors.runtime.input._membership import GroupView
+
+_SHARE: Final = 0.25
+_AGAIN_S: Final = 0.1
+
+
+@final
+class Parting:
+    """Give tasks up as each comes to rest: one that has nothing in hand does not wait for the calls of others.
+
+    The group is told that the tasks in `tasks` are here, so it gives them to nobody. Each time that some have gone it is asked for an assignment. To
+    ask for few of them, one that has come to rest waits for others: for a quarter of the time that calls have taken until then.
+    """
+
+    def __init__(self, handover: Handover, membership: Membership, group: GroupView, *, here: Callable[[], Iterable[TaskId]]) -> None:
+        self.tasks: frozenset[TaskId] = frozenset()
+        # Whether the group is between two generations: nothing is given up then, as commits may be refused.
+        self.between: bool = False
+        self._due: bool = False
+        self._watched: frozenset[TaskId] = frozenset()
+        self._handover = handover
+        self._membership = membership
+        self._group = group
+        self._here = here
+        self._since: float = 0.0
+
+    @property
+    def may_go(self) -> bool:
+        """Whether some have come to rest, and may be given up."""
+        return self._due and bool(self.tasks) and not self.between
+
+    async def give_up(self, gone: frozenset[TaskId], standbys: frozenset[TaskId], number: int) -> bool:
+        """Give up the tasks of `gone` that are at rest, and keep the others in `tasks`; return whether there were any. See Handover.give_up."""
+        if not self.tasks:
+            self._since = asyncio.get_running_loop().time()
+        self.tasks |= gone
+        left = await self._handover.give_up(gone, standbys, number)
+        self.tasks -= gone - left
+        return left != gone
+
+    async def part(self, standbys: frozenset[TaskId]) -> int:
+        """Give up the tasks that have come to rest since; return the generation of the group."""
+        self._due = False
+        if await self.give_up(self.tasks, standbys, self._handover.assignments - 1):
+            self.ask()
+        return self._membership.group.generation
+
+    def ask(self) -> None:
+        """Ask the group for an assignment, for it to give what has gone to others."""
+        self._membership.rejoin(self.user_data(), self._group.topics)
+
+    def user_data(self) -> bytes:
+        """Return what to tell the group: all tasks that are here."""
+        return self._group.user_data(self.tasks.union(self._here()), self._membership.group.generation, self._handover.offsets)
+
+    def watch(self, poller: Context[m.PollerMessage]) -> None:
+        """Have the poller be told when tasks have come to rest, if there are any of which it is not to be told yet."""
+        if not self.tasks <= self._watched:
+            self._watched = self.tasks
+            poller.pipe(self._rest(), _at_rest, _at_rest)
+
+    def note_rest(self) -> None:
+        """Note that some may go."""
+        self._watched, self._due = frozenset(), True
+
+    async def _rest(self) -> None:
+        busy = await self._handover.until_one_rests(self.tasks)
+        if busy is None:
+            await asyncio.sleep(_AGAIN_S)
+        elif busy:
+            await asyncio.sleep(_SHARE * (asyncio.get_running_loop().time() - self._since))
+
+    def forget(self) -> None:
+        """Forget all: they are lost, or closed."""
+        self.tasks, self._watched, self._due = frozenset(), frozenset(), False
+
+
+def _at_rest(_: object) -> m.PollerMessage:
+    return m.AtRest()

@@ -1,0 +1,191 @@
+"""What an instance makes of its group."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ks_actors._errors import IllegalGeneration
+from ks_actors.assignment import decode_processes, decode_standbys, decode_tasks, encode_member
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
+
+    from actors import Reply
+    from ks_actors.log import Log, MemberAssignment, Membership
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.input._assignment_check import Fitting
+    from ks_actors.runtime.messages import CommitOffsets
+
+
+class GroupView:
+    """Read assignments, and say what the leader has to know of this instance."""
+
+    def __init__(self, process_id: str, rebalance_timeout_ms: int, fitting: Fitting | None = None) -> None:
+        self.rebalance_seconds: float = rebalance_timeout_ms / 1000
+        self._process_id: str = process_id
+        self._counter: int = 0
+        self._task_of: dict[TopicPartition, TaskId] = {}
+        self._processes: frozenset[str] = frozenset()
+        self._fitting: Fitting | None = fitting
+        # Whether the last assignment does not fit the topology, and the leader is to be told of it.
+        self.asks_again: bool = False
+        # The tasks that the group was last told to be here: it gives none of them to others.
+        self.claimed: frozenset[TaskId] = frozenset()
+
+    def tasks(self, assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:
+        """Return the tasks of an assignment with their partitions. Raises what kept the leader from assigning, and TopologyError."""
+        tasks = decode_tasks(assignment)
+        if self._fitting is not None:
+            tasks, self.asks_again = self._fitting.fit(tasks)
+        for task, partitions in tasks.items():
+            for partition in partitions:
+                self._task_of[partition] = task
+        return tasks
+
+    async def look(self, standbys: Iterable[TaskId], log: Log) -> None:
+        """Find out how large the topics of these tasks are, where they have grown."""
+        if self._fitting is not None:
+            await self._fitting.look(standbys, log)
+
+    def was_added(self, partition: TopicPartition) -> bool:
+        """Return whether a partition was added to its topic while this instance runs."""
+        return self._fitting is not None and self._fitting.was_added(partition)
+
+    def standbys(self, assignment: MemberAssignment) -> frozenset[TaskId]:
+        """Return the tasks whose state is to be kept up to date."""
+        return decode_standbys(assignment)
+
+    def take_gone(self, assignment: MemberAssignment) -> frozenset[str]:
+        """Return the ids of processes that have left the group since the last assignment; to one of those that were there before, and still are."""
+        before, self._processes = self._processes, decode_processes(assignment)
+        stayed = before & self._processes
+        return before - self._processes if stayed and self._process_id == min(stayed) else frozenset()
+
+    def forget(self) -> None:
+        """Know of no process: this one was out of the group, as others may be that come back later. They have not gone for that."""
+        self._processes = frozenset()
+
+    def task_of(self, partition: TopicPartition) -> TaskId | None:
+        """Return the task that reads a partition, as of the last assignment that had it."""
+        return self._task_of.get(partition)
+
+    def has_several(self, partition: TopicPartition, tasks: Mapping[TaskId, Sequence[TopicPartition]]) -> bool:
+        """Return whether a partition is read by one of `tasks` that reads others, too."""
+        task = self.task_of(partition)
+        return task is not None and len(tasks.get(task, ())) > 1
+
+    @property
+    def topics(self) -> frozenset[str] | None:
+        """The topics that the group is to be told of; None: those that it was told when the member joined."""
+        return None if self._fitting is None else frozenset(topic for topics in self._fitting.topology.topics.values() for topic in topics)
+
+    def matched(self, partitions: Iterable[TopicPartition]) -> frozenset[str]:
+        """Return those of the topics that a pattern matches, or has matched since the start: they may go at any time, and may be gone already."""
+        return frozenset() if self._fitting is None else self._fitting.matched_of(partitions)
+
+    def user_data(self, owned: Iterable[TaskId], generation: int = -1, offsets: Mapping[TaskId, int] | None = None) -> bytes:
+        """Return what to tell the leader: the tasks that are here, and how far the state is of those that are not."""
+        self._counter += 1
+        self.claimed = frozenset(owned)
+        return encode_member(
+            self.claimed,
+            process_id=self._process_id,
+            counter=self._counter,
+            generation=generation,
+            offsets=offsets,
+            topology=None if self._fitting is None else self._fitting.topology,
+        )
+
+
+class OffsetCommits:
+    """Commit offsets for the group, outside of transactions.
+
+    While it rebalances there is a moment in which the group has moved on and its members do not know yet where to. What comes then is of tasks that
+    the member still has, and all of it is written: it is committed in the next generation, not done again.
+    """
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+        self._moving: bool = False
+        self._patient: bool = True
+        self._late: list[tuple[CommitOffsets, Exception]] = []
+        # One commit at a time: an older position must not come behind a newer one.
+        self._turn = asyncio.Lock()
+        self._call: asyncio.Future[None] | None = None
+        # Count the generations that this member has heard of, and how often it was given up.
+        self._generation: int = 0
+        self._losses: int = 0
+
+    async def commit(self, message: CommitOffsets) -> None:
+        """Commit, and answer; or keep it for the next generation. The caller goes on meanwhile: messages of the group may come in between."""
+        async with self._turn:
+            while True:
+                generation, losses = self._generation, self._losses
+                error = await self._try(message)
+                if error is None:
+                    message.reply.tell(None)
+                elif self._moving and isinstance(error, IllegalGeneration):
+                    self._late.append((message, error))
+                elif isinstance(error, IllegalGeneration) and self._generation != generation and self._losses == losses:
+                    # The group has said meanwhile where it has moved on to, and the tasks are still here.
+                    continue
+                else:
+                    message.reply.fail(error)
+                return
+
+    async def _try(self, message: CommitOffsets) -> Exception | None:
+        losses = self._losses
+        call = self._call = asyncio.ensure_future(self._membership.commit(message.offsets))
+        try:
+            await call
+        except asyncio.CancelledError:
+            if self._losses == losses:
+                raise
+            return IllegalGeneration("the membership of the group was given up while offsets were being committed")
+        except Exception as error:  # noqa: BLE001 - the committer decides what it means
+            return error
+        else:
+            return None
+        finally:
+            self._call = None
+
+    def let_go(self) -> None:
+        """Note that the group may go on to the next generation at any time."""
+        self._moving = self._patient
+
+    def next_generation(self) -> list[CommitOffsets]:
+        """Return what is to be committed now that the generation is known."""
+        self._moving = False
+        self._generation += 1
+        late, self._late = self._late, []
+        return [message for message, _ in late]
+
+    def give_up(self) -> None:
+        """Tell those who wait that there will be no next generation, and wait for no answer of the group any more."""
+        self._losses += 1
+        self._fail_late()
+        if self._call is not None:
+            self._call.cancel()
+
+    def lose_patience(self) -> None:
+        """Wait for no generation any more: the group may be waiting for members that have died, one session timeout after the other."""
+        self._patient = False
+        self._fail_late()
+
+    def _fail_late(self) -> None:
+        self._moving = False
+        late, self._late = self._late, []
+        for message, error in late:
+            message.reply.fail(error)
+
+
+async def answered(reply: Reply[None], work: Awaitable[None]) -> None:
+    """Do some work, and answer the request for it: how it has ended."""
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001 - the asker decides what it means
+        reply.fail(error)
+    else:
+        reply.tell(None)

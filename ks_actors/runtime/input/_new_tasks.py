@@ -1,0 +1,44 @@
+"""Tasks that have become ready to be fetched for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, final
+
+from ks_actors.runtime import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from actors import Timers
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+
+_TOGETHER_S: Final = 0.01
+
+
+@final
+class Newcomers:
+    """Collect tasks that become ready within 10 ms: each assignment of a fetcher goes through all partitions, so one is for all of them.
+
+    The first one does not wait, and nobody waits when no other task is still to come.
+    """
+
+    def __init__(self) -> None:
+        self._ready: dict[TaskId, Mapping[TopicPartition, int]] = {}
+
+    def come(self, ready: m.TaskReady, pending: AbstractSet[TaskId], timers: Timers[Any]) -> bool:
+        """Take in one of the `pending` tasks; return whether to begin at once. Else FetchNew comes in time."""
+        self._ready[ready.task] = ready.positions
+        if pending <= self._ready.keys():
+            return True
+        if "new" in timers:
+            return False
+        timers.once("new", _TOGETHER_S, m.FetchNew())
+        return True
+
+    def take(self, tasks: Container[TaskId], pending: set[TaskId]) -> dict[TopicPartition, int]:
+        """Return the positions of those that are among `tasks`, which are not `pending` any more."""
+        ready, self._ready = self._ready, {}
+        pending.difference_update(ready)
+        return {partition: at for task, positions in ready.items() if task in tasks for partition, at in positions.items()}

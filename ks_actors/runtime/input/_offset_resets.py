@@ -1,0 +1,70 @@
+"""Positions that the log does not have any more, while it is found out where to go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ks_actors.runtime.input._start_positions import reset_position
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Container
+
+    from ks_actors._errors import OffsetOutOfRange
+    from ks_actors.log import Fetcher, Log
+    from ks_actors.records._topic_partition import TopicPartition
+
+
+@final
+class Resets:
+    """Have partitions that are being reset fetched no more until their new position is known.
+
+    The position is asked for beside the messages of the poller: the group is heard and other partitions are fetched meanwhile. Partitions that are
+    `stopped` are not fetched when it is known, and those that are not `assigned` any more are left alone.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        fetcher: Fetcher,
+        policy: Callable[[str], str],
+        *,
+        stopped: Container[TopicPartition],
+        assigned: Callable[[], Container[TopicPartition]],
+    ) -> None:
+        self._log = log
+        self._fetcher = fetcher
+        self._policy = policy
+        self._stopped = stopped
+        self._assigned = assigned
+        self.partitions: set[TopicPartition] = set()
+
+    def begin(self, error: OffsetOutOfRange) -> Awaitable[int] | None:
+        """Return the search for the new position; None when the partition reads from somewhere else by now, or is being reset already."""
+        partition = error.partition
+        if partition in self.partitions or self._fetcher.position(partition) != error.position:
+            return None
+        self.partitions.add(partition)
+        self._fetcher.pause((partition,))
+        return self._search(error)
+
+    async def _search(self, error: OffsetOutOfRange) -> int:
+        try:
+            return await reset_position(error, self._log, self._policy)
+        except Exception:
+            # The next fetch fails as this one has, and has it searched for again: a partition that is left out would never be read.
+            self._go_on(error.partition)
+            raise
+
+    def end(self, error: OffsetOutOfRange, offset: int) -> bool:
+        """Read on from `offset`, unless the partition was moved meanwhile. Return whether it is read from there."""
+        partition = error.partition
+        wanted = partition in self._assigned() and self._fetcher.position(partition) == error.position
+        if wanted:
+            self._fetcher.seek(partition, offset)
+        self._go_on(partition)
+        return wanted
+
+    def _go_on(self, partition: TopicPartition) -> None:
+        self.partitions.discard(partition)
+        if partition in self._assigned() and partition not in self._stopped:
+            self._fetcher.resume((partition,))

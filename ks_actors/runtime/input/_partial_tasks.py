@@ -1,0 +1,49 @@
+"""Tasks that go on without a partition, as its topic was gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, final
+
+from ks_actors.runtime import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from actors import Timers
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.input._membership import GroupView
+
+_AGAIN_S: Final = 1.0
+
+
+@final
+class Lacking:
+    """Note such tasks until the next assignment, by which they are begun anew: if the topic is there again by then, they read it.
+
+    The assignment may name the same partitions as the last one, so it alone does not tell that something is to be done.
+    """
+
+    def __init__(self, group: GroupView) -> None:
+        self._group = group
+        self._tasks: set[TaskId] = set()
+
+    def drop(self, topics: Collection[str], positions: dict[TopicPartition, int]) -> None:
+        """Take the partitions of topics that are gone out of `positions`."""
+        for partition in [one for one in positions if one.topic in topics]:
+            del positions[partition]
+            if (task := self._group.task_of(partition)) is not None:
+                self._tasks.add(task)
+
+    def begun(self, tasks: Mapping[TaskId, Sequence[TopicPartition]], there: Collection[TopicPartition], timers: Timers[Any]) -> None:
+        """Note the tasks that begin with some of their partitions only; have the group asked again soon, as its leader may not know yet."""
+        lacking = [task for task, partitions in tasks.items() if any(one not in there for one in partitions)]
+        self._tasks.update(lacking)
+        if lacking:
+            timers.once("lacking", _AGAIN_S, m.EnterAnew())
+
+    def take(self) -> frozenset[TaskId]:
+        """Return the tasks, and forget them."""
+        found = frozenset(self._tasks)
+        self._tasks.clear()
+        return found

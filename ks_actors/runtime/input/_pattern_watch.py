@@ -1,0 +1,108 @@
+"""Topics that patterns come to match, or that are gone, while the app runs."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+from actors import Actor, Mailbox, Message, Spec, Started
+from ks_actors._errors import TopologyError
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.shared._internal_topics import prepare_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors import Ref, Signal
+    from ks_actors.log import Log
+    from ks_actors.task._environment import Setup
+
+PATTERN_WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
+_log = logging.getLogger("ks_actors")
+
+
+class LookForTopics(Message, frozen=True, tag="LOOK_FOR_TOPICS"):
+    """Look which topics there are."""
+
+
+class AllTopics(Message, frozen=True, tag="ALL_TOPICS"):
+    """The names of all topics there are (internal)."""
+
+    names: frozenset[str]
+
+
+class TopicsPrepared(Message, frozen=True, tag="TOPICS_PREPARED"):
+    """All topics there are, with their numbers of partitions, those that the app makes for itself among them (internal)."""
+
+    counts: Mapping[str, int]
+
+
+class TopicsNotPrepared(Message, frozen=True, tag="TOPICS_NOT_PREPARED"):
+    """The log did not tell, or the topics do not fit (internal)."""
+
+    error: Exception
+
+
+PatternWatchMessage: TypeAlias = LookForTopics | AllTopics | TopicsPrepared | TopicsNotPrepared
+
+
+class PatternWatch(Actor[PatternWatchMessage]):
+    """Look each `max_age_ms` which topics the patterns of the topology match, and have the group assign anew when these are others than before.
+
+    Topics that the app makes for itself are made before. Where the state of a subtopology does not fit the topics that were found, the app ends by
+    the TopologyError that says so. Requests that fail are told of at level WARNING, and made again the next time.
+    """
+
+    def __init__(self, log: Log, setup: Setup, max_age_ms: int, *, poller: Ref[m.PollerMessage], instance: Ref[m.InstanceMessage]) -> None:
+        self._log = log
+        self._setup = setup
+        self._seconds: float = max_age_ms / 1000
+        self._poller = poller
+        self._instance = instance
+        self._asking: bool = False
+
+    def signal(self, signal: Signal) -> None:
+        """Begin to look."""
+        if isinstance(signal, Started):
+            self.ctx.timers.every("look", self._seconds, LookForTopics())
+
+    def receive(self, message: PatternWatchMessage) -> None:
+        """Look, compare, prepare, and tell the poller."""
+        match message:
+            case LookForTopics():
+                if not self._asking:
+                    self._asking = True
+                    self.ctx.pipe(self._log.describe_topics(configs=False), lambda topics: AllTopics(frozenset(topics)), TopicsNotPrepared)
+            case AllTopics():
+                found = frozenset(self._setup.matching(message.names))
+                if found == self._setup.matched:
+                    self._asking = False
+                    return
+                self._tell(found)
+                self.ctx.pipe(prepare_topics(self._log, self._setup), TopicsPrepared, TopicsNotPrepared)
+            case TopicsPrepared():
+                self._asking = False
+                self._setup.know_topics(message.counts)
+                self._poller.tell(m.EnterAnew())
+            case TopicsNotPrepared():
+                self._asking = False
+                if isinstance(message.error, TopologyError):
+                    self._instance.tell(m.Fatal(message.error, rolled_back=False))
+                else:
+                    _log.warning("the topics that patterns match could not be looked up, and are asked for again: %s", message.error)
+            case _:
+                assert_never(message)
+
+    def _tell(self, found: frozenset[str]) -> None:
+        before = self._setup.matched
+        for word, topics in (("is read from now on", found - before), ("is gone, and read no more", before - found)):
+            for topic in sorted(topics):
+                _log.info("topic %s matches a pattern and %s", topic, word)
+
+
+def pattern_watch(log: Log, setup: Setup, *, poller: Ref[m.PollerMessage], instance: Ref[m.InstanceMessage]) -> Spec[PatternWatchMessage] | None:
+    """Return the spec of the actor, None when the topology reads no pattern."""
+    if not any(subtopology.source_patterns for subtopology in setup.topology.subtopologies()):
+        return None
+    watch = PatternWatch(log, setup, setup.config.metadata_max_age_ms, poller=poller, instance=instance)
+    return Spec(lambda: watch, mailbox=PATTERN_WATCH_MAILBOX)

@@ -1,0 +1,401 @@
+"""Who reads the input, and is the member of the group."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
+
+from actors import Actor, Mailbox, Signal, Started, Stopping
+from ks_actors._errors import FencedInstanceId, KsActorsError, LogClosed, OffsetOutOfRange, StreamsError, UnknownTopicOrPartition
+from ks_actors.lifecycle._backoff import Rests
+from ks_actors.lifecycle._slow_log import patiently
+from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.input._assignment_check import moved
+from ks_actors.runtime.input._departing_tasks import Parting
+from ks_actors.runtime.input._handover import Handover
+from ks_actors.runtime.input._membership import OffsetCommits, answered
+from ks_actors.runtime.input._new_tasks import Newcomers
+from ks_actors.runtime.input._offset_resets import Resets
+from ks_actors.runtime.input._partial_tasks import Lacking
+from ks_actors.runtime.input._start_positions import begin_positions, gone_topics, told_of_sources
+from ks_actors.task._unreadable_batch import passed_over
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+
+    from actors import Ref, Reply
+    from ks_actors.log import Fetcher, Log, Membership, MembershipEvent
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.input._membership import GroupView
+
+POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow))
+_ENDS = -1  # instead of an epoch: what failed was no fetch
+_AT_ONCE = 2_000  # records of a partition per fetch: nobody else is to wait long while they are handed on
+_PATIENCE = 1.0  # so many seconds an app that closes gives the group to say what its next generation is, as it mostly does at once
+_FENCED = "another process has come with the same group_instance_id, and has this one's place in the group: each needs an id of its own"
+_log = logging.getLogger("ks_actors")
+T = TypeVar("T")
+
+
+class Poller(Actor[m.PollerMessage]):
+    """Fetch the partitions of the tasks that run, one fetch always under way; be the member of the group, and see that it gets what it waits for.
+
+    Revoked: commit, then let the group go on; tasks are kept until the new assignment tells which of them are somebody else's. Assigned: give up
+    those that are gone (committed first), begin those that are new. Lost: everything is dropped without a commit, and the group joined again.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        fetcher: Fetcher,
+        membership: Membership,
+        group: GroupView,
+        *,
+        poll_ms: int,
+        isolation: IsolationLevel,
+        reset: Callable[[str], str],
+        bury: Callable[[frozenset[str]], Awaitable[None]],
+        instance: Ref[m.InstanceMessage],
+        manager: Ref[m.TaskManagerMessage],
+        state: Ref[m.StateManagerMessage],
+        committer: Ref[m.CommitterMessage],
+    ) -> None:
+        self._log = log
+        self._fetcher = fetcher
+        self._membership = membership
+        self._group = group
+        self._commits = OffsetCommits(membership)
+        self._poll_ms: int = poll_ms
+        self._isolation = isolation
+        self._reset = reset
+        self._bury = bury
+        self._instance = instance
+        self._manager = manager
+        self._state = state
+        self._committer = committer
+        self._epoch: int = 0
+        self._tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
+        self._standbys: frozenset[TaskId] = frozenset()
+        self._pending: set[TaskId] = set()
+        self._positions: dict[TopicPartition, int] = {}
+        self._newcomers = Newcomers()
+        self._stopped: Final[set[TopicPartition]] = set()  # others look into it
+        self._lacking = Lacking(group)
+        self._resets = Resets(log, fetcher, reset, stopped=self._stopped, assigned=lambda: self._positions)
+        self._work: asyncio.Future[Any] | None = None
+        self._events: deque[MembershipEvent] = deque()
+        self._rejoin: Exception | None = None
+        self._handover = Handover(manager=manager, state=state, committer=committer, seconds=group.rebalance_seconds)
+        self._parting = Parting(self._handover, membership, group, here=lambda: self._tasks)
+        self._fenced: FencedInstanceId | None = None  # set when somebody else has the place in the group: nothing is to be done for it any more
+        self._rests = Rests()
+        # `leaving`: about to close, nothing new is begun, but the group is followed until the last commit is done.
+        self._leaving = self._fetching = self._closing = self._waiting = self._following = self._ask_again = False
+
+    async def signal(self, signal: Signal) -> None:
+        """Wait for the group from the start; leave it at the end."""
+        if isinstance(signal, Started):
+            self._go_on()
+        elif isinstance(signal, Stopping):
+            await self._fetcher.close()
+            await self._membership.close()
+
+    def receive(self, message: m.PollerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+        """Fetch, and follow the group. Nothing here waits for the log: the group is to be heard at any time."""
+        match message:
+            case m.Arrived():
+                self._fetching = False
+                if message.fetched:
+                    self._manager.tell(m.Records(message.fetched, message.epoch))
+            case m.EndsKnown():
+                self._manager.tell(message)
+            case m.BufferHigh():
+                high = [partition for partition in message.partitions if partition in self._positions]
+                self._stopped.update(high)
+                self._fetcher.pause(high)
+            case m.BufferLow():
+                self._resume(message.partitions)
+            case m.TaskReady():
+                if self._newcomers.come(message, self._pending, self.ctx.timers):
+                    self._fetch_new()
+            case m.SeekAll():
+                self._seek(message)
+            case m.FetchFailed():
+                self._fetching = self._fetching and message.epoch == _ENDS
+                if not self._closing:
+                    self._fetch_failed(message.error)
+            case m.PositionKnown():
+                if self._resets.end(message.error, message.offset):
+                    self._manager.tell(m.PositionReset(message.error.partition, message.offset, message.error.begin, self._epoch))
+                    self._find_ends((message.error.partition,))
+            case m.TopicsGone():
+                self._lacking.drop(message.topics, self._positions)
+                self._assign({})
+                self._find_ends(self._positions)  # it may be a look-up of these that has failed
+                self._parting.ask()
+            case m.FetchNew() | m.Rested():
+                self._fetch_new()  # a timer has held up that, or all fetching
+            case _:
+                self._be_a_member(message)
+        self._fetch()
+
+    def _be_a_member(self, message: m.GroupMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+        match message:
+            case m.CommitOffsets():
+                self.ctx.pipe(self._commits.commit(message), m.Answered, m.Answered)
+            case m.AskGroup():
+                message.reply.tell(self._membership.group)
+            case m.MembershipChanged():
+                self._waiting = False
+                self._events.append(message.event)
+                self._go_on()
+            case m.MembershipFailed():
+                self._membership_failed(message)
+            case m.Settled():
+                self._following = False
+                self._parting.watch(self.ctx)
+                self._go_on()
+            case m.GivenUp():
+                self._rest(message)
+            case m.AtRest():
+                self._parting.note_rest()
+                self._go_on()
+            case m.EnterAnew():
+                self._parting.ask()
+            case m.Rejoin():
+                self._rejoin = message.cause
+                self._go_on()
+            case m.Closing():
+                self._leaving = True
+                self.ctx.timers.once("closing", _PATIENCE, m.TooLate())
+            case m.TooLate():
+                self._commits.lose_patience()
+            case m.StopFollowing():
+                self._stop_following(message.reply)
+            case m.LeaveGroup():
+                self.ctx.pipe(self._leave(message), m.Answered, m.Answered)
+            case m.Answered():
+                if message.error is not None:
+                    self._instance.tell(m.Fatal(message.error, rolled_back=False))
+            case _:
+                assert_never(message)
+
+    # --- records --------------------------------------------------------------------------------------------------------------
+
+    def _fetch(self) -> None:
+        if self._fetching or self._leaving or "fetch" in self.ctx.timers or self._positions.keys() <= self._stopped | self._resets.partitions:
+            return
+        self._fetching = True
+        # The epoch is that of the end: a seek while the fetch was under way has moved it, too.
+        self.ctx.pipe(
+            self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=_AT_ONCE),
+            lambda fetched: m.Arrived(fetched, self._epoch),
+            partial(m.FetchFailed, epoch=self._epoch),
+        )
+
+    def _fetch_new(self) -> None:
+        if fresh := self._newcomers.take(self._tasks, self._pending):
+            self._positions.update(fresh)
+            self._assign(fresh)
+            self._find_ends(fresh)
+            self._tell_instance()
+
+    def _assign(self, anew: Mapping[TopicPartition, int]) -> None:
+        """Add partitions to those that are read, without moving the others."""
+        self._fetcher.assign({one: anew[one] if one in anew else self._fetcher.position(one) for one in self._positions})
+
+    def _seek(self, message: m.SeekAll) -> None:
+        self._fetch_new()
+        self._epoch = message.epoch
+        for partition, offset in message.positions.items():
+            if partition in self._positions:
+                self._fetcher.seek(partition, offset)
+        self._resume(message.positions)
+        self._find_ends(message.positions)
+        self.ctx.timers.once("fetch", message.rest, m.Rested())
+        message.reply.tell(None)
+
+    def _find_ends(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have tasks with several partitions know of those that are empty: no fetch will ever tell, and they wait for all that the log has."""
+        if wanted := [one for one in partitions if one in self._positions and self._group.has_several(one, self._tasks)]:
+            ends = self._log.end_offsets(wanted, self._isolation)
+            self.ctx.pipe(ends, partial(m.EndsKnown, epoch=self._epoch), partial(m.FetchFailed, epoch=_ENDS))
+
+    def _resume(self, partitions: Iterable[TopicPartition]) -> None:
+        again = self._stopped.intersection(partitions)
+        self._stopped.difference_update(again)
+        self._fetcher.resume([partition for partition in again if partition in self._positions and partition not in self._resets.partitions])
+
+    def _fetch_failed(self, error: Exception) -> None:
+        if isinstance(error, UnknownTopicOrPartition):
+            self.ctx.pipe(gone_topics(error, self._log, {*self._positions}, self._group.matched), m.TopicsGone, partial(m.FetchFailed, epoch=_ENDS))
+        elif passed := passed_over(error, self._fetcher, self._positions):
+            self._manager.tell(m.Records(passed, self._epoch))
+        elif not isinstance(error, OffsetOutOfRange):
+            self._give_up(told_of_sources(error))
+        elif error.partition in self._positions and (search := self._resets.begin(error)) is not None:
+            self.ctx.pipe(search, partial(m.PositionKnown, error), partial(m.FetchFailed, epoch=_ENDS))
+
+    def _give_up(self, error: Exception) -> None:
+        self._positions.clear()
+        self._resets.partitions.clear()
+        self._fetcher.assign({})
+        self._instance.tell(m.Fatal(error, rolled_back=False))
+
+    # --- the group ------------------------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Deal with the next thing, when the last one is settled."""
+        if self._following or self._closing or self._fenced is not None:
+            return
+        if self._rejoin is not None:
+            cause, self._rejoin = self._rejoin, None
+            self._do(self._lose_all(cause), m.GivenUp)
+        elif self._events:
+            self._follow(self._events.popleft())
+        elif self._parting.may_go and not self._leaving:
+            self._do(self._parting.part(self._standbys), m.Settled)
+        elif not self._waiting:
+            self._waiting = True
+            self.ctx.pipe(self._membership.event(), m.MembershipChanged, partial(m.MembershipFailed, waiting=True))
+
+    def _do(self, work: Coroutine[Any, Any, T], then: Callable[[T], m.PollerMessage]) -> None:
+        self._following = True
+        self._work = asyncio.ensure_future(work)
+        self.ctx.pipe(self._work, then, partial(m.MembershipFailed, waiting=False))
+
+    def _rest(self, given_up: m.GivenUp) -> None:
+        """Enter the group anew, after a rest when nothing came of it the last time. What the group says meanwhile is dealt with."""
+        if given_up.fruitful:
+            self._rests.succeeded()
+        # A commit that has failed meanwhile was of what is given up: to enter the group once is enough.
+        self._rejoin = None
+        if self._fenced is not None:
+            self._give_up(self._fenced)
+            return
+        if "rest" not in self.ctx.timers:
+            self.ctx.timers.once("rest", self._rests.next(self.ctx.time()), m.EnterAnew())
+        self._following = False
+        self._go_on()
+
+    def _membership_failed(self, failed: m.MembershipFailed) -> None:
+        self._waiting, self._following = self._waiting and not failed.waiting, self._following and failed.waiting
+        if not self._closing:
+            self._instance.tell(m.Fatal(self._fenced or failed.error, rolled_back=False))
+            if not isinstance(failed.error, LogClosed):
+                self._go_on()
+
+    def _follow(self, event: MembershipEvent) -> None:
+        match event:
+            case Revoked():
+                self._parting.between = True
+                self._do(self._let_rebalance(), m.Settled)
+            case Assigned():
+                # Somebody else has made the group assign: that is as good.
+                self.ctx.timers.cancel("rest")
+                self._parting.between = False
+                self._handover.assignments += 1
+                for late in self._commits.next_generation():
+                    self.ctx.self_ref.tell(late)
+                self._committer.tell(m.HoldCommits(held=False))
+                self._take_over(event)
+            case Lost():
+                if event.fenced:
+                    self._fenced = FencedInstanceId(_FENCED)
+                    self.ctx.timers.cancel("rest")
+                self._do(self._lose_all(StreamsError("the membership of the group is lost")), m.GivenUp)
+            case _:
+                assert_never(event)
+
+    async def _let_rebalance(self) -> int:
+        if self._tasks:
+            self._instance.tell(m.TasksChanged(0, len(self._tasks)))
+        await self._handover.before_rebalance()
+        self._commits.let_go()
+        self._membership.revoked(self._parting.user_data(), self._group.topics)
+        return self._membership.group.generation
+
+    def _take_over(self, event: Assigned) -> None:
+        try:
+            assigned = self._group.tasks(event.assignment)
+        except KsActorsError as error:
+            self._give_up(error)
+            self._go_on()
+            return
+        gone, new = moved(self._tasks, assigned, self._parting.tasks, self._lacking.take())
+        standbys = self._group.standbys(event.assignment)
+        migrated = self._standbys - standbys - frozenset(assigned) - self._parting.tasks
+        # Lost since the group was told: they are kept for nobody.
+        self._ask_again = self._group.asks_again or bool(self._group.claimed - {*self._tasks, *self._parting.tasks, *assigned})
+        self._standbys = standbys
+        self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in gone} | new
+        self._pending = (self._pending - gone) | set(new)
+        self._tell_instance()
+        self._do(self._change(gone, migrated, new, event, self._handover.assignments), m.Settled)
+
+    async def _change(
+        self, gone: frozenset[TaskId], migrated: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned, number: int
+    ) -> int:
+        """Give up what is gone, begin what is new: tasks first, then standbys."""
+        await patiently("an assignment", "transactions of members that have gone", self._bury(self._group.take_gone(event.assignment)))
+        if gone:
+            self._forget(gone)
+            self._ask_again |= await self._parting.give_up(gone, self._standbys, number - 1)
+        if migrated:
+            await self._handover.close(migrated)
+        if self._ask_again:
+            self._parting.ask()
+        if not self._leaving:
+            await self._begin(new, number)
+        return event.group.generation
+
+    async def _begin(self, new: Mapping[TaskId, tuple[TopicPartition, ...]], number: int) -> None:
+        self._pending -= self._parting.tasks
+        self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in self._parting.tasks}
+        looking = begin_positions(new, self._standbys, self._group, self._membership, self._log, self._reset)
+        positions = await patiently("an assignment", "committed offsets", looking)
+        if self._leaving:
+            return
+        self._lacking.begun(new, positions, self.ctx.timers)
+        for task, partitions in new.items():
+            if task in self._tasks:
+                self._state.tell(m.OpenTask(task, {one: positions[one] for one in partitions if one in positions}, number))
+        for task in sorted(self._standbys - self._parting.tasks):
+            self._state.tell(m.OpenStandby(task))
+
+    async def _lose_all(self, cause: Exception) -> bool:
+        """Drop all tasks as they are; somebody else has them, or will get them."""
+        _log.warning("all tasks are given up without a commit: %s", cause)
+        self._commits.give_up()
+        self._group.forget()
+        self._forget(frozenset(self._tasks))
+        self._tasks, self._pending = {}, set()
+        self._parting.forget()
+        self._instance.tell(m.TasksChanged(0, 1))
+        return await self._handover.lose_all(cause)
+
+    def _forget(self, tasks: frozenset[TaskId]) -> None:
+        self._fetch_new()
+        self._positions = {partition: at for partition, at in self._positions.items() if self._group.task_of(partition) not in tasks}
+        self._stopped.intersection_update(self._positions)
+        self._assign({})
+
+    def _tell_instance(self) -> None:
+        self._instance.tell(m.TasksChanged(len(self._tasks) - len(self._pending), len(self._pending)))
+
+    def _stop_following(self, reply: Reply[None]) -> None:
+        self._closing = self._leaving = True
+        self._commits.give_up()
+        if self._work is not None:
+            self._work.cancel()
+        reply.tell(None)
+
+    def _leave(self, message: m.LeaveGroup) -> Coroutine[Any, Any, None]:
+        self._positions.clear()
+        self._fetcher.assign({})
+        return answered(message.reply, self._membership.leave() if message.for_good else self._membership.close())

@@ -1,0 +1,116 @@
+"""Where new tasks begin to read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ks_actors._errors import MissingSourceTopics, StreamsError, TaskMigrated, UnknownTopicOrPartition
+from ks_actors.log._types import IsolationLevel
+from ks_actors.task._offset_metadata import Position, decode_position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from ks_actors._errors import OffsetOutOfRange
+    from ks_actors.log import Log, Membership
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.input._membership import GroupView
+
+_LOOKS = 50
+_LOOK_AGAIN_S = 0.1
+_log = logging.getLogger("ks_actors")
+
+
+async def reset_position(error: OffsetOutOfRange, log: Log, reset: Callable[[str], str]) -> int:
+    """Return where to go on when a position is not in the log, as the topic's `reset` policy says. Raises StreamsError when that is none."""
+    partition, policy = error.partition, reset(error.partition.topic)
+    if policy == "none":
+        raise StreamsError(
+            f"{error}; auto_offset_reset is none, so it is for you to decide where to go on", topic=partition.topic, partition=partition.partition
+        )
+    _log.warning("%s; going on from the %s record", error, policy)
+    if policy == "earliest":
+        return (await log.begin_offsets((partition,)))[partition]
+    return (await log.end_offsets((partition,), IsolationLevel.READ_COMMITTED))[partition]
+
+
+async def begin_positions(
+    tasks: Mapping[TaskId, Sequence[TopicPartition]],
+    standbys: Collection[TaskId],
+    group: GroupView,
+    membership: Membership,
+    log: Log,
+    reset: Callable[[str], str],
+) -> dict[TopicPartition, Position]:
+    """Return offset and partition time of where tasks begin to read: what is committed, else what the topic's `reset` policy says.
+
+    A partition that was added while the app runs begins at its first record, as nobody has had the chance to read it. The sizes of topics of
+    `standbys` are known afterwards. Topics that matched a pattern and are gone are left out: the group will assign without them.
+    """
+    await group.look(standbys, log)
+    wanted = [partition for partitions in tasks.values() for partition in partitions]
+    for attempt in range(_LOOKS):
+        try:
+            return await _positions(wanted, group, membership, log, reset)
+        except UnknownTopicOrPartition as error:
+            gone = await gone_topics(error, log, wanted, group.matched)
+            if not gone and attempt == _LOOKS - 1:
+                raise
+            wanted = [partition for partition in wanted if partition.topic not in gone]
+            # Brokers do not know of a deleted topic all at once.
+            await asyncio.sleep(0 if gone else _LOOK_AGAIN_S)
+    return {}
+
+
+async def _positions(
+    partitions: Sequence[TopicPartition], group: GroupView, membership: Membership, log: Log, reset: Callable[[str], str]
+) -> dict[TopicPartition, Position]:
+    if not partitions:
+        return {}
+    committed = await membership.committed(partitions)
+    fresh = [partition for partition in partitions if partition not in committed]
+    begins = await log.begin_offsets(fresh)
+    late = [partition for partition in fresh if reset(partition.topic) == "latest" and not group.was_added(partition)]
+    ends = await log.end_offsets(late, IsolationLevel.READ_COMMITTED)
+    for partition in fresh:
+        if reset(partition.topic) == "none":
+            raise StreamsError(
+                "the group has no committed offset and auto_offset_reset is none: set it to earliest or latest, or commit an offset",
+                topic=partition.topic,
+                partition=partition.partition,
+            )
+    found = {partition: decode_position(one) for partition, one in committed.items()}
+    return found | {partition: Position(ends.get(partition, begins[partition]), fresh=True) for partition in fresh}
+
+
+async def gone_topics(
+    error: UnknownTopicOrPartition, log: Log, partitions: Collection[TopicPartition], may_go: Callable[[Iterable[TopicPartition]], frozenset[str]]
+) -> frozenset[str]:
+    """Return the topics that are gone, when a fetch of these partitions has failed by that; none, if they are there again, or were given up.
+
+    Raises MissingSourceTopics when one of them is gone that is read by its name, and not among those that `may_go`.
+    """
+    topics = {partition.topic for partition in partitions}
+    gone = topics - (await log.describe_topics(topics, configs=False)).keys()
+    if not gone <= may_go(partitions):
+        raise told_of_sources(error)
+    return frozenset(gone)
+
+
+def told_of_sources(error: Exception, matched: frozenset[str] = frozenset()) -> Exception:
+    """Return what the failure to read a topic, or to commit offsets of it, is to be called: that it is gone is what to do something about.
+
+    Topics that only `matched` a pattern may go: then the group assigns anew, without them. It finds out if it was another topic.
+    """
+    if not isinstance(error, UnknownTopicOrPartition):
+        return error
+    if matched:
+        gone = TaskMigrated(f"a topic that matched a pattern is gone, tasks are assigned anew: {error}")
+        gone.__cause__ = error
+        return gone
+    missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")
+    missing.__cause__ = error
+    return missing

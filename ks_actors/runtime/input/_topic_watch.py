@@ -1,0 +1,91 @@
+"""Topics that grow, or come, while the app runs."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+from actors import Actor, Mailbox, Message, Spec, Started
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from actors import Signal
+    from ks_actors.log import Log, TopicDescription
+    from ks_actors.task._environment import Setup
+    from ks_actors.task._topic_sizes import TopicSizes
+
+TOPIC_WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
+_log = logging.getLogger("ks_actors")
+
+
+class LookUp(Message, frozen=True, tag="LOOK_UP"):
+    """Look up the topics in use (internal)."""
+
+
+class TopicsFound(Message, frozen=True, tag="TOPICS_FOUND"):
+    """The topics in use that there are (internal)."""
+
+    topics: Mapping[str, TopicDescription]
+
+
+class TopicsNotFound(Message, frozen=True, tag="TOPICS_NOT_FOUND"):
+    """The log did not tell which topics there are (internal)."""
+
+    error: Exception
+
+
+TopicWatchMessage: TypeAlias = LookUp | TopicsFound | TopicsNotFound
+
+
+class TopicWatch(Actor[TopicWatchMessage]):
+    """Look up how many partitions the topics in use have, each `max_age_ms`: records go to partitions that were added from then on.
+
+    One request that fails is told of at level DEBUG, and made again the next time: the sizes that are known stay in use.
+    """
+
+    def __init__(self, log: Log, topics: Callable[[], Collection[str]], sizes: TopicSizes, max_age_ms: int, global_topics: Collection[str]) -> None:
+        self._log = log
+        self._topics = topics
+        self._sizes = sizes
+        self._global = global_topics
+        self._seconds: float = max_age_ms / 1000
+        self._asking: bool = False
+
+    def signal(self, signal: Signal) -> None:
+        """Begin to look."""
+        if isinstance(signal, Started):
+            self.ctx.timers.every("look-up", self._seconds, LookUp())
+
+    def receive(self, message: TopicWatchMessage) -> None:
+        """Look, and note what the log tells."""
+        match message:
+            case LookUp():
+                topics = sorted(self._topics())
+                if topics and not self._asking:
+                    self._asking = True
+                    self.ctx.pipe(self._log.describe_topics(topics, configs=False), TopicsFound, TopicsNotFound)
+            case TopicsFound():
+                self._asking = False
+                self._know({name: topic.partitions for name, topic in message.topics.items()})
+            case TopicsNotFound():
+                self._asking = False
+                _log.debug("the sizes of topics could not be looked up, and are asked for again: %s", message.error)
+            case _:
+                assert_never(message)
+
+    def _know(self, counts: Mapping[str, int]) -> None:
+        for name in self._global:
+            before = self._sizes(name)
+            if before is not None and counts.get(name, 0) > before:
+                _log.warning(
+                    "topic %s has %d partitions now, and the global table of this instance reads the first %d: restart it to have it read all",
+                    name, counts[name], before,
+                )  # fmt: skip
+        self._sizes.know(counts)
+
+
+def topic_watch(log: Log, setup: Setup) -> Spec[TopicWatchMessage]:
+    """Return the watch of an app's topics, to be spawned."""
+    age, tables = setup.config.metadata_max_age_ms, setup.topology.global_topics
+    return Spec(lambda: TopicWatch(log, setup.topics_in_use, setup.partitions, age, tables), mailbox=TOPIC_WATCH_MAILBOX)

@@ -1,0 +1,1 @@
+"""The instance actor, which starts and watches all others."""

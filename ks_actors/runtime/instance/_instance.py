@@ -1,0 +1,400 @@
+"""The root of everything that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, assert_never
+
+from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
+from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, NotRunning, StreamsError, TopologyError
+from ks_actors.lifecycle._shield import whole
+from ks_actors.log._retrying_log import PatientLog
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.messages import InstanceMessage
+from ks_actors.runtime.processing._worker import WORKER_MAILBOX, Worker
+from ks_actors.runtime.shared._states import INSTANCE_TRANSITIONS, InstanceState
+from ks_actors.runtime.shared._uncaught import UncaughtResponse
+from ks_actors.runtime.watch._unreachable import told_of_outages, wait_of_instance
+from ks_actors.runtime.watch._watchdog import WATCH_MAILBOX, Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from actors import Ask, Ref, Reply
+    from ks_actors.log import Log
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.runtime.instance._wiring import Parts
+    from ks_actors.runtime.instance._workers import Crew
+    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.runtime.shared._uncaught import UncaughtHandler
+    from ks_actors.runtime.watch._waits import Wait
+    from ks_actors.snapshots import SnapshotManifest
+    from ks_actors.task._environment import Setup
+
+INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
+_FINAL = (LogClosed, FencedInstanceId, TopologyError)
+_log = logging.getLogger("ks_actors")
+
+
+class Instance(Actor[InstanceMessage]):
+    """Start, supervise and stop all other actors, and keep the state of the whole.
+
+    `on_state` is called with the new and the old state. When a worker dies, or something fails that concerns all, everything since the last commit
+    is rolled back, and the uncaught handler decides how to go on.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        setup: Setup,
+        crew: Crew,
+        metrics: Metrics,
+        *,
+        uncaught: UncaughtHandler,
+        on_state: Callable[[InstanceState, InstanceState], None],
+    ) -> None:
+        self._parts = parts
+        self._setup = setup
+        self._crew = crew
+        self._metrics = metrics
+        self._uncaught = uncaught
+        self._on_state = on_state
+        self._life = INSTANCE_TRANSITIONS.start(InstanceState.CREATED)
+        self.error: Exception | None = None
+        self._started: Reply[None] | None = None
+        self._preparing: asyncio.Future[None] | None = None
+        self._given_up: Exception | None = None
+        self._removing: dict[str, Reply[str | None]] = {}
+        self._assigned_once: bool = False
+        self._prepared: bool = False
+        self._watch: Watch | None = None
+
+    @property
+    def state(self) -> InstanceState:
+        """Where the instance is in its life."""
+        return self._life.state
+
+    def commit(self, reason: str) -> Ask[None]:
+        """Ask for a commit of all tasks; from any task of the loop. Raises NotRunning before there is anything to commit."""
+        if not self._prepared:
+            raise NotRunning("the app is still starting; nothing can be committed yet")
+        return self._parts.committer.ask(m.Commit, reason).within(self._parts.patience)
+
+    def snapshot(self) -> Ask[SnapshotManifest]:
+        """Ask for a snapshot; from any task of the loop. Raises NotRunning before there is anything to take one of, ConfigError without a place."""
+        if not self._prepared:
+            raise NotRunning("the app is still starting; no snapshot can be taken yet")
+        if self._parts.snapshots is None:
+            raise ConfigError("no place for snapshots is set: set snapshot_uri")
+        return self._parts.snapshots.ask(m.TakeSnapshot).within(self._parts.patience + 3 * self._setup.config.snapshot_timeout_ms / 1000)
+
+    @property
+    def removes_in_vain(self) -> bool:
+        """Whether a worker has been told to end, and nobody waits for that any more."""
+        return any(not reply.wanted() for reply in self._removing.values())
+
+    def waiting(self) -> tuple[Wait, ...]:
+        """Return what each task waits for now; from any task of the loop. Nothing when the instance has ended."""
+        found = () if self._watch is None or not self._running() else self._watch.waiting()
+        if found or self.state not in {InstanceState.CREATED, InstanceState.REBALANCING}:
+            return found
+        return (wait_of_instance(self._bare_log, self._setup.wall_time()),)
+
+    def give_up_start(self, why: Exception) -> None:
+        """Fail the start that is under way, or yet to come, whatever it waits for; from any task of the loop. Stop the instance then."""
+        self._given_up = why
+        if self._preparing is not None:
+            self._preparing.cancel()
+        else:
+            self._fail_start(why)
+
+    # --- messages -------------------------------------------------------------------------------------------------------------
+
+    async def receive(self, message: InstanceMessage) -> None:
+        """Start, stop, and change the crew."""
+        match message:
+            case m.Start():
+                await self._start(message.reply)
+            case m.StopInstance():
+                await self._stop(message)
+            case m.Stopped():
+                self._answer_stop(message.reply)
+            case m.PauseAll() | m.ResumeAll():
+                self._pause(message)
+            case m.AddWorker():
+                await self._add_worker(message.reply)
+            case m.RemoveWorker():
+                self._dismiss(message.reply)
+            case m.TasksChanged():
+                self._note_tasks(message)
+            case m.Fatal():
+                self._decide(message.error, worker=None, rolled_back=message.rolled_back)
+            case m.Decided():
+                await self._carry_out(message)
+            case _:
+                assert_never(message)
+
+    async def signal(self, signal: Signal) -> Handled | None:
+        """Notice workers that end; let go of everything at the end."""
+        if isinstance(signal, Terminated):
+            name = self._crew.name_of(signal.ref)
+            if name is None and signal.ref not in self._parts.removed:
+                if signal.cause is not None:
+                    await self._end_in_error(signal.cause)
+            elif signal.cause is None:
+                self._worker_left(signal.ref, name)
+            else:
+                await self._worker_died(signal.ref, name, signal.cause)
+        elif isinstance(signal, Stopping):
+            await self._parts.release()
+        return HANDLED
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    def _running(self) -> bool:
+        return self.state in {InstanceState.RUNNING, InstanceState.REBALANCING}
+
+    def _to(self, state: InstanceState) -> None:
+        if self.state is not state:
+            old = self._life.to(state)
+            _log.info("%s: %s, was %s", self._setup.config.client_id, state.name, old.name)
+            self._on_state(state, old)
+
+    async def _start(self, reply: Reply[None]) -> None:
+        self._started = reply
+        if self._given_up is None:
+            self._to(InstanceState.REBALANCING)
+            try:
+                await self._until_given_up(self._prepare())
+            except (KsActorsError, ActorsError, OSError) as error:
+                await self._end_in_error(error)
+        if self._given_up is not None:
+            self._fail_start(self._given_up)
+
+    async def _until_given_up(self, work: Coroutine[Any, Any, None]) -> None:
+        self._preparing = asyncio.ensure_future(work)
+        try:
+            await self._preparing
+        except asyncio.CancelledError:
+            if self._given_up is None:
+                raise
+        finally:
+            self._preparing = None
+
+    async def _prepare(self) -> None:
+        await self._parts.start(self.ctx)
+        self._prepared = True
+        await self._start_watch()
+        for _ in range(self._setup.config.num_stream_threads):
+            # As soon as it is there it may have a task, of which nobody else would know that it is to be waited for.
+            await whole(self._hire())
+
+    @property
+    def _bare_log(self) -> Log:
+        log = self._parts._log
+        return log.bare if isinstance(log, PatientLog) else log
+
+    async def _start_watch(self) -> None:
+        parts, setup = self._parts, self._setup
+        watch = Watch(
+            parts.standing,
+            setup,
+            self._bare_log,
+            parts._isolation,
+            unreachable=partial(told_of_outages, self._bare_log),
+            runs=self._running,
+            wall_time=setup.wall_time,
+        )
+        await whole(self.ctx.spawn(Spec(lambda: watch, mailbox=WATCH_MAILBOX), "watch"))
+        self._watch = watch
+
+    def _fail_start(self, error: Exception) -> None:
+        if self._started is not None:
+            self._started.fail(error)
+            self._started = None
+
+    def _note_tasks(self, message: m.TasksChanged) -> None:
+        if not self._running():
+            return
+        if message.pending:
+            self._to(InstanceState.REBALANCING)
+        else:
+            self._to(InstanceState.RUNNING)
+            if self._started is not None:
+                self._started.tell(None)
+                self._started = None
+
+    async def _stop(self, stop: m.StopInstance) -> None:
+        if self._running() or self.state is InstanceState.CREATED:
+            self._to(InstanceState.PENDING_SHUTDOWN)
+            try:
+                await self._parts.close(clean=True, leave=stop.leave)
+            except Exception as error:  # noqa: BLE001 - told to whoever closes; all that can be closed is
+                self.error = error
+            self._dismiss_all()
+            self._to(InstanceState.NOT_RUNNING)
+        self.ctx.self_ref.tell(m.Stopped(stop.reply))
+
+    def _answer_stop(self, reply: Reply[None]) -> None:
+        if self.error is not None and self.state is InstanceState.NOT_RUNNING:
+            reply.fail(self.error)
+        else:
+            reply.tell(None)
+
+    async def _end_in_error(self, error: Exception, *, clean: bool = False) -> None:
+        if not self._running():
+            return
+        self.error = error
+        _log.error("%s ends: %s", self._setup.config.client_id, error)
+        self._to(InstanceState.PENDING_ERROR)
+        try:
+            # Somebody else may do better: nobody is to wait for this one.
+            await self._parts.close(clean=clean, leave=True)
+        except Exception as worse:  # noqa: BLE001 - the first error is what counts
+            _log.error("closing failed as well: %s", worse)
+        self._fail_start(error)
+        self._dismiss_all()
+        self._to(InstanceState.ERROR)
+
+    # --- orders: those that nobody waits for any more are dropped when their turn comes --------------------------------------------
+
+    def _pause(self, order: m.PauseAll | m.ResumeAll) -> None:
+        if not order.reply.wanted():
+            return
+        if self._running() and self._prepared:
+            self._parts.manager.tell(m.PauseProcessing(paused=isinstance(order, m.PauseAll)))
+            order.reply.tell(None)
+        else:
+            order.reply.fail(NotRunning(f"the app is {self.state.name}; this needs it RUNNING"))
+
+    async def _add_worker(self, reply: Reply[str | None]) -> None:
+        if not reply.wanted():
+            return
+        name = await self._hire() if self._running() and self._prepared else None
+        if name is not None and not reply.wanted():
+            self._end_worker(name)
+        reply.tell(name)
+
+    # --- workers --------------------------------------------------------------------------------------------------------------
+
+    async def _hire(self) -> str:
+        name = self._crew.next_name()
+        worker = Worker(name, self._parts.manager, self._parts.collector, self._parts.letters, self._setup)
+        spec = Spec(lambda: worker, mailbox=WORKER_MAILBOX, executor="own" if self._parts.blocking else "shared")
+        ref = await self.ctx.spawn(spec, name)
+        self.ctx.watch(ref)
+        self._crew.add(name, ref, worker)
+        self._crew_changed()
+        return name
+
+    def _crew_changed(self) -> None:
+        self._metrics.alive_workers = len(self._crew)
+        if not self._running():
+            return
+        self._parts.committer.tell(m.WorkersChanged((*self._crew.refs, *self._parts.removed)))
+
+    def _dismiss_all(self) -> None:
+        """Forget the workers, which have ended, or do so now."""
+        self._crew.dismiss()
+        self._metrics.alive_workers = 0
+
+    def _dismiss(self, reply: Reply[str | None]) -> None:
+        if not reply.wanted():
+            return
+        name = self._crew.last() if self._running() else None
+        if name is None:
+            reply.tell(None)
+            return
+        self._removing[name] = reply
+        self._end_worker(name)
+
+    def _end_worker(self, name: str) -> None:
+        ref = self._crew.worker(name)
+        self._crew.remove(name, dying=True)
+        self._parts.removed[ref] = name
+        # The committer goes on pausing it until it has ended: a slice may still be under way.
+        self._parts.manager.tell(m.RetireWorker(ref))
+
+    def _worker_left(self, ref: Ref[Any], name: str | None) -> None:
+        name = self._parts.removed.pop(ref, name)
+        if name is None:
+            return
+        self._crew.buried(name)
+        self._crew_changed()
+        reply = self._removing.pop(name, None)
+        if reply is not None:
+            reply.tell(name)
+
+    async def _worker_died(self, ref: Ref[Any], name: str | None, cause: Exception) -> None:
+        self._metrics.failed_workers += 1
+        if name is not None:
+            self._crew.remove(name, dying=True)
+        removed = self._parts.removed.pop(ref, None)
+        if removed is not None:
+            self._crew.buried(removed)
+        _log.error("worker %s died: %s", name or removed, cause)
+        self._crew_changed()
+        self._parts.manager.tell(m.WorkerLost(ref))
+        reply = self._removing.pop(removed or "", None)
+        if reply is not None:
+            reply.tell(removed)
+        if not self._running():
+            return
+        task = cause.task if isinstance(cause, StreamsError) else None
+        await self._roll_back(task, cause, name)
+
+    async def _roll_back(self, task: TaskId | None, cause: Exception, name: str | None) -> None:
+        try:
+            async with self._parts.closing.timeout_at():
+                await self._parts.committer.ask(m.Rollback, None if task is None else frozenset({task}), cause).within(self._parts.patience)
+        except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
+            worse.add_note(f"while rolling back after: {cause}")
+            await self._end_in_error(worse)
+            return
+        self._decide(cause, worker=name, rolled_back=True)
+
+    # --- what nobody has dealt with ---------------------------------------------------------------------------------------------
+
+    def _decide(self, error: Exception, *, worker: str | None, rolled_back: bool) -> None:
+        """Ask the handler, beside the messages: it may ask for workers itself."""
+        if self._running():
+            self.ctx.pipe(
+                self._ask_handler(error),
+                partial(_decided, error, worker=worker, rolled_back=rolled_back),
+                partial(_undecided, error, worker=worker),
+            )
+
+    async def _ask_handler(self, error: Exception) -> UncaughtResponse:
+        answer = self._uncaught(error)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _carry_out(self, decided: m.Decided) -> None:
+        if not self._running():
+            return
+        # A closed log stays so, a member in one's place would be thrown out in turn; topics that do not fit stay so, and what is done is committed.
+        response = UncaughtResponse.SHUTDOWN_CLIENT if isinstance(decided.error, _FINAL) else decided.response
+        if response is UncaughtResponse.SHUTDOWN_CLIENT or (not decided.rolled_back and response is UncaughtResponse.LOSE_WORKER):
+            await self._end_in_error(decided.error, clean=isinstance(decided.error, TopologyError) and not decided.rolled_back)
+        elif not decided.rolled_back:
+            self._parts.rejoin(decided.error)
+        elif decided.worker is not None and response is UncaughtResponse.REPLACE_WORKER:
+            await self._hire()
+        elif decided.worker is not None and len(self._crew) == 0:
+            await self._end_in_error(decided.error)
+        if decided.worker is not None:
+            self._crew.buried(decided.worker)
+
+
+def _decided(error: Exception, response: object, *, worker: str | None, rolled_back: bool) -> InstanceMessage:
+    if not isinstance(response, UncaughtResponse):
+        error.add_note(f"the uncaught exception handler answered {response!r}, which is no UncaughtResponse")
+        response = UncaughtResponse.SHUTDOWN_CLIENT
+    return m.Decided(error, response, worker, rolled_back)
+
+
+def _undecided(error: Exception, raised: Exception, *, worker: str | None) -> InstanceMessage:
+    error.add_note(f"the uncaught exception handler itself raised {type(raised).__name__}: {raised}")
+    return m.Decided(error, UncaughtResponse.SHUTDOWN_CLIENT, worker, rolled_back=True)

@@ -1,0 +1,88 @@
+"""The last commit of an app that closes, and what is told when it cannot be done in time."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, final
+
+from ks_actors._errors import IllegalGeneration, TaskMigrated, TransactionAborted
+from ks_actors.lifecycle._attempt import try_step
+from ks_actors.lifecycle._closing import ROLLED_BACK
+from ks_actors.lifecycle._slow_log import told
+from ks_actors.runtime import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Collection, Sequence
+
+    from actors import Ref
+    from ks_actors.lifecycle._closing import Closing
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.runtime.shared._metrics import Metrics
+
+_ANY_ASSIGNMENT: Final = 1 << 31
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class LastCommit:
+    """Commit all that is done, within the time that the app's `closing` leaves for it; `suspending` and `committing` bound its steps, in seconds."""
+
+    def __init__(
+        self,
+        closing: Closing,
+        metrics: Metrics,
+        manager: Ref[m.TaskManagerMessage],
+        committer: Ref[m.CommitterMessage],
+        *,
+        suspending: float,
+        committing: float,
+        exact: bool,
+    ) -> None:
+        self._closing: Closing = closing
+        self._metrics: Metrics = metrics
+        self._manager: Ref[m.TaskManagerMessage] = manager
+        self._committer: Ref[m.CommitterMessage] = committer
+        self._suspending: float = suspending
+        self._committing: float = committing
+        self._exact: bool = exact
+        # Whether tasks were not given back: a worker has died, which nobody has had the time to notice, or its function does not return.
+        self.workers_missing: bool = False
+
+    async def given_up(self, poller: Ref[m.PollerMessage], errors: list[Exception]) -> bool:
+        """Commit; return whether that took longer than it may, which is told by a warning. Note in `errors` why it has failed otherwise."""
+        failed, rolled_back = list[Exception](), self._metrics.rolled_back
+        uncommitted = self._uncommitted()
+        # A slice that comes after the last commit would write what nobody commits. The commit complains about functions that do not return.
+        held = list[Exception]()
+        await try_step(self.in_time(self._manager.ask(m.SuspendTasks, None, _ANY_ASSIGNMENT).within(self._suspending)), held)
+        self.workers_missing = bool(held)
+        poller.tell(m.Closing())
+        await try_step(self.in_time(self._committer.ask(m.Commit, "the app closes", closing=True).within(self._committing)), failed)
+        if self._closing.too_late_to_commit and (failed or self._metrics.rolled_back != rolled_back):
+            self._tell(uncommitted, failed)
+            return True
+        # The next owner does what is somebody else's by now, and what a transaction has lost: the committer has warned of it.
+        errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration | TransactionAborted)]
+        return False
+
+    async def in_time(self, answer: Awaitable[object]) -> None:
+        """Wait for an answer, but not for longer than the last commit may take with its rollback. Raises TimeoutError."""
+        async with self._closing.timeout_at(step=ROLLED_BACK):
+            await answer
+
+    def _uncommitted(self) -> Sequence[TaskId]:
+        """Return the tasks that have something to commit, or are being committed now."""
+        metrics = self._metrics
+        return sorted(task for task, at in metrics.tasks.items() if metrics.committing or at.commit_needed or at.in_flight or at.held)
+
+    def _tell(self, tasks: Collection[TaskId], errors: Sequence[Exception]) -> None:
+        fate = (
+            "Their transaction is aborted, by the broker when nobody else can, and their records are processed again by the next owner of the tasks"
+            if self._exact
+            else "Their records since the last commit are processed again by the next owner of the tasks, and what comes of them is written again"
+        )
+        reason = f": {errors[0]}" if any(map(str, errors)) else ""
+        _log.warning(
+            "the app closes without the last commit of %s, which could not be done in the %g s that closing may take (close_timeout_ms)%s. %s",
+            told("tasks", tasks) if tasks else "its tasks", self._closing.seconds, reason, fate,
+        )  # fmt: skip

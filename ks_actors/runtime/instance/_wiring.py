@@ -1,0 +1,398 @@
+"""The actors of an instance, put together and taken apart."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from actors import Spec
+from ks_actors.assignment import TaskAssignor
+from ks_actors.config._config import ProcessingGuarantee
+from ks_actors.lifecycle._attempt import try_step
+from ks_actors.lifecycle._closing import Closing
+from ks_actors.lifecycle._shield import whole
+from ks_actors.log._lease import Lease
+from ks_actors.log._port import NewMember, WritesBytes
+from ks_actors.log._types import IsolationLevel
+from ks_actors.records._partitioner import warm_up
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.commit._committer import COMMITTER_MAILBOX, Committer
+from ks_actors.runtime.commit._purge import Purger
+from ks_actors.runtime.globals._global_stores import GlobalStores
+from ks_actors.runtime.globals._global_tables import GLOBAL_MAILBOX, AwaitFilled, GlobalTables
+from ks_actors.runtime.input._assignment_check import Fitting
+from ks_actors.runtime.input._dead_transactions import end_transactions_of, nothing_to_end
+from ks_actors.runtime.input._membership import GroupView
+from ks_actors.runtime.input._pattern_watch import pattern_watch
+from ks_actors.runtime.input._poller import POLLER_MAILBOX, Poller
+from ks_actors.runtime.input._topic_watch import topic_watch
+from ks_actors.runtime.instance._last_commit import LastCommit
+from ks_actors.runtime.output._collector import COLLECTOR_MAILBOX, Collector
+from ks_actors.runtime.output._dead_letters import Letters
+from ks_actors.runtime.output._rejected_records import Production
+from ks_actors.runtime.processing._task_manager import TASK_MANAGER_MAILBOX, TaskManager
+from ks_actors.runtime.shared._internal_topics import check_sizes, topics_prepared
+from ks_actors.runtime.shared._state_directory import StateDirectory
+from ks_actors.runtime.snapshots._from_snapshot import SnapshotSource
+from ks_actors.runtime.snapshots._snapshots import SNAPSHOTS_MAILBOX, Snapshots
+from ks_actors.runtime.stores._restore_fetcher import restore_fetcher
+from ks_actors.runtime.stores._restore_limits import Limits
+from ks_actors.runtime.stores._restorer import RESTORER_MAILBOX, Restorer
+from ks_actors.runtime.stores._state_manager import STATE_MANAGER_MAILBOX, StateManager
+from ks_actors.runtime.stores._task_directories import Disk
+from ks_actors.snapshots import Place
+from ks_actors.state import SharedResources
+from ks_actors.task._make_stores import make_stores
+from ks_actors.task._record_context import Current
+from ks_actors.task.calls._blocking import needs_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors import Context, Ref
+    from ks_actors.log import Log, Membership, TransactionalProducer
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.runtime.stores._restore_progress import Progress
+    from ks_actors.runtime.watch._partition_state import Standing
+    from ks_actors.state import TaskStores
+    from ks_actors.task._environment import Setup
+
+_FIRST_EPOCH = 1
+_AFTER_FAILURE = 1.0
+_log = logging.getLogger("ks_actors")
+
+
+class Parts:
+    """Make the actors of an instance as its children, in an order in which each finds those that it needs; end them in one that loses nothing."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        log: Log,
+        metrics: Metrics,
+        *,
+        progress: Progress,
+        priority: Callable[[TaskId], int] | None,
+        standing: Standing,
+        closing: Closing | None = None,
+    ) -> None:
+        self._setup = setup
+        self.closing: Closing = Closing() if closing is None else closing
+        self.standing = standing
+        self._config = setup.config
+        self._log = log
+        self._metrics = metrics
+        self._progress = progress
+        self._priority = priority
+        self._directory = StateDirectory(setup.config.state_dir / setup.application_id)
+        self._lease: Lease | None = None if self._transactional else Lease()
+        self._shared: SharedResources | None = None
+        self._specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in setup.topology.subtopologies()}
+        self._disk = Disk(self._directory.path, setup.wall_time, lambda task: self._specs.get(task.subtopology))
+        self._started: list[Ref[Any]] = []
+        self._context: Context[Any] | None = None
+        self._keeper: StateManager | None = None
+        self.snapshots: Ref[m.SnapshotsMessage] | None = None
+        self.removed: dict[Ref[Any], str] = {}
+        self.manager: Ref[m.TaskManagerMessage]
+        self.collector: Ref[m.CollectorMessage]
+        self.committer: Ref[m.CommitterMessage]
+        self._state: Ref[m.StateManagerMessage]
+        self._restorer: Ref[m.RestorerMessage]
+        self._membership: Membership
+        self._poller: Ref[m.PollerMessage] | None = None
+        # With the whole of a commit, which waits for several things one after the other, and for some twice when it fails.
+        self.patience: float = 4 * max(1, setup.config.task_timeout_ms) / 1000
+        self.blocking: bool = any(map(needs_thread, setup.topology.nodes.values()))
+
+    # --- start ----------------------------------------------------------------------------------------------------------------
+
+    async def start(self, context: Context[Any]) -> None:
+        """Make all actors but the workers, and enter the group. May be cancelled; `close` and `release` end what there is by then."""
+        self._context = context
+        async with topics_prepared(self._log, self._setup) as counts:
+            self._setup.know_topics(counts)
+            if max(counts.values(), default=1) > 1:
+                # What partitions keys is loaded now, not in the middle of the first records.
+                await whole(context.blocking(warm_up))
+            process_id = await whole(context.blocking(self._directory.open))
+            self._shared = SharedResources.within(self._config.statestore_memory_max_bytes, statistics=self._config.metrics_recording_level != "INFO")
+            await whole(context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms)))
+            await self._start_collector(context, process_id)
+            await self._start_state(context)
+        await self._spawn(context, topic_watch(self._log, self._setup), "topic-watch")
+        if self._setup.topology.global_topics:
+            await self._start_globals(context)
+        await self._start_committer(context)
+        await self._start_poller(context, process_id)
+
+    async def _start_collector(self, context: Context[Any], process_id: str) -> None:
+        config, log = self._config, self._log
+        # The same id after a crash: that fences what is left of the instance before, and aborts its transaction.
+        renew = partial(self._transactional_producer, process_id)
+        topics = self._setup.transaction_scope().topics
+        producer = await renew() if self._transactional else await log.producer(client_id=config.client_id, lease=self._lease, topics=topics)
+        production = Production(self._setup, self._metrics)
+        collector = Collector(
+            producer,
+            log,
+            epoch=_FIRST_EPOCH,
+            manager=lambda: self.manager,
+            committer=lambda: self.committer,
+            refused=production.refused,
+            sizes=self._setup.partitions,
+            metrics=self._metrics,
+            renew=renew if self._transactional else None,
+            lease=self._lease,
+            patience=config.task_timeout_ms / 1000,
+            linger=config.linger_ms / 1000,
+        )
+        self.collector = await self._spawn(context, Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX), "collector")
+        if self._lease is not None:
+            self._lease.lost = partial(self.collector.tell, m.Abandon())
+
+    async def _transactional_producer(self, process_id: str) -> TransactionalProducer:
+        name, scope, timeout_ms = self._transactional_id(process_id), self._setup.transaction_scope(), self._config.transaction_timeout_ms
+        return await self._log.transactional_producer(name, client_id=self._config.client_id, timeout_ms=timeout_ms, scope=scope)
+
+    def _transactional_id(self, process_id: str) -> str:
+        return f"{self._config.application_id}-{process_id}-1"
+
+    async def _start_state(self, context: Context[Any]) -> None:
+        setup, config = self._setup, self._config
+        manager = TaskManager(
+            setup,
+            instance=context.self_ref,
+            poller=self._the_poller,
+            committer=lambda: self.committer,
+            metrics=self._metrics,
+            priority=self._priority,
+        )
+        self.standing.manager = manager
+        self.manager = await self._spawn(context, Spec(lambda: manager, mailbox=TASK_MANAGER_MAILBOX), "task-manager")
+        state = self._keeper = self.standing.keeper = StateManager(
+            make=self._make_stores,
+            changelog=setup.changelog,
+            restorer=lambda: self._restorer,
+            manager=self.manager,
+            collector=self.collector,
+            instance=context.self_ref,
+            progress=self._progress,
+            disk=self._disk,
+            cleanup_seconds=config.state_cleanup_delay_ms / 1000,
+            residents=setup.residents,
+            work_time=setup.work_time,
+            pausing=lambda: self._metrics.pausing,
+            exact=self._transactional,
+            batch_bytes=self._log.batch_bytes if isinstance(self._log, WritesBytes) else 0,
+            source=None if config.snapshot_uri is None else SnapshotSource(**self._snapshot_parts(), log=self._log),
+        )
+        self._metrics.standbys = lambda: len(state.standby_stores())
+        self._state = await self._spawn(context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager")
+        fetcher = restore_fetcher(self._log, f"{config.client_id}-restore", setup.reused_topics, self._isolation)
+        limits = Limits(setup.reused_topics, lambda: self._membership, config.commit_interval_ms)
+        restorer = self.standing.reader = Restorer(self._log, fetcher, self._state, limits, poll_ms=config.poll_ms, exact=self._transactional)
+        self._restorer = await self._spawn(context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer")
+        if config.snapshot_uri is not None:
+            await context.blocking(partial(Place.of, config.snapshot_uri))  # what is wrong with it is said now
+            snapshots = Snapshots(**self._snapshot_parts(), state=self._state)
+            self.snapshots = await self._spawn(context, Spec(lambda: snapshots, mailbox=SNAPSHOTS_MAILBOX), "snapshots")
+
+    def _snapshot_parts(self) -> dict[str, Any]:
+        return {"setup": self._setup, "specs": self._specs, "shared": self._shared, "directory": self._directory.path, "metrics": self._metrics}
+
+    async def _start_globals(self, context: Context[Any]) -> None:
+        assert self._shared is not None
+        stores = GlobalStores(self._setup, self._directory.path, self._shared)
+        await stores.look(self._log, self._isolation)
+        # What is open has somebody to close it.
+        ref = await whole(self._open_globals(context, stores))
+        await ref.ask(AwaitFilled).within(inf)
+
+    async def _open_globals(self, context: Context[Any], stores: GlobalStores) -> Ref[Any]:
+        await context.blocking(stores.open)
+        fetcher = self._log.fetcher(client_id=f"{self._config.client_id}-global", isolation=self._isolation)
+        tables = GlobalTables(self._setup, stores, fetcher, self.letters(), instance=context.self_ref, metrics=self._metrics)
+        return await self._spawn(context, Spec(lambda: tables, mailbox=GLOBAL_MAILBOX), "global-tables")
+
+    async def _start_committer(self, context: Context[Any]) -> None:
+        setup, config = self._setup, self._config
+        repartitions = [setup.topic(name) for name in setup.topology.internal_topics]
+        committer = self.standing.committer = Committer(
+            transactional=self._transactional,
+            interval_ms=config.commit_interval_ms,
+            drain_ms=config.max_drain_ms,
+            timeout_ms=config.task_timeout_ms,
+            epoch=_FIRST_EPOCH,
+            instance=context.self_ref,
+            manager=self.manager,
+            state=self._state,
+            collector=self.collector,
+            poller=self._the_poller,
+            purger=Purger(repartitions, config.repartition_purge_interval_ms, self._log.delete_records),
+            matched=setup.matched_of,
+            metrics=self._metrics,
+            whole=setup.whole_commits,
+        )
+        self.committer = await self._spawn(context, Spec(lambda: committer, mailbox=COMMITTER_MAILBOX), "committer")
+
+    async def _start_poller(self, context: Context[Any], process_id: str) -> None:
+        setup, config, log = self._setup, self._config, self._log
+        stateful = [number for number, specs in self._specs.items() if any(spec.logging for spec in specs)]
+        fitting = Fitting.of(setup, stateful)
+        group = GroupView(process_id, config.max_poll_interval_ms, fitting)
+        assignor = TaskAssignor.of(fitting.topology, replicas=config.num_standby_replicas, check=partial(check_sizes, setup))
+        membership = self._membership = await log.join(
+            config.application_id,
+            NewMember(
+                client_id=f"{config.client_id}-{process_id}",
+                instance_id=config.group_instance_id,
+                # Its directory is locked, so whoever is in the group by this process id has died. A static member is not to leave by that.
+                takes_over=config.group_instance_id is None,
+                transactional_id=self._transactional_id(process_id) if self._transactional else None,
+                transaction_scope=setup.transaction_scope(),
+                stuck=self._metrics.stuck_seconds,
+                topics=setup.source_topics,
+                user_data=group.user_data((), offsets=self._disk.offsets),
+                assignor=assignor,
+                session_timeout_ms=config.session_timeout_ms,
+                rebalance_timeout_ms=config.max_poll_interval_ms,
+                lease=self._lease,
+            ),
+        )
+        poller = self.standing.poller = Poller(
+            log,
+            log.fetcher(client_id=config.client_id, isolation=self._isolation),
+            membership,
+            group,
+            poll_ms=config.poll_ms,
+            isolation=self._isolation,
+            reset=self._reset,
+            bury=partial(end_transactions_of, self._transactional_producer) if self._transactional else nothing_to_end,
+            instance=context.self_ref,
+            manager=self.manager,
+            state=self._state,
+            committer=self.committer,
+        )
+        await whole(self._spawn_poller(context, poller))
+        if watch := pattern_watch(log, setup, poller=self._the_poller(), instance=context.self_ref):
+            await self._spawn(context, watch, "pattern-watch")
+
+    async def _spawn_poller(self, context: Context[Any], poller: Poller) -> None:
+        self._poller = await self._spawn(context, Spec(lambda: poller, mailbox=POLLER_MAILBOX), "poller")
+
+    async def _spawn(self, context: Context[Any], spec: Spec[Any], name: str) -> Ref[Any]:
+        # It has what it is made of: it is there to close that, or nobody is.
+        ref = await whole(context.spawn(spec, name))
+        self._started.append(ref)
+        return ref
+
+    # --- what the parts ask for -------------------------------------------------------------------------------------------------
+
+    @property
+    def _transactional(self) -> bool:
+        return self._config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
+
+    @property
+    def _isolation(self) -> IsolationLevel:
+        return IsolationLevel.READ_COMMITTED if self._transactional else IsolationLevel.READ_UNCOMMITTED
+
+    def _the_poller(self) -> Ref[m.PollerMessage]:
+        # It is at work, and may have begun tasks, before the one who spawns it goes on.
+        assert self.standing.poller is not None
+        return self.standing.poller.ctx.self_ref
+
+    def _make_stores(self, task: TaskId) -> tuple[TaskStores | None, Current]:
+        current = Current()
+
+        def expired(count: int) -> None:
+            found = self._metrics.tasks.get(task)
+            if found is not None:
+                found.dropped += count
+
+        stores = make_stores(
+            str(task),
+            self._setup.stores_of(task, self._specs[task.subtopology]),
+            directory=self._directory.path,
+            shared=self._shared,
+            current=current,
+            expired=expired,
+            topics={spec.name: self._setup.changelog(spec.name) for spec in self._specs[task.subtopology]},
+            exact=self._transactional,
+            vectors=self._config.num_standby_replicas > 0,
+        )
+        return stores, current
+
+    def _reset(self, topic: str) -> str:
+        return self._setup.source_of(topic).offset_reset or self._config.auto_offset_reset
+
+    def letters(self) -> Letters:
+        """Return a way for dead letters that belong to no commit."""
+        return Letters(self._setup, self._log, self._metrics, self.closing)
+
+    def rejoin(self, error: Exception) -> None:
+        """Give up all tasks and enter the group anew."""
+        self._the_poller().tell(m.Rejoin(error))
+
+    # --- end ------------------------------------------------------------------------------------------------------------------
+
+    async def close(self, *, clean: bool, leave: bool) -> None:
+        """End everything: committed first, when clean; a static member keeps its place, unless it is to `leave`.
+
+        Requests that the log does not answer in time are given up, with a warning. Raises the first error; the rest is closed all the same.
+        """
+        self.closing.begin(self._config.close_timeout_ms / 1000)
+        errors: list[Exception] = []
+        if self._poller is not None:
+            await self._end_processing(self._poller, errors, clean=clean, leave=leave)
+        context = self._context
+        if context is not None:
+            for ref in (*context.children,):
+                if ref not in self._started:
+                    context.kill(ref)
+            for ref in reversed(self._started):
+                context.stop(ref)
+        if errors:
+            raise errors[0]
+
+    async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool, leave: bool) -> None:
+        patience = self.patience
+        self.manager.tell(m.PauseProcessing(paused=True))
+        last = self._last_commit()
+        given_up = clean and await last.given_up(poller, errors)
+        # From here on nobody asks for anything of which those who would have to do it may have ended.
+        await try_step(poller.ask(m.StopFollowing).within(patience), errors)
+        if clean and not given_up:
+            # A commit that has failed may have left something behind that does not come to its end.
+            await try_step(last.in_time(self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience)), errors)
+        if not clean or errors or given_up or last.workers_missing:
+            self._drop_workers()
+        await try_step(self.manager.ask(m.CloseTasks, None).within(patience), errors)
+        await try_step(self._state.ask(m.CloseStores, None, clean=clean).within(patience), errors)
+        await try_step(poller.ask(m.LeaveGroup, for_good=leave).within(patience), errors)
+
+    def _last_commit(self) -> LastCommit:
+        times = {"suspending": self._config.task_timeout_ms / 1000, "committing": self.patience}
+        return LastCommit(self.closing, self._metrics, self.manager, self.committer, exact=self._transactional, **times)
+
+    def _drop_workers(self) -> None:
+        """End what still works, and what commits: nothing of it is wanted any more."""
+        context = self._context
+        assert context is not None
+        context.kill(self.committer)
+        for ref in dict.fromkeys((*context.children, *self.standing.holders)):
+            if ref not in self._started:
+                context.kill(ref)
+                self.manager.tell(m.WorkerLost(ref))
+
+    async def release(self) -> None:
+        """Let go of what is not an actor, when all actors have ended."""
+        if self._keeper is not None and self._context is not None:
+            await self._keeper.let_go(self._context.blocking)
+        if self._shared is not None:
+            self._shared.close()
+            self._shared = None
+        self._directory.close()

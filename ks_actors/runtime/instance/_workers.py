@@ -1,0 +1,99 @@
+"""The workers of an instance: their names, and what each may use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from actors import Ref
+    from ks_actors.runtime.messages import WorkerMessage
+    from ks_actors.runtime.processing._worker import Worker
+
+
+class WorkerMetadata(msgspec.Struct, frozen=True):
+    """A worker at one moment: its state, the task it is at (None: none), and its share of the instance's budgets in bytes."""
+
+    name: str
+    state: str
+    task: str | None
+    input_buffer_bytes: int
+    uncommitted_bytes: int
+
+
+class Crew:
+    """The living workers by name, `<client id>-Worker-<n>`, with the smallest free number first (KIP-663).
+
+    The budgets are those of the instance; every worker has an equal share, which changes with their number.
+    """
+
+    def __init__(self, client_id: str, *, input_buffer_bytes: int, uncommitted_bytes: int) -> None:
+        self._client_id: str = client_id
+        self._input: int = input_buffer_bytes
+        self._uncommitted: int = uncommitted_bytes
+        self._workers: dict[str, tuple[Ref[WorkerMessage], Worker]] = {}
+        self._dying: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    @property
+    def refs(self) -> tuple[Ref[WorkerMessage], ...]:
+        """The workers, oldest first."""
+        return tuple(ref for ref, _ in self._workers.values())
+
+    def next_name(self) -> str:
+        """Return the first free name; that of a worker which is still dying is not free."""
+        number = 1
+        while (name := f"{self._client_id}-Worker-{number}") in self._workers or name in self._dying:
+            number += 1
+        return name
+
+    def add(self, name: str, ref: Ref[WorkerMessage], worker: Worker) -> None:
+        """Note a worker, and share the budgets anew."""
+        self._workers[name] = (ref, worker)
+        self._share()
+
+    def name_of(self, ref: Ref[object]) -> str | None:
+        """Return the name of a living worker."""
+        return next((name for name, (own, _) in self._workers.items() if own == ref), None)
+
+    def worker(self, name: str) -> Ref[WorkerMessage]:
+        """Return a living worker."""
+        return self._workers[name][0]
+
+    def last(self) -> str | None:
+        """Return the name of the youngest worker that is not dying."""
+        return next(reversed(self._workers), None)
+
+    def remove(self, name: str, *, dying: bool = False) -> None:
+        """Forget a worker; its name is free at once, or when `buried`."""
+        del self._workers[name]
+        if dying:
+            self._dying.add(name)
+        self._share()
+
+    def dismiss(self) -> None:
+        """Forget all workers: the app has ended."""
+        self._workers.clear()
+        self._dying.clear()
+
+    def buried(self, name: str) -> None:
+        """Free the name of a worker that has died."""
+        self._dying.discard(name)
+
+    def metadata(self) -> tuple[WorkerMetadata, ...]:
+        """Return what is known of each living worker."""
+        return tuple(
+            WorkerMetadata(
+                name, worker.life.state.name, None if worker.at is None else str(worker.at.id), worker.input_bytes, worker.uncommitted_bytes
+            )
+            for name, (_, worker) in self._workers.items()
+        )
+
+    def _share(self) -> None:
+        count = len(self._workers)
+        for _, worker in self._workers.values():
+            worker.input_bytes = self._input // count if self._input >= 0 else -1
+            worker.uncommitted_bytes = self._uncommitted // count if self._uncommitted >= 0 else -1

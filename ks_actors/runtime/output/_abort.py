@@ -1,0 +1,51 @@
+"""The end of a transaction that has failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from ks_actors._errors import Fenced, LogClosed, LogError
+from ks_actors.lifecycle._slow_log import NoAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ks_actors.log import TransactionalProducer
+
+_RETRY_S: Final = 0.1
+_LONGEST_RETRY_S: Final = 1.0
+_TELL_AGAIN_S: Final = 1.0
+_log = logging.getLogger("ks_actors")
+
+
+async def aborted(
+    producer: TransactionalProducer, renew: Callable[[], Awaitable[TransactionalProducer]], time: Callable[[], float], deadline: float
+) -> TransactionalProducer:
+    """Abort, as often as it takes until `deadline` (seconds of `time`); return the producer to go on with.
+
+    Output that is sent next must not get into the transaction that failed. Between two attempts there is a pause of 0.1 to 1 s; warnings come ever
+    more rarely. Raises the log's error of the last attempt.
+    """
+    pause, began = _RETRY_S, time()
+    tell_at = began
+    while True:
+        try:
+            await producer.abort()
+        except Fenced:
+            # Somebody else has had the transactional id meanwhile. To have it again is what ends the transaction, too.
+            await producer.close()
+            return await renew()
+        except (LogClosed, NoAnswer):
+            raise  # it is over, or there was no answer for all the time that there is
+        except LogError as error:
+            if (now := time()) >= deadline:
+                raise
+            if now >= tell_at:
+                tell_at = now + max(_TELL_AGAIN_S, now - began)
+                _log.warning("a transaction could not be aborted, which is tried again for %.0f s more at most: %s", deadline - now, error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_RETRY_S)
+        else:
+            return producer

@@ -1,0 +1,77 @@
+"""Put batches together, and take them apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ks_actors.log._types import Outgoing
+from ks_actors.records._batch import Batch
+from ks_actors.records._lazy_batch import WORTHWHILE, CompactBatch
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+LARGEST: Final = 1_000
+"""Records, for logs that take a turn for each batch."""
+
+LARGEST_OF_BYTES: Final = 10_000
+"""Records, for logs that write all batches of a send in one turn anyway, and what is too much for a record batch as several."""
+
+
+def merged(batches: Sequence[Outgoing], largest: int = LARGEST) -> list[Outgoing]:
+    """Return what is to be sent with one batch per partition where there were many small ones, in order; of up to `largest` records."""
+    if len(batches) == 1:
+        return list(batches)
+    by_partition: dict[TopicPartition, list[Batch]] = {}
+    for outgoing in batches:
+        by_partition.setdefault(outgoing.partition, []).append(outgoing.batch)
+    return [Outgoing(partition, batch) for partition, parts in by_partition.items() for batch in _joined(parts, largest)]
+
+
+def _joined(parts: list[Batch], largest: int) -> list[Batch]:
+    if len(parts) == 1:
+        return parts
+    joined: list[Batch] = []
+    last: Batch | None = None
+    for part in parts:
+        if isinstance(part, CompactBatch) and len(part) >= WORTHWHILE:
+            last = None
+            joined.append(part)
+        elif last is not None and len(last) + len(part) <= largest:
+            _append(last, part)
+        else:
+            last = Batch(part.keys[:], part.values[:], part.timestamps[:], None if part.headers is None else part.headers[:])
+            joined.append(last)
+    return joined
+
+
+def _append(whole: Batch, part: Batch) -> None:
+    """Add to a batch that nobody else has seen yet."""
+    if part.headers is not None or whole.headers is not None:
+        if whole.headers is None:
+            whole.headers = [()] * len(whole)
+        whole.headers += part.headers if part.headers is not None else [()] * len(part)
+    whole.keys += part.keys
+    whole.values += part.values
+    whole.timestamps += part.timestamps
+
+
+def split(topic: str, batch: Batch, partitions: int, choose: Callable[[bytes, int], int]) -> list[Outgoing]:
+    """Return the records of a batch by partition; those without a key go to the first."""
+    by_partition: dict[int, list[int]] = {}
+    for index, key in enumerate(batch.keys):
+        by_partition.setdefault(0 if key is None else choose(key, partitions), []).append(index)
+    headers = batch.headers
+    return [
+        Outgoing(
+            TopicPartition(topic, number),
+            Batch(
+                [batch.keys[index] for index in picked],
+                [batch.values[index] for index in picked],
+                [batch.timestamps[index] for index in picked],
+                None if headers is None else [headers[index] for index in picked],
+            ),
+        )
+        for number, picked in by_partition.items()
+    ]

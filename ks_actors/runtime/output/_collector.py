@@ -1,0 +1,398 @@
+"""What leaves the instance: one producer, everything in order."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, assert_never, cast
+
+from actors import Actor, Mailbox, Signal, Stopping
+from ks_actors._errors import IllegalGeneration, LogTimeout, ProduceFailed, ProductionFailed, TransactionAborted
+from ks_actors.log._port import WritesBytes
+from ks_actors.log._types import Outgoing
+from ks_actors.records._batch import Batch
+from ks_actors.records._partitioner import partition as default_partition
+from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.messages import CollectorMessage
+from ks_actors.runtime.output._abort import aborted
+from ks_actors.runtime.output._coalesce import LARGEST, LARGEST_OF_BYTES, merged, split
+from ks_actors.runtime.output._linger import Pace
+from ks_actors.runtime.output._next_epoch import Apart
+from ks_actors.runtime.output._pending_bytes import Waiting
+from ks_actors.runtime.output._rejected_records import LeftOut
+from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Unplaced
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+    from actors import Ref, Reply
+    from ks_actors.config._exception_handlers import DeadLetter
+    from ks_actors.log import Log, Producer, TopicDescription, TransactionalProducer
+    from ks_actors.log._lease import Lease
+    from ks_actors.runtime.output._rejected_records import Refused
+    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.task._topic_sizes import TopicSizes
+
+COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
+# Bytes of records that wait. At a commit all that is new in the tables comes at once: with room for much less than two commits nobody could work
+# while one is under way.
+_HIGH = 16 << 20
+_LOW = 8 << 20
+# Records that are worth a transaction.
+_ENOUGH = 5_000
+# Bytes that are sent at once: each time that something is sent takes a few turns of all others.
+_MOST = 8 << 20
+# Of the patience of whoever waits for it: so that they hear why.
+_SHARE = 0.95
+_log = logging.getLogger("ks_actors")
+
+
+class Collector(Actor[CollectorMessage]):
+    """Write the output and the changelogs of all tasks, with one send under way at a time.
+
+    What belongs to a commit that is still to come waits until `NEXT_EPOCH`, so that a transaction holds exactly what its offsets say. When too much
+    waits, the task manager is told to hand out no more work. With transactions, `renew` gives another producer of the transactional id when it was
+    fenced, and aborting is tried again for `patience` seconds. Without, the `lease` of the membership is what the producer writes under, and output
+    that trickles waits until half of `linger` (seconds) after the last send: records are gathered. After a quiet moment the first waits 1 ms.
+    """
+
+    def __init__(
+        self,
+        producer: Producer | TransactionalProducer,
+        log: Log,
+        *,
+        epoch: int,
+        manager: Callable[[], Ref[m.TaskManagerMessage]],
+        committer: Callable[[], Ref[m.CommitterMessage]],
+        refused: Callable[[TopicPartition, Sequence[Batch], Exception], Refused | None],
+        sizes: TopicSizes,
+        metrics: Metrics,
+        renew: Callable[[], Awaitable[TransactionalProducer]] | None,
+        lease: Lease | None,
+        patience: float,
+        linger: float = 0.0,
+    ) -> None:
+        self._producer = producer
+        self._renew = renew
+        self._lease = lease
+        self._patience: float = patience
+        self._pace = Pace(linger)
+        self._log = log
+        self._largest: int = LARGEST_OF_BYTES if isinstance(log, WritesBytes) else LARGEST
+        self._epoch: int = epoch
+        self._committer = committer
+        self._manager = manager
+        self._refused = refused
+        self._left_out = LeftOut()
+        self._metrics = metrics
+        self._ready: list[Outgoing] = []
+        self._held: dict[int, list[Outgoing]] = {}
+        self._apart = Apart()
+        self._waiting = Waiting()
+        self._sending = self._sizing = False
+        # Records that came for this epoch and are not sent yet.
+        self._gathered: int = 0
+        self._unsized: list[Outgoing] = []
+        self._pressed = self._relief_asked = False
+        self._flush: m.Flush | None = None
+        self._ends: dict[TopicPartition, int] = {}
+        self._sizes = sizes
+        self._failure: Exception | None = None
+        self._abort: m.Abort | None = None
+
+    async def signal(self, signal: Signal) -> None:
+        """Close the producer at the end."""
+        if isinstance(signal, Stopping):
+            if self._lease is not None:
+                self._lease.forget()
+            await self._producer.close()
+
+    def receive(self, message: CollectorMessage) -> None:
+        """Write, flush, commit, abort."""
+        match message:
+            case m.Output():
+                self._take(message)
+            case m.Sent():
+                self._note(message)
+            case m.SendFailed():
+                self._look_into(message)
+            case m.Partitioned():
+                self._sized(message)
+            case m.Flush():
+                self._gather(self._apart.take(message.lots, message.epoch))
+                self._flush = message
+            case m.KeepLots():
+                self._waiting.gone(self._apart.keep(message.lots))
+                self._press()
+            case m.CommitTransaction():
+                self._commit(message)
+            case m.Abort():
+                self._abort = message
+                self._abandon()
+            case m.Abandon():
+                self._failure = self._failure or IllegalGeneration("the membership was lost before all output was written")
+                self._abandon()
+            case m.Lingered():
+                self._pace.rested()
+            case m.NextEpoch():
+                self._epoch = message.epoch
+                self._ends = {}
+                self._relief_asked = False
+                self._left_out.committed()
+                self._gather(self._held.pop(message.epoch, []))
+            case _:
+                assert_never(message)
+        self._go_on()
+
+    # --- records --------------------------------------------------------------------------------------------------------------
+
+    def _take(self, message: m.Output) -> None:
+        if message.epoch < self._epoch:
+            self._metrics.stale += 1
+            return
+        batches = message.batches
+        self._waiting.come(batches)
+        if message.lot is not None:
+            self._apart.add(message.lot, message.epoch, batches)
+            self._press()
+        elif message.epoch > self._epoch:
+            self._held.setdefault(message.epoch, []).extend(batches)
+            self._press()
+        else:
+            self._gather(batches)
+
+    def _gather(self, batches: Sequence[Outgoing]) -> None:
+        self._gathered += sum(len(outgoing.batch) for outgoing in batches)
+        self._queue(batches)
+
+    def _queue(self, batches: Sequence[Outgoing], missing: Collection[str] = ()) -> None:
+        # Those that wait for the size of a topic that is known by now go before the others.
+        waiting, self._unsized = self._unsized, []
+        for outgoing in (*waiting, *batches):
+            topic, number = outgoing.partition
+            if number != UNKNOWN_PARTITION:
+                self._ready.append(outgoing)
+            elif size := self._sizes(topic) or (1 if topic in missing else 0):
+                self._place(outgoing, size)
+            else:
+                self._unsized.append(outgoing)
+        self._find_sizes()
+        self._press()
+
+    def _find_sizes(self) -> None:
+        """Ask how many partitions topics have that nobody knew when the app was started."""
+        if self._unsized and not self._sizing:
+            self._sizing = True
+            names = {outgoing.partition.topic for outgoing in self._unsized}
+            self.ctx.pipe(self._log.describe_topics(names, configs=False), partial(_sized, names), _unsizable)
+
+    def _sized(self, found: m.Partitioned) -> None:
+        self._sizing = False
+        if found.error is not None:
+            if self._unsized:
+                self._fail(found.error)
+            return
+        self._sizes.know({name: size for name, size in found.partitions.items() if size})
+        # One that does not exist is the log's to complain about. It may be created: its size is asked for again.
+        self._queue((), [name for name, size in found.partitions.items() if not size])
+
+    def _place(self, outgoing: Outgoing, size: int) -> None:
+        if not isinstance(outgoing, Unplaced):
+            self._ready.extend(split(outgoing.partition.topic, outgoing.batch, size, default_partition))
+            return
+        try:
+            placed = outgoing.placed(size)
+        except Exception as error:  # noqa: BLE001 - a user's function chooses partitions
+            self._fail(error)
+        else:
+            self._waiting.change(sum(len(each.batch) for each in placed) - len(outgoing.batch))
+            self._ready.extend(placed)
+
+    def _go_on(self) -> None:
+        if not self._sending:
+            if self._abort is not None:
+                self._start_abort(self._abort)
+            elif self._failure is None and self._worth_sending():
+                self._send()
+        self._answer_flush()
+
+    def _worth_sending(self) -> bool:
+        """Tell whether to write now, or with what is still to come.
+
+        Nobody sees what is written in a transaction before its end, so there is no hurry; and as long as nothing is written, no transaction is open:
+        one that nobody ends, since its instance is killed, keeps readers from all that comes after it, until it times out.
+        """
+        if self._flush is not None or self._pressed:
+            return True
+        return self._gathered >= _ENOUGH if self._renew is not None else self._has_rested()
+
+    def _has_rested(self) -> bool:
+        """Tell whether what is ready may be written now; look again when it may."""
+        allowed = self._pace.allows(self._waiting.bytes)
+        if not allowed and self._ready and "linger" not in self.ctx.timers:
+            self.ctx.timers.once("linger", self._pace.rest(self.ctx.time()), m.Lingered())
+        return allowed
+
+    def _send(self) -> None:
+        while self._ready:
+            batches, letters, records = self._left_out.without(self._portion())
+            self._gathered = max(0, self._gathered - records - sum(len(outgoing.batch) for outgoing in batches))
+            self._waiting.change(-records)
+            self._write_letters(letters)
+            if batches:
+                self._sending = True
+                self._pace.sent(self.ctx.time())
+                self.ctx.timers.cancel("linger")
+                self.ctx.pipe(self._producer.send(batches), partial(_sent, batches=batches), partial(m.SendFailed, batches))
+                return
+
+    def _portion(self) -> list[Outgoing]:
+        """Take from what is ready as much as may be sent at once."""
+        size = taken = 0
+        for outgoing in self._ready:
+            taken += 1
+            size += self._waiting.bytes_of(outgoing.batch)
+            self._waiting.set_out(outgoing.batch)
+            if size >= _MOST:
+                break
+        portion, self._ready = self._ready[:taken], self._ready[taken:]
+        return merged(portion, self._largest)
+
+    def _answer_flush(self) -> None:
+        if self._flush is None:
+            return
+        if self._failure is not None:
+            flush, self._flush = self._flush, None
+            flush.reply.fail(self._failure)
+        elif not (self._sending or self._ready or self._unsized):
+            flush, self._flush = self._flush, None
+            flush.reply.tell(dict(self._ends))
+
+    def _note(self, sent: m.Sent) -> None:
+        self._sending = False
+        records = 0
+        for outgoing, end in zip(sent.batches, sent.ends, strict=True):
+            self._ends[outgoing.partition] = end
+            records += len(outgoing.batch)
+        self._waiting.gone(sent.batches)
+        self._metrics.produced += records
+        self._press()
+
+    def _look_into(self, failed: m.SendFailed) -> None:
+        """Let the handler decide about refused batches; whatever else failed ends the epoch."""
+        self._sending = False
+        self._waiting.gone(failed.batches)
+        error = failed.error
+        if not isinstance(error, ProduceFailed) or self._failure is not None:
+            self._fail(error)
+            return
+        late = next((why for why in error.errors.values() if isinstance(why, LogTimeout)), None)
+        if late is not None:
+            # It is not about records: all is done again when the log answers.
+            self._fail(late)
+            return
+        going_on: list[Refused] = []
+        for partition, why in error.errors.items():
+            refused = self._refused(partition, [outgoing.batch for outgoing in failed.batches if outgoing.partition == partition], why)
+            if refused is None:
+                failure = ProductionFailed(f"the log refused records: {why}", topic=partition.topic, partition=partition.partition)
+                failure.__cause__ = why
+                self._fail(failure)
+                return
+            going_on.append(refused)
+        if self._renew is not None:
+            # The transaction is void: all of it is done again, without these.
+            for refused in going_on:
+                self._left_out.add(refused)
+            self._fail(TransactionAborted(f"the log refused records, which are left out, and all others written again: {error}"))
+            return
+        rest = [outgoing for refused in going_on for outgoing in refused.rest]
+        self._waiting.come_again(rest)
+        self._ready[:0] = rest
+        self._write_letters([letter for refused in going_on for _, letters in refused.dropped for letter in letters])
+
+    def _write_letters(self, letters: Sequence[DeadLetter]) -> None:
+        self._waiting.change(len(letters))
+        for letter in letters:
+            batch = Batch([letter.key], [letter.value], [letter.timestamp], [letter.headers])
+            self._unsized.append(Outgoing(TopicPartition(letter.topic, UNKNOWN_PARTITION), batch))
+        self._queue(())
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+            if self._flush is None and self._abort is None:
+                # The commit fails by it, and goes back to the last one.
+                self._committer().tell(m.Commit(None, f"output failed: {error}"))
+
+    def _press(self) -> None:
+        waiting = self._waiting.bytes
+        if not self._pressed and waiting >= _HIGH:
+            self._pressed = True
+            self._manager().tell(m.OutputPressure(high=True))
+        elif self._pressed and waiting <= _LOW:
+            self._pressed = False
+            self._manager().tell(m.OutputPressure(high=False))
+        if self._pressed and self._apart and not self._relief_asked:
+            self._relief_asked = True
+            self._committer().tell(m.Commit(None, "more output waits for a commit than may"))
+
+    # --- transactions ---------------------------------------------------------------------------------------------------------
+
+    def _commit(self, message: m.CommitTransaction) -> None:
+        """End the transaction beside the messages: output of the next one comes meanwhile, which has to be counted."""
+        self._sending = True
+        end = cast("TransactionalProducer", self._producer).commit(message.offsets, message.group)
+        self.ctx.pipe(end, partial(_ended, reply=message.reply), partial(_end_failed, reply=message.reply))
+
+    def _abandon(self) -> None:
+        """Let nothing get behind what the next owner of a task writes; transactions see to that by themselves."""
+        if self._lease is not None and not self._lease.holds():
+            cast("Producer", self._producer).abandon()
+
+    def _start_abort(self, abort: m.Abort) -> None:
+        self._abort = self._flush = None
+        self._ready.clear()
+        self._gathered = 0
+        self._unsized.clear()
+        self._held = {}
+        self._apart.clear()
+        self._relief_asked = False
+        self._waiting.clear()
+        self._ends = {}
+        self._failure = None
+        self._left_out.rolled_back()
+        self._epoch = abort.epoch
+        self._press()
+        if self._renew is None:
+            abort.reply.tell(None)
+        else:
+            self._sending = True
+            self.ctx.pipe(self._end_transaction(self._renew), partial(_ended, reply=abort.reply), partial(_end_failed, reply=abort.reply))
+
+    async def _end_transaction(self, renew: Callable[[], Awaitable[TransactionalProducer]]) -> None:
+        producer = cast("TransactionalProducer", self._producer)
+        self._producer = await aborted(producer, renew, self.ctx.time, self.ctx.time() + self._patience * _SHARE)
+
+
+def _sent(ends: Sequence[int], batches: Sequence[Outgoing]) -> CollectorMessage:
+    return m.Sent(batches, ends)
+
+
+def _sized(names: set[str], described: Mapping[str, TopicDescription]) -> CollectorMessage:
+    return m.Partitioned({name: described[name].partitions if name in described else 0 for name in names}, None)
+
+
+def _unsizable(error: Exception) -> CollectorMessage:
+    return m.Partitioned({}, error)
+
+
+def _ended(_: None, reply: Reply[None]) -> CollectorMessage:
+    reply.tell(None)
+    return m.Sent((), ())
+
+
+def _end_failed(error: Exception, reply: Reply[None]) -> CollectorMessage:
+    reply.fail(error)
+    return m.Sent((), ())

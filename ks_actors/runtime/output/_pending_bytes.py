@@ -1,0 +1,84 @@
+"""How much waits to be written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from ks_actors.records._lazy_batch import CompactBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ks_actors.log._types import Outgoing
+    from ks_actors.records._batch import Batch
+
+_RECORD_BYTES: Final = 120
+
+
+@final
+class Waiting:
+    """About how many bytes of memory the records take that wait to be written, or are on their way.
+
+    Those that are bytes already are counted. Of others it is known how many there are; they are taken for as large as those were that came last.
+    What lies in a store takes no memory until it is its turn.
+    """
+
+    def __init__(self) -> None:
+        self._records: int = 0
+        self._written: int = 0
+        self._typical: int = _RECORD_BYTES
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes that are."""
+        return self._records * self._typical + self._written
+
+    def bytes_of(self, batch: Batch) -> int:
+        """Return about how many bytes a batch takes when it is sent."""
+        return _own_bytes(batch) or len(batch) * self._typical
+
+    def come(self, batches: Iterable[Outgoing]) -> None:
+        """Take note of what has come, the last batch of it for how large records are."""
+        batch: Batch | None = None
+        for outgoing in batches:
+            batch = outgoing.batch
+            self._add(batch, 1)
+        if batch is not None and len(batch) and not isinstance(batch, CompactBatch):
+            last = _RECORD_BYTES + len(batch.keys[-1] or b"") + len(batch.values[-1] or b"")
+            self._typical += (last - self._typical) // 8
+
+    def come_again(self, batches: Iterable[Outgoing]) -> None:
+        """Take note of what had gone, and is back."""
+        for outgoing in batches:
+            self._add(outgoing.batch, 1)
+
+    def set_out(self, batch: Batch) -> None:
+        """Take note that it is a batch's turn: what lies in a store is copied now."""
+        if isinstance(batch, CompactBatch) and not batch.own_bytes:
+            self._records += len(batch)
+
+    def gone(self, batches: Iterable[Outgoing]) -> None:
+        """Take note that batches are written, or have failed."""
+        for outgoing in batches:
+            if isinstance(outgoing.batch, CompactBatch) and not outgoing.batch.own_bytes:
+                self._records -= len(outgoing.batch)
+            else:
+                self._add(outgoing.batch, -1)
+
+    def change(self, records: int) -> None:
+        """Take note of so many records more."""
+        self._records += records
+
+    def clear(self) -> None:
+        """Take note that nothing waits any more."""
+        self._records = self._written = 0
+
+    def _add(self, batch: Batch, sign: int) -> None:
+        if isinstance(batch, CompactBatch):
+            self._written += sign * batch.own_bytes
+        else:
+            self._records += sign * len(batch)
+
+
+def _own_bytes(batch: Batch) -> int:
+    return batch.own_bytes if isinstance(batch, CompactBatch) else 0

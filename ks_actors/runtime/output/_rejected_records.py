@@ -1,0 +1,145 @@
+"""What becomes of records that the log refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from ks_actors._errors import Fenced, InvalidRecord, LogClosed, RecordTooLarge, StorageFull, TransactionAborted
+from ks_actors.config._exception_handlers import DeadLetter, ErrorContext, FailedRecord, HandlerResponse, Response
+from ks_actors.log._types import Outgoing
+from ks_actors.records._task_id import TaskId
+
+if TYPE_CHECKING:
+    from ks_actors.records._batch import Batch
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.task._environment import Setup
+
+_FATAL = (Fenced, LogClosed, StorageFull, TransactionAborted)
+Letters: TypeAlias = Sequence[DeadLetter]
+_Record: TypeAlias = "tuple[bytes | None, bytes | None]"
+
+
+class Refused:
+    """Records of a partition that the handler lets go: the rest of their batches, in order, and what goes to the dead letter queue."""
+
+    def __init__(self, partition: TopicPartition, batches: Sequence[Batch]) -> None:
+        self.partition: TopicPartition = partition
+        self.rest: list[Outgoing] = []
+        self.dropped: list[tuple[_Record, Letters]] = []
+        self._batches: Sequence[Batch] = batches
+
+    def drop(self, letters: dict[int, Letters]) -> Refused:
+        """Leave out records by their numbers, counted through all batches."""
+        first = 0
+        for batch in self._batches:
+            keep = [first + index not in letters for index in range(len(batch))]
+            self.dropped += [((batch.keys[n - first], batch.values[n - first]), told) for n, told in letters.items() if 0 <= n - first < len(batch)]
+            if any(keep):
+                self.rest.append(Outgoing(self.partition, batch.select(keep)))
+            first += len(batch)
+        return self
+
+
+class Production:
+    """Ask the production handler about each record that was refused; some errors are not about records, and nobody is asked."""
+
+    def __init__(self, setup: Setup, metrics: Metrics) -> None:
+        self._setup = setup
+        self._metrics = metrics
+
+    def refused(self, partition: TopicPartition, batches: Sequence[Batch], error: Exception) -> Refused | None:
+        """Return what to go on without, and with; None when the handler does not want to."""
+        if isinstance(error, _FATAL) or partition.topic.endswith("-changelog"):
+            return None
+        known = error.records if isinstance(error, RecordTooLarge | InvalidRecord) else ()
+        letters: dict[int, Letters] = {}
+        number = -1
+        for batch in batches:
+            for index in range(len(batch)):
+                number += 1
+                if known and number not in known:
+                    continue
+                response = self._ask(partition, batch, index, error)
+                if response.result is HandlerResponse.FAIL:
+                    return None
+                # A letter that is refused itself is not written about again.
+                letters[number] = [letter for letter in response.dead_letter_queue_records if letter.topic != partition.topic]
+        self._metrics.global_dropped += len(letters)
+        return Refused(partition, batches).drop(letters)
+
+    def _ask(self, partition: TopicPartition, batch: Batch, index: int, error: Exception) -> Response:
+        config = self._setup.config
+        context = ErrorContext(
+            topic=None,
+            partition=-1,
+            offset=-1,
+            headers=() if batch.headers is None else batch.headers[index],
+            processor_node_id="collector",
+            task_id=TaskId(-1, partition.partition),
+            timestamp=batch.timestamps[index],
+            source_raw_key=batch.keys[index],
+            source_raw_value=batch.values[index],
+            dead_letter_queue_topic=config.errors_dead_letter_queue_topic_name,
+        )
+        record = FailedRecord(batch.keys[index], batch.values[index], batch.timestamps[index], context.headers, *partition)
+        return Response.of(config.production_exception_handler(context, record, error))
+
+
+class LeftOut:
+    """Records that made a transaction void, and are not to do so when all of it is done again.
+
+    They are known by partition, key and value. Each is left out once per attempt, until an attempt is committed.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[TopicPartition, dict[_Record, list[Letters]]] = {}
+        self._used: list[tuple[TopicPartition, _Record, Letters]] = []
+
+    def add(self, refused: Refused) -> None:
+        """Leave these out from now on."""
+        for record, letters in refused.dropped:
+            self._put(refused.partition, record, letters)
+
+    def _put(self, partition: TopicPartition, record: _Record, letters: Letters) -> None:
+        self._known.setdefault(partition, {}).setdefault(record, []).append(letters)
+
+    def without(self, batches: list[Outgoing]) -> tuple[list[Outgoing], list[DeadLetter], int]:
+        """Return what is left of batches, the dead letters of what is not, and how many records that is."""
+        if not self._known:
+            return batches, [], 0
+        before = len(self._used)
+        left = [rest for outgoing in batches if (rest := self._strip(outgoing)) is not None]
+        gone = self._used[before:]
+        return left, [letter for _, _, letters in gone for letter in letters], len(gone)
+
+    def _strip(self, outgoing: Outgoing) -> Outgoing | None:
+        known = self._known.get(outgoing.partition)
+        if known is None:
+            return outgoing
+        batch = outgoing.batch
+        keep: list[bool] = []
+        for record in zip(batch.keys, batch.values, strict=True):
+            waiting = known.get(record)
+            keep.append(not waiting)
+            if waiting:
+                self._used.append((outgoing.partition, record, waiting.pop()))
+        if all(keep):
+            return outgoing
+        return Outgoing(outgoing.partition, batch.select(keep)) if any(keep) else None
+
+    def rolled_back(self) -> None:
+        """Note that all of it will be done once more."""
+        used, self._used = self._used, []
+        for one in used:
+            self._put(*one)
+
+    def committed(self) -> None:
+        """Forget what is done with."""
+        if self._used:
+            self._used.clear()
+            for partition, records in list(self._known.items()):
+                self._known[partition] = left = {record: waiting for record, waiting in records.items() if waiting}
+                if not left:
+                    del self._known[partition]

@@ -1,0 +1,99 @@
+"""How much input may wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ks_actors.records._batch import Batch
+    from ks_actors.records._topic_partition import TopicPartition
+
+_SAMPLE: Final = 8
+_RECORD_OVERHEAD: Final = 120
+_HEADER_OVERHEAD: Final = 140
+# All partitions that stand still for the sum are fetched again at this share of it, so that they do not stop and go with each slice.
+_LOW: Final = 0.75
+
+
+@final
+class InputBudget:
+    """Say when a partition is not to be fetched any more, and when again.
+
+    `records` is the limit per partition; `size` is that of all partitions together in bytes (-1: none), estimated from a sample of each batch
+    (KIP-770). A partition of which nothing waits is fetched whatever the sum is: its task may wait for just that before it can process the others'
+    records. So the sum may go beyond `size` by one fetch of each partition.
+    """
+
+    def __init__(self, records: int, size: int) -> None:
+        self._records: int = records
+        self._size: float = float("inf") if size < 0 else float(size)
+        self._counts: dict[TopicPartition, int] = {}
+        self._record_bytes: dict[TopicPartition, float] = {}
+        # Those with too many records of their own, and those that stand still for the sum.
+        self._full: set[TopicPartition] = set()
+        self._squeezed: set[TopicPartition] = set()
+        self.buffered: int = 0
+        self.estimate: float = 0.0
+        """About how many bytes wait in all partitions."""
+
+    def added(self, partition: TopicPartition, batch: Batch) -> bool:
+        """Note what came; return whether the partition is to be stopped now."""
+        count = self._counts.get(partition, 0)
+        if size := len(batch):
+            taken = min(size, _SAMPLE)
+            step = size // taken
+            places = range(0, taken * step, step)
+            sample = sum(len(batch.keys[at] or b"") + len(batch.values[at] or b"") + _RECORD_OVERHEAD for at in places)
+            if batch.headers is not None:
+                sample += sum(len(name) + len(content or b"") + _HEADER_OVERHEAD for at in places for name, content in batch.headers[at])
+            self._note(partition, 0)
+            self._record_bytes[partition] = sample / taken
+            count += size
+        self._note(partition, count)
+        if partition in self._full or partition in self._squeezed:
+            return False
+        if count > self._records:
+            self._full.add(partition)
+            return True
+        if count and self.estimate > self._size:
+            self._squeezed.add(partition)
+            return True
+        return False
+
+    def consumed(self, counts: Iterable[tuple[TopicPartition, int]]) -> tuple[TopicPartition, ...]:
+        """Note how many records of some partitions wait now; return the partitions that may be fetched again, of all."""
+        low: list[TopicPartition] = []
+        for partition, count in counts:
+            self._note(partition, count)
+            if partition in self._full and count <= self._records // 2:
+                self._full.discard(partition)
+                self._squeezed.add(partition)
+            if not count and partition in self._squeezed:
+                self._squeezed.discard(partition)
+                low.append(partition)
+        if self._squeezed and self.estimate <= self._size * _LOW:
+            low += self._squeezed
+            self._squeezed.clear()
+        return tuple(low)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget partitions: they are gone, or are fetched anew."""
+        for partition in partitions:
+            self._note(partition, 0)
+            self._counts.pop(partition, None)
+            self._record_bytes.pop(partition, None)
+            self._full.discard(partition)
+            self._squeezed.discard(partition)
+        if not self._counts:
+            self.estimate = 0.0
+
+    def _note(self, partition: TopicPartition, count: int) -> None:
+        more = count - self._counts.get(partition, 0)
+        if more:
+            self._counts[partition] = count
+            self.buffered += more
+            self.estimate += more * self._record_bytes.get(partition, 0.0)
+            if not self.buffered:
+                self.estimate = 0.0  # sums of fractions drift

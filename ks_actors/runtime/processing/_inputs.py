@@ -1,0 +1,112 @@
+"""The partitions of the tasks that are here."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, final
+
+from ks_actors.runtime.processing._input_budget import InputBudget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Mapping
+
+    from ks_actors.log._types import Fetched
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.messages import EndsKnown, PositionReset
+    from ks_actors.task._offset_metadata import Position
+    from ks_actors.task._task import Task
+
+
+@final
+class Inputs:
+    """Hand what is fetched to the tasks, count it, and know where each partition was committed last.
+
+    While a thread is at a task's queues, which `leased` tells, nothing is put into them: it is kept beside them, and counts as what they hold.
+    """
+
+    def __init__(self, records: int, size: int, leased: Container[TaskId]) -> None:
+        self.budget: InputBudget = InputBudget(records, size)
+        self.committed: dict[TopicPartition, Position] = {}
+        self._leased = leased
+        self._owners: dict[TopicPartition, Task] = {}
+        self._stale_below: dict[TopicPartition, int] = {}
+        self._held: dict[TaskId, list[Callable[[], object]]] = {}
+
+    def begin(self, task: Task, positions: Mapping[TopicPartition, Position]) -> None:
+        """Take in the partitions of a new task."""
+        for partition in positions:
+            self._owners[partition] = task
+            self._stale_below.pop(partition, None)
+        self.committed.update(positions)
+
+    def end(self, task: Task) -> None:
+        """Forget the partitions of a task that is given up."""
+        self._drop(task)
+        for partition in task.group.queues:
+            del self._owners[partition]
+            self.committed.pop(partition, None)
+
+    def rewind(self, task: Task, epoch: int) -> dict[TopicPartition, Position]:
+        """Forget what was fetched for a task before `epoch`; return where it goes on."""
+        self._drop(task)
+        self._stale_below.update(dict.fromkeys(task.group.queues, epoch))
+        return {partition: self.committed[partition] for partition in task.group.queues}
+
+    def _drop(self, task: Task) -> None:
+        self._held.pop(task.id, None)
+        self.budget.forget(task.group.queues)
+
+    def _owner(self, partition: TopicPartition, epoch: int) -> Task | None:
+        """Return the task that reads a partition; None when what was fetched in `epoch` is not wanted any more."""
+        return None if epoch < self._stale_below.get(partition, 0) else self._owners.get(partition)
+
+    def add(self, fetched: Iterable[Fetched], epoch: int) -> tuple[Iterable[TaskId], list[TopicPartition], int]:
+        """Take in what was fetched; return the tasks that got some, the partitions not to be fetched any more, and the number of stale fetches."""
+        changed: dict[TaskId, None] = {}
+        high: list[TopicPartition] = []
+        stale = 0
+        for one in fetched:
+            task = self._owner(one.partition, epoch)
+            if task is None:
+                stale += 1
+                continue
+            changed[task.id] = None
+            self._do(task, partial(task.add, one.partition, one.batch, one.next_offset, one.end_offset))
+            if self.budget.added(one.partition, one.batch):
+                high.append(one.partition)
+        return changed, high, stale
+
+    def move(self, reset: PositionReset) -> Task | None:
+        """Have a partition go on at a position, as the one before is not in the log; return the task that reads it, if that is here."""
+        partition = reset.partition
+        if (task := self._owner(partition, reset.epoch)) is not None:
+            committed = self.committed[partition]
+            if committed.offset < reset.begin:
+                # The offsets in between are not in the log: nobody can go back to them.
+                self.committed[partition] = committed._replace(offset=reset.position)
+            self._do(task, partial(task.move, partition, reset.position))
+        return task
+
+    def ends_known(self, message: EndsKnown) -> Iterable[TaskId]:
+        """Note how far the log goes; return the tasks that are concerned."""
+        changed: dict[TaskId, None] = {}
+        for partition, end in message.ends.items():
+            if (task := self._owner(partition, message.epoch)) is not None:
+                changed[task.id] = None
+                # Behind a `move` that is kept beside the queue, too.
+                self._do(task, partial(task.group.queues[partition].note_end, end))
+        return changed
+
+    def _do(self, task: Task, work: Callable[[], object]) -> None:
+        if task.id in self._leased and task.blocking:
+            self._held.setdefault(task.id, []).append(work)
+        else:
+            work()
+
+    def taken_back(self, tasks: Iterable[Task]) -> tuple[TopicPartition, ...]:
+        """Note that nobody is at some tasks any more; return the partitions that may be fetched again, of all tasks."""
+        for task in tasks:
+            for work in self._held.pop(task.id, ()):
+                work()
+        return self.budget.consumed((partition, queue.buffered) for task in tasks for partition, queue in task.group.queues.items())

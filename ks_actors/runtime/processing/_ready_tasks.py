@@ -1,0 +1,158 @@
+"""Which tasks have something to do."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Protocol, final
+
+from ks_actors.runtime.processing._alarms import Alarms
+from ks_actors.runtime.processing._scheduler import Schedule
+from ks_actors.task._punctuation import BACK_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.task._task import Task
+
+
+class Clocks(Protocol):
+    """Tell the time, in ms: `wall_time` that of punctuators, `steady_time` one that never goes back."""
+
+    wall_time: Callable[[], int]
+    steady_time: Callable[[], float]
+
+
+@final
+class ReadyTasks:
+    """Know which tasks are ready, and when time alone will make others so, without asking all of them.
+
+    Every change of a task has to be followed by a `look` at it: records, results, a lease that has ended, a rest that is over. `wants` tells what it
+    may be given: None nothing, True only what it has in hand (it is drained for a commit), False anything.
+    """
+
+    def __init__(self, clocks: Clocks, wants: Callable[[Task], bool | None], priority: Callable[[TaskId], int] | None, *, slice_ms: float) -> None:
+        self._slice_ms: float = slice_ms
+        self._clocks = clocks
+        self._wants = wants
+        self._working = Schedule(priority)
+        self._draining = Schedule(priority)
+        # Since when tasks have been ready that are being drained, or are leased and may come back untouched.
+        self._passed_over: dict[TaskId, float] = {}
+        self._punctuations = Alarms()
+        self._deadlines = Alarms()
+        self._wall_seen: int = 0
+        # While all stands still nobody is passed over.
+        self._stood: float = 0.0
+        self._stands_since: float | None = None
+        self._gives_out: bool = True
+
+    def __contains__(self, task: TaskId) -> bool:
+        return task in self._working or task in self._draining
+
+    @property
+    def ids(self) -> list[TaskId]:
+        """The tasks that are ready."""
+        return [*self._draining, *self._working]
+
+    def look(self, task: Task) -> None:
+        """Find out whether a task is ready."""
+        drains = self._wants(task)
+        due = deadline = None
+        if drains is None:
+            fit = False
+        elif drains:
+            fit = task.can_drain
+        else:
+            due = task.next_punctuation
+            fit = (due is not None and due <= self._clocks.wall_time()) or task.ready(self._clocks.steady_time())
+            deadline = None if fit else task.group.wakes_at()
+        if drains or not fit:
+            since = self._working.leave(task.id)
+            if drains and since is not None:
+                # A commit that comes in between is no turn: with one behind each slice a task that has little to do would never have its turn.
+                self._passed_over[task.id] = since
+        if not (drains and fit):
+            self._draining.leave(task.id)
+        if fit and drains:
+            self._draining.enter(task, self._waited())
+        elif fit:
+            self._working.enter(task, self._passed_over.pop(task.id, self._waited()))
+        elif drains is False:
+            self._passed_over.pop(task.id, None)
+        self._punctuations.set(task.id, None if fit else due)
+        self._deadlines.set(task.id, deadline)
+
+    def forget(self, task: TaskId) -> None:
+        """Forget a task that has gone."""
+        self._working.leave(task)
+        self._draining.leave(task)
+        self._passed_over.pop(task, None)
+        self._punctuations.set(task, None)
+        self._deadlines.set(task, None)
+
+    def stand(self, *, still: bool, full: bool) -> None:
+        """Note whether tasks are given nothing new for now: because all is to stand `still`, or as the uncommitted bytes are `full`.
+
+        Time does not count while all stands still. It does while a commit makes room: with one behind each slice a task that waits for a second of
+        the time in between would wait for very much longer.
+        """
+        self._gives_out = not (still or full)
+        now = self._clocks.steady_time() / 1000
+        if still and self._stands_since is None:
+            self._stands_since = now
+        elif not still and self._stands_since is not None:
+            self._stood += now - self._stands_since
+            self._stands_since = None
+
+    def _waited(self) -> float:
+        """Return the time, in seconds, that goes on while tasks are given out."""
+        return (self._clocks.steady_time() / 1000 if self._stands_since is None else self._stands_since) - self._stood
+
+    def due(self) -> list[TaskId]:
+        """Return the tasks for which time has come, once: they are to be looked at."""
+        now = self._clocks.wall_time()
+        back, self._wall_seen = now < self._wall_seen - BACK_MS, now
+        # On a clock that was set back punctuators are due at other times.
+        called = self._punctuations.tasks if back else self._punctuations.due(now)
+        return [*called, *self._deadlines.due(self._clocks.steady_time())]
+
+    def pick(self, workers: int = 1, most: float = inf) -> tuple[tuple[Task, ...], bool] | None:
+        """Return the next tasks, which are not ready any more, and whether they are only to be drained; None when there is none.
+
+        Those that are drained come first, each alone: a commit waits for them. Of others come as many as fill a slice together, at most an equal
+        share for each of the `workers` that are free, and at most so many. A task that needs a thread, or a slice for itself, comes alone.
+        """
+        now = self._waited()
+        if (found := self._draining.pick(now)) is not None:
+            return (found[0],), True
+        share = min(most, -(-len(self._working) // workers))
+        if not self._gives_out or (found := self._working.pick(now)) is None:
+            return None
+        tasks: list[Task] = []
+        left = self._slice_ms
+
+        def fits(other: Task) -> bool:
+            return other.work_ms <= left and not other.blocking
+
+        while found is not None:
+            task, self._passed_over[task.id] = found
+            tasks.append(task)
+            left -= task.work_ms
+            found = None if len(tasks) >= share or task.blocking else self._working.pick(now, fits)
+        return tuple(tasks), False
+
+    def had_turn(self, tasks: Iterable[TaskId]) -> None:
+        """Note that something was done in tasks that were picked: they have waited for nothing."""
+        for task in tasks:
+            self._passed_over.pop(task, None)
+
+    def wakes_in(self) -> float | None:
+        """Return the seconds until time alone will have made a task ready; None when it will not."""
+        if not self._gives_out:
+            return None
+        due, deadline = self._punctuations.next, self._deadlines.next
+        waits = [] if due is None else [due - self._clocks.wall_time()]
+        if deadline is not None:
+            waits.append(deadline - self._clocks.steady_time())
+        return max(0.0, min(waits)) / 1000 if waits else None

@@ -1,0 +1,141 @@
+"""Which task a free worker gets."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.task._task import Task
+
+PATIENCE_S: Final = 0.1
+"""How long a task may be passed over for others of its priority that have more to do, in seconds."""
+STARVED_S: Final = 1.0
+"""How long a task may be passed over for others of a higher priority, in seconds."""
+_SPARE: Final = 64
+
+
+@final
+class _Order:
+    """Tasks by a number, the lowest first. Entries that do not tell a task's number any more are passed over."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[TaskId, float] = {}
+        self._heap: list[tuple[float, int, TaskId]] = []
+        self._order = count()
+
+    def enter(self, task: TaskId, number: float) -> None:
+        if self._numbers.get(task) == number:
+            return
+        self._numbers[task] = number
+        heappush(self._heap, (number, next(self._order), task))
+        if len(self._heap) > 2 * len(self._numbers) + _SPARE:
+            self._heap = sorted(entry for entry in self._heap if self._numbers.get(entry[2]) == entry[0])
+
+    def leave(self, task: TaskId) -> None:
+        del self._numbers[task]
+
+    def first(self) -> TaskId:
+        while True:
+            number, _, task = self._heap[0]
+            if self._numbers.get(task) == number:
+                return task
+            heappop(self._heap)
+
+
+@final
+class _Level:
+    """The tasks of one priority that are ready, by how long they have waited, and by how much they have to do."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[TaskId, tuple[Task, float]] = {}
+        self._by_time = _Order()
+        self._by_count = _Order()
+
+    def enter(self, task: Task, since: float) -> None:
+        if task.id not in self.waiting:
+            self.waiting[task.id] = task, since
+            self._by_time.enter(task.id, since)
+        self._by_count.enter(task.id, -task.group.buffered)
+
+    def leave(self, task: TaskId) -> float:
+        self._by_time.leave(task)
+        self._by_count.leave(task)
+        return self.waiting.pop(task)[1]
+
+    def oldest(self) -> tuple[Task, float]:
+        return self.waiting[self._by_time.first()]
+
+    def best(self, now: float) -> tuple[Task, float]:
+        oldest = self.oldest()
+        return oldest if now - oldest[1] >= PATIENCE_S else self.waiting[self._by_count.first()]
+
+
+@final
+class Schedule:
+    """The tasks that are ready: pick the one of the highest `priority`, of equal ones that with the most to do.
+
+    The one with the most buffered records makes the largest batches. But a task that has few must not wait until all others have none: of equal
+    priority the one that has waited for longest comes first when that is PATIENCE_S or more. Of lower priority it comes when it has waited for
+    STARVED_S, at each second turn at most: after so long and two turns for each task that waits for longer it is picked, whatever the others have.
+
+    Times are in seconds, of a clock that never goes back. The priority is asked for when a task becomes ready.
+    """
+
+    def __init__(self, priority: Callable[[TaskId], int] | None) -> None:
+        self._priority = priority
+        self._levels: dict[int, _Level] = {}
+        # All, each with its priority.
+        self._waiting: dict[TaskId, int] = {}
+        self._made_up: bool = False
+
+    def __contains__(self, task: TaskId) -> bool:
+        return task in self._waiting
+
+    def __iter__(self) -> Iterator[TaskId]:
+        return iter(self._waiting)
+
+    def enter(self, task: Task, since: float) -> None:
+        """Take in a task that has been ready since then; of one that is in already take note how much it has to do."""
+        level = self._waiting.get(task.id)
+        if level is None:
+            level = self._waiting[task.id] = 0 if self._priority is None else self._priority(task.id)
+        if level not in self._levels:
+            self._levels[level] = _Level()
+        self._levels[level].enter(task, since)
+
+    def leave(self, task: TaskId) -> float | None:
+        """Leave a task out that is not ready any more; return since when it was ready, None when it was not in."""
+        level = self._waiting.pop(task, None)
+        if level is None:
+            return None
+        since = self._levels[level].leave(task)
+        if not self._levels[level].waiting:
+            del self._levels[level]
+        return since
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def pick(self, now: float, fits: Callable[[Task], bool] | None = None) -> tuple[Task, float] | None:
+        """Return the next task, which leaves, and since when it was ready; None when none is, or the next one does not fit."""
+        if not self._waiting:
+            return None
+        top = self._levels[max(self._levels)]
+        task, since = min((level.oldest() for level in self._levels.values()), key=_since)
+        made_up = not self._made_up and now - since >= STARVED_S and task.id not in top.waiting
+        if not made_up:
+            task, since = top.best(now)
+        if fits is not None and not fits(task):
+            return None
+        self._made_up = made_up
+        self.leave(task.id)
+        return task, since
+
+
+def _since(waits: tuple[Task, float]) -> float:
+    return waits[1]

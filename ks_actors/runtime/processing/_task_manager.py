@@ -1,0 +1,401 @@
+"""Who has the running tasks, and says which comes next."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from actors import Actor, Mailbox, Signal, Stopping
+from ks_actors._errors import TaskTimeout
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.commit._drains import Drains
+from ks_actors.runtime.commit._phases import TasksBroken, Uncommitted
+from ks_actors.runtime.messages import TaskManagerMessage
+from ks_actors.runtime.processing._inputs import Inputs
+from ks_actors.runtime.processing._ready_tasks import ReadyTasks
+from ks_actors.task._offset_metadata import decode_position
+from ks_actors.task._task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from actors import Ref
+    from ks_actors.log._types import OffsetAndMetadata
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.task._environment import Setup
+
+_log = logging.getLogger("ks_actors")
+# The requests of a commit are not to wait behind all that was fetched.
+TASK_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Drain, m.Freeze, m.Refed, m.PauseProcessing))
+_CLOSE_S = 0.0005
+
+
+class TaskManager(Actor[TaskManagerMessage]):
+    """Own the tasks that are ready to be processed, their buffers and the schedule.
+
+    A worker that is free gets the task of the highest `priority` (higher first), of equal ones that with the most buffered records, or one that has
+    waited for too long, and those behind it while there is little to do in each. It has them alone. All that is done about a task ends in a `_look`.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        instance: Ref[m.InstanceMessage],
+        poller: Callable[[], Ref[m.PollerMessage]],
+        committer: Callable[[], Ref[m.CommitterMessage]],
+        metrics: Metrics,
+        priority: Callable[[TaskId], int] | None,
+    ) -> None:
+        self._setup = setup
+        self._instance = instance
+        self._poller = poller
+        self._committer = committer
+        self._metrics = metrics
+        self._tasks: dict[TaskId, Task] = {}
+        self._leased: dict[TaskId, Ref[m.WorkerMessage]] = {}
+        self._ready = ReadyTasks(setup, self._wants, priority, slice_ms=setup.config.worker_slice_ms)
+        # Those that were leased, or moved, since the last commit: no other has anything to commit, or in hand.
+        self._touched: dict[TaskId, Task] = {}
+        self._inputs = Inputs(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes, self._leased)
+        metrics.buffered, metrics.touched = lambda: self._inputs.budget.buffered, lambda: self._touched
+        self._broken: set[TaskId] = set()
+        self._idle: deque[Ref[m.WorkerMessage]] = deque()
+        self._retiring: set[Ref[m.WorkerMessage]] = set()
+        self._closing: list[m.CloseTasks] = []
+        self._suspending: list[m.SuspendTasks] = []
+        self._suspended: set[TaskId] = set()
+        self._void: dict[TaskId | None, int] = {}
+        self._drains = Drains(
+            self._tasks,
+            self._touched,
+            self._leased,
+            committer=committer,
+            wake_in=lambda name, seconds: self.ctx.timers.once(name, max(0.0, seconds), m.Wake()),
+            longest=max(1, setup.config.max_drain_ms) / 1000,
+            interval=setup.config.commit_interval_ms / 1000,
+        )
+        self._woken: set[TaskId | None] = set()
+        self._wakes: float | None = None
+        self._rewinding: m.Rewind | None = None
+        self._uncommitted: Uncommitted = Uncommitted(setup.config.statestore_uncommitted_max_bytes)
+        self._paused = self._pressed = self._ended = False
+
+    def signal(self, signal: Signal) -> None:
+        """Close what nobody has closed: after a failure."""
+        if isinstance(signal, Stopping):
+            self._ended = True
+            for task_id in list(self._tasks):
+                if (error := self._close(task_id)) is not None:
+                    _log.warning("closing task %s failed: %s", task_id, error)
+
+    def receive(self, message: TaskManagerMessage) -> None:  # noqa: C901, PLR0912, PLR0915 - one branch per message
+        """Keep the schedule."""
+        match message:
+            case m.Records():
+                self._add_records(message)
+            case m.EndsKnown():
+                self._look(self._inputs.ends_known(message))
+            case m.PositionReset():
+                self._note_reset(message)
+            case m.TaskDone():
+                self._take_back(message)
+            case m.NextTask():
+                self._idle.append(message.worker)
+            case m.Wake():
+                self._woken.discard(message.task)
+                if message.task is None:
+                    self._drains.tick(self.ctx.time())
+                self._look(() if message.task is None else (message.task,))
+            case m.AssignTask():
+                self._assign(message)
+            case m.SuspendTasks():
+                self._suspend(message)
+            case m.CloseTasks():
+                self._closing.append(message)
+                self._settle()
+            case m.AskBusy():
+                message.reply.tell(self._drains.busy(message.tasks))
+            case m.Drain():
+                self._drains.begin(message, self.ctx.time(), self._suspended)
+                self._look(task_id for task_id in {**self._touched, **dict.fromkeys(self._ready.ids)} if self._tasks[task_id].drains)
+            case m.Refed():
+                self._look(self._drains.end(self.ctx.time(), failed=message.failed))
+            case m.Freeze():
+                self._freeze(message)
+                self._look(self._drains.fed_again)
+                return
+            case m.Rewind():
+                self._begin_rewind(message)
+            case m.RestOver():
+                self._broken.discard(message.task)
+                self._look((message.task,))
+            case m.CommittedTasks():
+                self._note_committed(message.positions)
+            case m.OutputPressure():
+                self._pressed = message.high
+            case m.PauseProcessing():
+                self._paused = message.paused
+            case m.RetireWorker():
+                self._retire(message.worker)
+            case m.WorkerLost():
+                self._lose(message.worker)
+            case _:
+                assert_never(message)
+        self._dispatch()
+
+    # --- the schedule ---------------------------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        """Give free workers something to do, as long as there is."""
+        if self._rewinding is not None:
+            self._rewind_when_quiet(self._rewinding)
+        self._ready.stand(still=self._pressed or self._paused, full=self._uncommitted.full)
+        if not self._idle:
+            return
+        self._look(self._ready.due())
+        while self._idle:
+            if (best := self._ready.pick(len(self._idle), self._uncommitted.room)) is None:
+                self._sleep()
+                return
+            self._lease(self._idle.popleft(), best[0], draining=best[1])
+
+    def _lease(self, worker: Ref[m.WorkerMessage], tasks: tuple[Task, ...], *, draining: bool) -> None:
+        for task in tasks:
+            self._leased[task.id] = worker
+            self._touched[task.id] = task
+        worker.tell(m.Lease(tasks, draining))
+
+    def _wants(self, task: Task) -> bool | None:
+        """Return whether a task is only to hand on what it has in hand; None when it is to be given nothing."""
+        if task.id in self._leased or task.id in self._broken or task.broken or self._goes_back(task):
+            return None
+        draining = self._drains.under_way(task)
+        return None if task.id in self._suspended and not draining else draining
+
+    def _look(self, tasks: Iterable[TaskId]) -> None:
+        """Look anew at tasks of which something has changed."""
+        for task_id in tasks:
+            if (task := self._tasks.get(task_id)) is None:
+                continue
+            self._ready.look(task)
+            self._drains.looked_at(task)
+
+    def _sleep(self) -> None:
+        """Look again when time alone will have made a task ready."""
+        if (seconds := self._ready.wakes_in()) is None:
+            return
+        at = self.ctx.time() + seconds
+        if self._wakes is None or abs(self._wakes - at) > _CLOSE_S or "wake" not in self.ctx.timers:
+            self._wakes = at
+            self.ctx.timers.once("wake", seconds + 0.0005, m.Wake())
+
+    def _wake(self, task: TaskId) -> None:
+        """Have a task looked at; also from its thread. Calls that end behind the last message have nobody to wake."""
+        if task not in self._woken and not self._ended:
+            self._woken.add(task)
+            self.ctx.self_ref.tell(m.Wake(task))
+
+    def _take_back(self, done: m.TaskDone) -> None:
+        for task_id in (back := done.tasks + done.untouched):
+            self._leased.pop(task_id, None)
+        self._ready.had_turn(done.tasks)
+        if not done.dies:
+            self._idle.append(done.worker)
+            if done.worker in self._retiring:
+                self._retire(done.worker)
+        tasks = [self._tasks[task_id] for task_id in done.tasks]
+        if low := self._inputs.taken_back(tasks):
+            self._poller().tell(m.BufferLow(low))
+        self._metrics.processed(done.records)
+        self._look(back)
+        if (reason := self._uncommitted.reason_to_commit(tasks)) is not None:
+            self._committer().tell(m.Commit(None, reason))
+        self._settle()
+
+    def _add_records(self, message: m.Records) -> None:
+        changed, high, stale = self._inputs.add(message.fetched, message.epoch)
+        self._metrics.stale += stale
+        if high:
+            self._poller().tell(m.BufferHigh(tuple(high)))
+        self._look(changed)
+
+    def _note_reset(self, reset: m.PositionReset) -> None:
+        if (task := self._inputs.move(reset)) is not None:
+            self._touched[task.id] = task
+            self._look((task.id,))
+
+    # --- tasks come and go ----------------------------------------------------------------------------------------------------
+
+    def _assign(self, message: m.AssignTask) -> None:
+        if message.assignment <= max(self._void.get(message.task, -1), self._void.get(None, -1)):
+            _log.debug("task %s was given up while it was on its way", message.task)
+            return
+        task = Task(message.task, self._setup, message.positions, message.stores, wake=partial(self._wake, message.task), current=message.current)
+        try:
+            task.start()
+        except Exception as error:  # noqa: BLE001 - a user's init; the handler decides
+            self._instance.tell(m.Fatal(error, rolled_back=False))
+            return
+        self._tasks[task.id] = task
+        self._inputs.begin(task, message.positions)
+        self._metrics.tasks[task.id] = task
+        self._setup.residents.active(task, offsets := {partition: position.offset for partition, position in message.positions.items()})
+        self._look((task.id,))
+        self._poller().tell(m.TaskReady(task.id, offsets))
+
+    def _suspend(self, message: m.SuspendTasks) -> None:
+        for task_id in (None,) if message.tasks is None else message.tasks:
+            self._void[task_id] = message.assignment
+        suspended = self._tasks.keys() if message.tasks is None else message.tasks & self._tasks.keys()
+        self._suspended.update(suspended)
+        self._look(suspended)
+        self._suspending.append(message)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Answer those who wait for workers to be done with tasks."""
+        suspending, self._suspending = self._suspending, []
+        for request in suspending:
+            if self._leased.keys() & (self._leased.keys() if request.tasks is None else request.tasks):
+                self._suspending.append(request)
+            else:
+                request.reply.tell(None)
+        closing, self._closing = self._closing, []
+        for close in closing:
+            wanted = frozenset(self._tasks) if close.tasks is None else close.tasks & frozenset(self._tasks)
+            if wanted & self._leased.keys():
+                self._closing.append(close)
+                continue
+            errors = [error for task_id in wanted if (error := self._close(task_id)) is not None]
+            if errors:
+                close.reply.fail(errors[0])
+            else:
+                close.reply.tell(wanted)
+
+    def _close(self, task_id: TaskId) -> Exception | None:
+        task = self._tasks.pop(task_id)
+        self._ready.forget(task_id)
+        self._touched.pop(task_id, None)
+        self._drains.forget(task_id)
+        self._broken.discard(task_id)
+        self.ctx.timers.cancel(f"rest {task_id}")
+        self._suspended.discard(task_id)
+        self._metrics.forget(task_id)
+        self._setup.residents.leave(task_id)
+        self._inputs.end(task)
+        self._uncommitted.forget(task_id)
+        try:
+            task.close()
+        except Exception as error:  # noqa: BLE001 - a user's close; told to whoever asked
+            return error
+        return None
+
+    # --- commit and rollback --------------------------------------------------------------------------------------------------
+
+    def _freeze(self, message: m.Freeze) -> None:
+        touched = list(self._touched.values())
+        broken = [task.id for task in touched if task.broken]
+        if broken and message.transactional:
+            message.reply.fail(TasksBroken.of(broken))
+            return
+        whole = [task for task in touched if not (task.broken or task.id in self._broken)]
+        frozen = self._drains.freeze(whole, self.ctx.time())
+        for task in whole:
+            self._untouch(task)
+        self._uncommitted.taken(frozen.tasks.values(), [task for task in whole if task.draining.since is not None])
+        message.reply.tell(frozen)
+
+    def _untouch(self, task: Task) -> None:
+        # A worker that stands still may have a lease that it has not begun with.
+        if task.drained and task.id not in self._leased:
+            self._touched.pop(task.id, None)
+
+    def _note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        for partition, committed in positions.items():
+            if partition in self._inputs.committed:
+                self._inputs.committed[partition] = decode_position(committed)
+
+    def _begin_rewind(self, message: m.Rewind) -> None:
+        """Give up what is in flight. A call that is cancelled may still write to a store on its way out, so that has to be over first."""
+        for task in self._to_rewind(message):
+            task.give_up()
+        self._rewinding = message
+        self._look(task.id for task in self._to_rewind(message))
+        self.ctx.timers.once("rewind", self._setup.config.max_drain_ms / 1000, m.Wake())
+
+    def _rewind_when_quiet(self, message: m.Rewind) -> None:
+        leaving = [f"task {task.id} at {', '.join(task.leaving)}" for task in self._to_rewind(message) if task.leaving]
+        if not leaving:
+            self._rewinding = None
+            self.ctx.timers.cancel("rewind")
+            self._rewind(message)
+        elif "rewind" not in self.ctx.timers:
+            self._rewinding = None
+            self._look(task.id for task in self._to_rewind(message))
+            message.reply.fail(TaskTimeout(f"asynchronous processors do not end when they are cancelled: {'; '.join(leaving)}"))
+
+    def _goes_back(self, task: Task) -> bool:
+        return self._rewinding is not None and (self._rewinding.tasks is None or task.id in self._rewinding.tasks)
+
+    def _to_rewind(self, message: m.Rewind) -> list[Task]:
+        return [task for task in self._tasks.values() if message.tasks is None or task.id in message.tasks]
+
+    def _rewind(self, message: m.Rewind) -> None:
+        errors: list[Exception] = []
+        again: dict[TopicPartition, int] = {}
+        rewound = self._to_rewind(message)
+        for task in rewound:
+            positions = self._inputs.rewind(task, message.epoch)
+            try:
+                if task.stores is not None:
+                    task.stores.drop()
+                task.rewind(positions)
+            except Exception as error:  # noqa: BLE001 - a user's close or init, or store; told to whoever asked
+                task.broken = True
+                errors.append(error)
+            else:
+                self._untouch(task)
+            if message.rest and message.failed in {None, task.id}:
+                self._broken.add(task.id)
+                self.ctx.timers.once(f"rest {task.id}", message.rest, m.RestOver(task.id))
+            elif f"rest {task.id}" not in self.ctx.timers:
+                self._broken.discard(task.id)
+            again.update((partition, position.offset) for partition, position in positions.items())
+        self._uncommitted.taken(rewound)
+        self._look(task.id for task in rewound)
+        if errors:
+            message.reply.fail(errors[0])
+        else:
+            message.reply.tell(again)
+
+    # --- workers --------------------------------------------------------------------------------------------------------------
+
+    def _retire(self, worker: Ref[m.WorkerMessage]) -> None:
+        self._retiring.add(worker)
+        if worker not in self._idle:
+            return
+        self._idle.remove(worker)
+        # Without a worker a commit could not send what caches hold: the last one does it before it goes.
+        fit = (task for task in self._tasks.values() if task.held and task.can_drain and not (task.broken or task.id in self._broken))
+        if not self._idle and not self._leased and (left := next(fit, None)) is not None:
+            self._ready.forget(left.id)
+            self._lease(worker, (left,), draining=True)
+            return
+        self._retiring.discard(worker)
+        worker.tell(m.CloseWorker())
+
+    def _lose(self, worker: Ref[m.WorkerMessage]) -> None:
+        self._retiring.discard(worker)
+        self._idle = deque(other for other in self._idle if other != worker)
+        for task_id in [task_id for task_id, holder in self._leased.items() if holder == worker]:
+            del self._leased[task_id]
+            self._broken.add(task_id)
+            self._ready.had_turn((task_id,))
+            self._look((task_id,))
+        self._drains.answer()
+        self._settle()

@@ -1,0 +1,164 @@
+"""Who processes."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from actors import Actor, Mailbox, Started
+from ks_actors.runtime.messages import CloseWorker, Lease, NextTask, Output, PauseForCommit, Resume, TaskDone, WorkerMessage
+from ks_actors.runtime.shared._states import WORKER_TRANSITIONS, WorkerState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors import Ref, Signal
+    from ks_actors.log._types import Outgoing
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.runtime.messages import CollectorMessage, TaskManagerMessage
+    from ks_actors.runtime.output._dead_letters import Letters
+    from ks_actors.task._environment import Setup
+    from ks_actors.task._task import Task
+
+WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))  # in one lane: neither overtakes the other
+_log = logging.getLogger("ks_actors")
+
+
+class Worker(Actor[WorkerMessage]):
+    """Process leased tasks, a slice at a time; own nothing in between.
+
+    A task whose topology has functions that block is processed in the worker's own thread. What a slice has written goes to the collector in one
+    message, but for what is kept apart by task, marked with the epoch of the commit that it belongs to, which the committer tells: until then a new
+    worker stands still. An error out of a task ends the worker, once it has given back the other tasks of the lease: its supervisor sees to the rest.
+    At least once, the dead letters of the record that is to blame are written before; exactly once they are void.
+    A task whose stores hold more than the worker's share uncommitted is to be committed.
+    """
+
+    def __init__(
+        self, name: str, manager: Ref[TaskManagerMessage], collector: Ref[CollectorMessage], letters: Callable[[], Letters], setup: Setup
+    ) -> None:
+        self.name: str = name
+        self.life = WORKER_TRANSITIONS.start(WorkerState.CREATED)
+        self.at: Task | None = None
+        self._manager = manager
+        self._collector = collector
+        self._letters: Callable[[], Letters] | None = None if setup.transactional else letters
+        self._seconds: float = setup.config.worker_slice_ms / 1000
+        self._epoch: int = 0
+        self.input_bytes: int = -1
+        self.uncommitted_bytes: int = -1
+        self._wall_time: Callable[[], int] = setup.wall_time
+        self._work_time: Callable[[], float] = setup.work_time
+        self._paused: bool = True
+
+    def signal(self, signal: Signal) -> None:
+        """Report for work when started."""
+        if isinstance(signal, Started):
+            self.life.to(WorkerState.STARTING)
+            self.life.to(WorkerState.PARTITIONS_ASSIGNED)
+            self.life.to(WorkerState.RUNNING)
+            self._manager.tell(NextTask(self.ctx.self_ref))
+
+    async def receive(self, message: WorkerMessage) -> None:
+        """Process, stand still, go on, or end."""
+        match message:
+            case Lease():
+                if self._paused:
+                    self.ctx.stash(message)
+                else:
+                    await self._work(message)
+            case PauseForCommit():
+                self._paused = True
+                message.reply.tell(self.name)
+            case Resume():
+                self._epoch = message.epoch
+                self._paused = False
+                self.ctx.unstash()
+            case CloseWorker():
+                self.life.to(WorkerState.PENDING_SHUTDOWN)
+                self.ctx.stop()
+            case _:
+                assert_never(message)
+
+    async def _work(self, lease: Lease) -> None:
+        """Process the tasks one after the other, as far as the slice goes."""
+        output: list[Outgoing] = []
+        done: list[TaskId] = []
+        records, clock = 0, self._work_time
+        until = clock() + (seconds := self._seconds)
+        for task in lease.tasks:
+            if done and (seconds := until - clock()) <= 0:
+                break
+            # A broken one could not be rolled back while the lease lay here. To give it up one waits for the lease.
+            if not task.broken:
+                try:
+                    records += await self._process(task, seconds, draining=lease.draining)
+                    self._write(task, output)
+                except BaseException as error:
+                    task.broken = True
+                    self._give_back(lease, done, records, output, failed=task)
+                    if isinstance(error, Exception):
+                        await self._write_parting(task, error)
+                    raise
+            done.append(task.id)
+        self._give_back(lease, done, records, output)
+
+    async def _process(self, task: Task, seconds: float, *, draining: bool) -> int:
+        self.at = task
+        work = partial(self._drain if draining else self._slice, task, seconds)
+        if not task.blocking:
+            return work()
+        task.absence.begin()
+        try:
+            records = await self.ctx.blocking(work)
+        except BaseException as error:
+            task.broken = True
+            task.absence.end(quiet=isinstance(error, Exception))  # else the thread goes on
+            raise
+        task.absence.end()
+        return records
+
+    def _write(self, task: Task, output: list[Outgoing]) -> None:
+        if 0 <= self.uncommitted_bytes < task.uncommitted_bytes:
+            task.commit_requested = True
+        if (lot := task.draining.lot) is None:
+            output += task.take_output()
+        elif batches := task.take_output():
+            self._collector.tell(Output(batches, self._epoch, lot))
+
+    def _give_back(self, lease: Lease, done: list[TaskId], records: int, output: list[Outgoing], failed: Task | None = None) -> None:
+        """Hand on what the tasks that are done have written, and give all back; one that has failed is left to its rollback."""
+        if output:
+            self._collector.tell(Output(output, self._epoch))
+        untouched = tuple(task.id for task in lease.tasks[len(done) :] if task is not failed)
+        if failed is None:
+            self.at = None
+        elif not (done or untouched):
+            return
+        self._manager.tell(TaskDone(self.ctx.self_ref, tuple(done), records, untouched, dies=failed is not None))
+
+    async def _write_parting(self, task: Task, error: Exception) -> None:
+        """Write the dead letters of the record that ends the task. Its error is what counts, even if they cannot be written."""
+        parting = task.parting.take()
+        if not parting or self._letters is None:
+            return
+        letters = self._letters()
+        try:
+            await letters.write(parting)
+        except Exception as worse:  # noqa: BLE001 - told to whoever hears of the error
+            error.add_note(f"its dead letters could not be written: {worse}")
+            _log.error("the dead letters of a record of task %s that failed could not be written: %s", task.id, worse)
+        finally:
+            await letters.close()
+
+    def _drain(self, task: Task, seconds: float) -> int:
+        task.drain(seconds)
+        return 0
+
+    def _slice(self, task: Task, seconds: float) -> int:
+        now = self._wall_time()
+        due = task.next_punctuation
+        if due is not None and due <= now:
+            task.punctuate(now)
+        return task.process(seconds)

@@ -1,0 +1,256 @@
+"""The topics that an app needs: those it reads have to be there, those it makes for itself are made."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from ks_actors._errors import ConfigError, MissingSinkTopics, MissingSourceTopics, TopicExists, TopologyError
+from ks_actors.lifecycle._background import beside
+from ks_actors.log._types import NewTopic
+from ks_actors.runtime.shared._topic_configs import AFTER_MAX, changelog_configs, misfits, repartition_configs
+from ks_actors.topology import SinkNode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+
+    from ks_actors.log import Log, TopicDescription
+    from ks_actors.task._environment import Setup
+    from ks_actors.topology import Subtopology
+
+
+async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
+    """Check the topics that are read, make repartition and changelog topics, and return how many partitions every topic has.
+
+    Raises MissingSourceTopics or MissingSinkTopics, which name all that are missing, NotAuthorized, and TopologyError for internal topics that are
+    there but not as they have to be.
+    """
+    async with topics_prepared(log, setup) as counts:
+        return counts
+
+
+@asynccontextmanager
+async def topics_prepared(log: Log, setup: Setup) -> AsyncIterator[dict[str, int]]:
+    """Do what `prepare_topics` does; whether topics that were there keep what they are to is known at the end of what is done meanwhile."""
+    counts, wanted, existing = await plan_topics(log, setup)
+    await _check_sinks(log, setup, existing)
+    new = [topic for topic in wanted if topic.name not in existing]
+    await _create(log, setup, new, counts)
+    async with beside(_check_configs(log, [topic for topic in wanted if topic.name in existing]), "check internal topics"):
+        yield counts
+
+
+async def plan_topics(log: Log, setup: Setup) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
+    """Return how many partitions every topic has or is to have, the internal topics that there have to be, and all that exist. Changes nothing.
+
+    Raises what `prepare_topics` raises.
+    """
+    existing = await log.describe_topics(configs=False)
+    subtopologies = setup.topology.subtopologies()
+    await _check_sources(log, setup, subtopologies, existing)
+    counts = {name: topic.partitions for name, topic in existing.items()}
+    found = counts.copy()
+    wanted = _wanted(setup, subtopologies, counts)
+    _check_internal(setup, wanted, counts, found.get)
+    return counts, wanted, existing
+
+
+async def _create(log: Log, setup: Setup, topics: Sequence[NewTopic], counts: Mapping[str, int]) -> None:
+    """Create topics; another instance that starts at the same time may be faster with some of them, which then have to be as wanted."""
+    try:
+        await log.create_topics(topics)
+    except ConfigError as error:
+        if AFTER_MAX not in str(error):
+            raise
+        # Brokers before Kafka 3.6 do not know that setting, and have no such bound.
+        plain = [NewTopic(one.name, one.partitions, {name: value for name, value in one.configs.items() if name != AFTER_MAX}) for one in topics]
+        await _create(log, setup, plain, counts)
+    except TopicExists:
+        described = await log.describe_topics([topic.name for topic in topics], configs=False)
+        _check_internal(setup, topics, counts, {name: topic.partitions for name, topic in described.items()}.get)
+
+
+async def _check_sources(log: Log, setup: Setup, subtopologies: Iterable[Subtopology], existing: Mapping[str, TopicDescription]) -> None:
+    internal = setup.topology.internal_topics
+    needed = {topic for subtopology in subtopologies for topic in subtopology.source_topics if topic not in internal}
+    missing = sorted((needed | set(setup.topology.global_topics)) - existing.keys())
+    if missing:
+        # Those that may not even be looked at are not told of unless they are asked for: then the log says that it is forbidden.
+        await log.describe_topics(missing, configs=False)
+        raise MissingSourceTopics(
+            f"the topology reads topics that do not exist: {', '.join(missing)}; create them, with as many partitions as are wanted"
+        )
+
+
+async def _check_sinks(log: Log, setup: Setup, existing: Mapping[str, TopicDescription]) -> None:
+    """Raise MissingSinkTopics for topics of sinks, and dead letters, that nobody makes; those that functions tell are not known."""
+    writers: dict[str, list[str]] = {}
+    for node in setup.topology.nodes.values():
+        if isinstance(node, SinkNode) and isinstance(node.topic, str) and node.topic not in setup.topology.internal_topics:
+            writers.setdefault(node.topic, []).append(f"node {node.name}")
+    letters = setup.config.errors_dead_letter_queue_topic_name
+    if letters is not None:
+        writers.setdefault(letters, []).append("errors_dead_letter_queue_topic_name")
+    missing = sorted(writers.keys() - existing.keys())
+    if missing:
+        # As for sources.
+        await log.describe_topics(missing, configs=False)
+        told = ", ".join(f"{topic} ({', '.join(writers[topic])})" for topic in missing)
+        raise MissingSinkTopics(
+            f"the app writes to topics that do not exist: {told}; create them, with as many partitions as are wanted: it makes only its internal "
+            "topics, and brokers are not asked to make others (auto.create.topics.enable)"
+        )
+
+
+def _repartition_counts(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes of repartition topics: given, or that of the largest topic they are copartitioned with, or of those upstream."""
+    internal = setup.topology.internal_topics
+    found = {name: topic.partitions for name, topic in internal.items() if topic.partitions is not None}
+    remaining = set(internal) - set(found)
+    while remaining:
+        progress = False
+        for name in sorted(remaining):
+            count = _repartition_count(name, setup, subtopologies, found, counts)
+            if count is not None:
+                found[name] = count
+                progress = True
+        remaining -= set(found)
+        if not progress and _waiting_for_topics(setup, subtopologies, counts):
+            break
+        if not progress:
+            raise TopologyError(
+                f"the sizes of repartition topics {', '.join(sorted(remaining))} depend on each other: give one of them its partitions"
+            )
+    _align_copartitioned(subtopologies, found, counts, internal)
+    return found
+
+
+def _repartition_count(
+    name: str, setup: Setup, subtopologies: Iterable[Subtopology], found: Mapping[str, int], counts: Mapping[str, int]
+) -> int | None:
+    internal = setup.topology.internal_topics
+    upstream = [subtopology for subtopology in subtopologies if name in subtopology.sink_topics]
+    sizes: list[int] = []
+    for subtopology in upstream:
+        for topic in subtopology.source_topics:
+            size = found.get(topic) if topic in internal else counts.get(topic)
+            if size is None:
+                return None
+            sizes.append(size)
+        found_by_patterns = _matched(setup, subtopology, counts)
+        if subtopology.source_patterns and not subtopology.source_topics and not found_by_patterns:
+            return None
+        sizes += [counts[topic] for topic in found_by_patterns]
+    return max(sizes, default=1)
+
+
+def _matched(setup: Setup, subtopology: Subtopology, topics: Iterable[str]) -> list[str]:
+    return [topic for topic, node in setup.matching(topics).items() if node.name in subtopology.nodes]
+
+
+def _waiting_for_topics(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> bool:
+    """Return whether a pattern has found no topic yet, which sizes may depend on."""
+    return any(each.source_patterns and not each.source_topics and not _matched(setup, each, counts) for each in subtopologies)
+
+
+def _align_copartitioned(
+    subtopologies: Iterable[Subtopology], found: dict[str, int], counts: Mapping[str, int], internal: Mapping[str, object]
+) -> None:
+    """Give internal topics the size of the topics that they are copartitioned with; users' topics have to agree by themselves."""
+    for subtopology in subtopologies:
+        for group in subtopology.copartition_groups:
+            own = {topic: counts[topic] for topic in group if topic not in internal and topic in counts}
+            if len(set(own.values())) > 1:
+                told = ", ".join(f"{topic} has {count}" for topic, count in sorted(own.items()))
+                raise TopologyError(
+                    f"topics that are joined must have equally many partitions, but {told}: repartition one of them, or join with a global table"
+                )
+            fixed = max([*own.values()] or [found[topic] for topic in group if topic in found], default=1)
+            for topic in group:
+                if topic in found:
+                    found[topic] = fixed
+
+
+def _changelogs(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> list[NewTopic]:
+    topics = []
+    for subtopology in subtopologies:
+        tasks = max((counts[topic] for topic in _sources(setup, subtopology, counts) if topic in counts), default=0)
+        if not tasks:
+            continue  # of a pattern that has found no topic yet
+        topics += [
+            NewTopic(setup.changelog(spec.name), tasks, changelog_configs(setup.config, spec))
+            for spec in subtopology.stores.values()
+            if spec.logging and spec.source_topic is None
+        ]
+    return topics
+
+
+def _sources(setup: Setup, subtopology: Subtopology, counts: Iterable[str]) -> list[str]:
+    """Return the topics that a subtopology reads, by their names in the log."""
+    return [*map(setup.topic, subtopology.source_topics), *_matched(setup, subtopology, counts)]
+
+
+def _check_internal(setup: Setup, wanted: Iterable[NewTopic], counts: Mapping[str, int], found: Callable[[str], int | None]) -> None:
+    """Raise TopologyError for internal topics that have another number of partitions than `counts`, the sizes of all topics, ask for."""
+    wrong = [
+        f"{topic.name} has {there} partitions and needs {topic.partitions}{_as_many_as(setup, topic, counts)}"
+        for topic in wanted
+        if (there := found(topic.name)) is not None and there != topic.partitions
+    ]
+    if wrong:
+        raise TopologyError(
+            f"internal topics do not fit the topology: {'; '.join(wrong)}. If a topic that is read has grown, keys of the new partitions have their "
+            "state in old ones: stop all instances, and reset the application (`ks-actors reset` deletes its internal topics and state, and sets its "
+            "offsets) to begin anew; or repartition upstream, into a topic with the old number of partitions, and read that one. If another topology "
+            "has used the same application_id, choose another one"
+        )
+
+
+def _as_many_as(setup: Setup, internal: NewTopic, counts: Mapping[str, int]) -> str:
+    """Say which topics give an internal one its number of partitions; nothing for one that is told its number."""
+    own = {setup.topic(name): name for name in setup.topology.internal_topics}
+    name = own.get(internal.name)
+    subtopologies = setup.topology.subtopologies()
+    if name is None:
+        concerned = [each for each in subtopologies if internal.name in map(setup.changelog, each.stores)]
+        groups: list[frozenset[str]] = []
+    else:
+        concerned = [each for each in subtopologies if name in each.sink_topics]
+        groups = [group for each in subtopologies for group in each.copartition_groups if name in group]
+    topics = {topic for each in concerned for topic in _sources(setup, each, counts)} | {setup.topic(topic) for group in groups for topic in group}
+    causes = sorted(topic for topic in topics if topic != internal.name and counts.get(topic) == internal.partitions)
+    return f", as many as {', '.join(causes)} has" if len(causes) == 1 else f", as many as {', '.join(causes)} have" if causes else ""
+
+
+def check_sizes(setup: Setup, counts: Mapping[str, int]) -> None:
+    """Raise TopologyError when topics that are read, of these sizes, ask for other internal topics than there are. May be called in any thread.
+
+    The sizes of internal topics are those of the start: nobody but a user changes them.
+    """
+    subtopologies = setup.topology.subtopologies()
+    if any(topic not in counts for each in subtopologies for topic in map(setup.topic, each.source_topics)):
+        return  # to be told of by itself
+    all_counts = dict(counts)
+    wanted = _wanted(setup, subtopologies, all_counts)
+    _check_internal(setup, wanted, all_counts, lambda topic: counts.get(topic, setup.partitions(topic)))
+
+
+def _wanted(setup: Setup, subtopologies: Sequence[Subtopology], counts: dict[str, int]) -> list[NewTopic]:
+    """Return the internal topics that there have to be, and note in `counts`, which has those of all others, how many partitions they have."""
+    repartitions = _repartition_counts(setup, subtopologies, counts)
+    wanted = [NewTopic(setup.topic(name), count, repartition_configs(setup.topology.internal_topics[name])) for name, count in repartitions.items()]
+    counts.update({topic.name: topic.partitions for topic in wanted})
+    changelogs = _changelogs(setup, subtopologies, counts)
+    counts.update({topic.name: topic.partitions for topic in changelogs})
+    return [*wanted, *changelogs]
+
+
+async def _check_configs(log: Log, topics: Sequence[NewTopic]) -> None:
+    """Raise TopologyError for topics that there were before, and that do not keep what they are to keep."""
+    described = await log.describe_topics([topic.name for topic in topics]) if topics else {}
+    found = [misfit for topic in topics if topic.name in described for misfit in misfits(topic, described[topic.name].configs)]
+    if found:
+        raise TopologyError(
+            f"internal topics do not keep what the app has to find in them: {'; '.join(found)}. Set it so (`kafka-configs --alter "
+            "--entity-type topics --entity-name <topic> --add-config <name>=<value>`), or give stores and repartitions the configs that are wanted"
+        )

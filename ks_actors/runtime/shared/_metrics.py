@@ -1,0 +1,133 @@
+"""What an instance counts."""
+
+from __future__ import annotations
+
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.snapshots import SnapshotManifest
+    from ks_actors.task._task import Task
+
+_KEPT = 10_000
+
+
+class Metrics:
+    """Counters and the last durations of one instance, by Kafka Streams' names in `snapshot`."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[TaskId, Task] = {}
+        # Those that may have something to commit.
+        self.touched: Callable[[], Mapping[TaskId, Task]] = dict
+        self.standbys: Callable[[], int] = int
+        self.buffered: Callable[[], int] = int
+        self.processed_total: int = 0
+        self.produced: int = 0
+        self.stale: int = 0
+        self.rolled_back: int = 0
+        # The last failure of each task, and of all tasks (None), until they go on.
+        self.failures: dict[TaskId | None, str] = {}
+        # In seconds.
+        self.longest_wait: float = 0.0
+        self.stalled_partitions: int = 0
+        self.unreachable_ms: Callable[[], int] = int
+        self.failed_workers: int = 0
+        self.alive_workers: int = 0
+        self.global_dropped: int = 0
+        self.commits: int = 0
+        self.snapshots: int = 0
+        self.snapshots_failed: int = 0
+        self.snapshots_used: int = 0
+        self.snapshots_refused: int = 0
+        self.snapshot_rows: int = 0
+        self.snapshot_seconds: float = 0.0
+        self.committing: bool = False
+        # Workers stand still: whatever can wait, waits.
+        self.pausing: bool = False
+        self.commit_seconds: deque[float] = deque(maxlen=_KEPT)
+        self.pause_seconds: deque[float] = deque(maxlen=_KEPT)
+        self.wait_seconds: deque[float] = deque(maxlen=_KEPT)
+        self._dropped_before: int = 0
+
+    def processed(self, records: int) -> None:
+        """Count processed records."""
+        self.processed_total += records
+
+    def paused(self, pause: float, wait: float) -> None:
+        """Note how long workers stood still for a commit, and how long it took until all did."""
+        self.pause_seconds.append(pause)
+        self.wait_seconds.append(wait)
+
+    def committed(self, seconds: float) -> None:
+        """Note a commit that had something to commit."""
+        self.commits += 1
+        self.commit_seconds.append(seconds)
+
+    def snapshot_taken(self, manifest: SnapshotManifest, seconds: float) -> None:
+        """Note a snapshot of this instance."""
+        self.snapshots += 1
+        self.snapshot_rows = sum(store.rows for task in manifest.tasks.values() for store in task.stores.values())
+        self.snapshot_seconds = seconds
+
+    def stuck_seconds(self) -> float:
+        """Return for how long a function that holds a thread has not returned; 0 when there is none."""
+        now = perf_counter()
+        return max((now - task.absence.since for task in self.tasks.values() if task.absence.since is not None), default=0.0)
+
+    def forget(self, task: TaskId) -> None:
+        """Keep the counts of a task that is closed, not the task."""
+        self.failures.pop(task, None)
+        gone = self.tasks.pop(task, None)
+        if gone is not None:
+            self._dropped_before += gone.dropped
+
+    @property
+    def dropped(self) -> int:
+        """How many records were left out."""
+        return self._dropped_before + self.global_dropped + sum(task.dropped for task in self.tasks.values())
+
+    def snapshot(self) -> dict[str, float]:
+        """Return all figures by name; latencies in ms over the last commits."""
+        commits = sorted(self.commit_seconds)
+        pauses = sorted(self.pause_seconds)
+        return {
+            "process-total": self.processed_total,
+            "produced-records-total": self.produced,
+            "dropped-records-total": self.dropped,
+            "stale-messages-total": self.stale,
+            "commit-total": self.commits,
+            "commit-latency-avg": _mean(commits) * 1000,
+            "commit-latency-max": (commits[-1] if commits else 0.0) * 1000,
+            "commit-pause-p50": _quantile(pauses, 0.5) * 1000,
+            "commit-pause-p99": _quantile(pauses, 0.99) * 1000,
+            "commit-pause-max": (pauses[-1] if pauses else 0.0) * 1000,
+            "rolled-back-total": self.rolled_back,
+            "snapshot-total": self.snapshots,
+            "snapshot-failed-total": self.snapshots_failed,
+            "snapshot-rows": self.snapshot_rows,
+            "snapshot-latency": self.snapshot_seconds * 1000,
+            "snapshot-restored-tasks-total": self.snapshots_used,
+            "snapshot-refused-total": self.snapshots_refused,
+            "longest-wait-ms": self.longest_wait * 1000,
+            "stalled-partitions": self.stalled_partitions,
+            "log-unreachable-ms": self.unreachable_ms(),
+            "failed-workers": self.failed_workers,
+            "alive-workers": self.alive_workers,
+            "active-tasks": len(self.tasks),
+            "standby-tasks": self.standbys(),
+            "enforced-processing-total": sum(task.group.enforced for task in self.tasks.values()),
+            "uncommitted-bytes": sum(task.uncommitted_bytes for task in self.tasks.values()),
+            "active-buffer-count": self.buffered(),
+        }
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _quantile(values: list[float], share: float) -> float:
+    return values[min(len(values) - 1, int(share * len(values)))] if values else 0.0

@@ -1,0 +1,291 @@
+"""State that was made elsewhere becomes an app's own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import AsyncExitStack
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
+
+from ks_actors._errors import IllegalGeneration, SnapshotFailed, SnapshotRefused
+from ks_actors.lifecycle._shield import in_thread
+from ks_actors.log._port import NewMember
+from ks_actors.log._types import Assigned, IsolationLevel, MemberAssignment, Outgoing
+from ks_actors.records._batch import Batch
+from ks_actors.runtime.input._membership import GroupView
+from ks_actors.runtime.shared._internal_topics import prepare_topics
+from ks_actors.runtime.shared._state_directory import StateDirectory
+from ks_actors.runtime.snapshots._bootstrap_plan import SeedPlan, choose_snapshot
+from ks_actors.runtime.snapshots._bootstrap_versions import by_time
+from ks_actors.state import Ingest, SharedResources
+from ks_actors.topology import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+
+    from ks_actors.log import Log, MemberInfo, Membership, TransactionalProducer
+    from ks_actors.log._types import OffsetAndMetadata
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.snapshots import SnapshotManifest
+    from ks_actors.state import StoreIngest
+    from ks_actors.task._environment import Setup
+    from ks_actors.topology import StoreSpec
+
+IfSeeded: TypeAlias = Literal["refuse", "skip", "overwrite"]
+Read: TypeAlias = "Callable[[], Iterator[Batch]]"
+_SLICE: Final = 1_000
+_YIELD_SECONDS: Final = 0.0001
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class Seeder:
+    """Hand a snapshot over to an application that does not run.
+
+    All that the log gets is one transaction, under either guarantee: the rows of every store, as records of its changelog; deletions of what was in
+    the changelog and is not in the snapshot; the positions, as the group's offsets. So it has happened or it has not, whatever is killed when; done
+    twice, it gives the same. The group has to be empty: this is its only member meanwhile, and whoever comes in makes the transaction fail. Nothing
+    is written to a topic of the user's from which a table is restored: up to the group's offset it says what the table is.
+
+    Stores on disk are made here from the same rows, beside what there is, and take their places when the transaction has succeeded. If it does not
+    get that far, or on another machine, tasks are restored from their changelogs, as ever.
+    """
+
+    def __init__(self, setup: Setup, log: Log, specs: Mapping[int, Sequence[StoreSpec]]) -> None:
+        self._setup = setup
+        self._config = setup.config
+        self._log = log
+        self._specs = specs
+
+    async def seed(self, uri: str, if_seeded: IfSeeded) -> SnapshotManifest | None:
+        """Do it; None when it is skipped, as the group has offsets."""
+        seconds = self._config.snapshot_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(seconds), AsyncExitStack() as stack:
+                return await self._seed(uri, if_seeded, stack)
+        except TimeoutError as late:
+            raise SnapshotFailed(f"handing over {uri} took longer than {seconds:g} s (snapshot_timeout_ms); nothing has changed") from late
+        except IllegalGeneration as error:
+            name = self._config.application_id
+            raise SnapshotFailed(f"group {name} got another member while {uri} was handed over; nothing has changed: stop all instances") from error
+
+    async def _seed(self, uri: str, if_seeded: IfSeeded, stack: AsyncExitStack) -> SnapshotManifest | None:
+        setup, config = self._setup, self._config
+        snapshot = await in_thread(partial(choose_snapshot, uri, config.application_id))
+        setup.know_topics(await prepare_topics(self._log, setup))
+        plan = SeedPlan(setup, self._specs, snapshot)
+        offsets = plan.offsets(await self._ranges(plan.sources))
+        directory = StateDirectory(config.state_dir / config.application_id)
+        process_id = await in_thread(directory.open)
+        stack.callback(directory.close)
+        membership = await self._join(process_id, stack)
+        committed = await membership.committed(plan.sources)
+        if committed and if_seeded == "skip":
+            return None
+        if committed and if_seeded != "overwrite":
+            raise SnapshotRefused(
+                f"the group {config.application_id} has committed offsets of {len(committed)} partitions, so the app has run or was seeded: "
+                "say if_seeded='skip' to leave it, or 'overwrite' to put the snapshot in place of its state (also after `ks-actors reset`)"
+            )
+        producer = await self._log.transactional_producer(
+            f"{config.application_id}-seed",
+            client_id=f"{config.client_id}-seed",
+            timeout_ms=config.snapshot_timeout_ms,
+            scope=setup.transaction_scope(),
+        )
+        stack.push_async_callback(producer.close)
+        shared = SharedResources()
+        stack.callback(shared.close)
+        transfer = _Transfer(plan, offsets, self._log, producer, shared, directory, config.client_id)
+        stack.push_async_callback(transfer.close)
+        for task in plan.tasks:
+            await transfer.hand_over(task)
+        await producer.commit(offsets, membership.group)
+        await transfer.finish()
+        _log.info("%s is handed over: %d rows", snapshot.place, transfer.rows)
+        return snapshot.manifest
+
+    async def _ranges(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        begins = await self._log.begin_offsets(partitions)
+        ends = await self._log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)
+        return {partition: (begins[partition], ends[partition]) for partition in partitions}
+
+    async def _join(self, process_id: str, stack: AsyncExitStack) -> Membership:
+        """Enter the group, to be alone in it. Raises SnapshotRefused when there are others."""
+        config = self._config
+        members: list[int] = []
+
+        def assign(infos: Sequence[MemberInfo], _: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+            members.append(len(infos))
+            return {info.member_id: MemberAssignment(()) for info in infos}
+
+        membership = await self._log.join(
+            config.application_id,
+            NewMember(
+                client_id=f"{config.client_id}-{process_id}",
+                takes_over=True,  # its directory is locked, so whoever is in the group by this process id has died
+                topics=self._setup.source_topics,
+                user_data=GroupView(process_id, config.max_poll_interval_ms).user_data(()),
+                assignor=assign,
+                session_timeout_ms=config.session_timeout_ms,
+                rebalance_timeout_ms=config.max_poll_interval_ms,
+            ),
+        )
+        stack.push_async_callback(membership.leave)
+        while not isinstance(await membership.event(), Assigned):
+            membership.revoked()
+        if members[-1:] != [1]:
+            raise SnapshotRefused(f"the group {config.application_id} has other members: stop all instances of the app before its state is replaced")
+        return membership
+
+
+@final
+class _Transfer:
+    """Rows on their way, from the snapshot into changelogs and databases."""
+
+    def __init__(
+        self,
+        plan: SeedPlan,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        log: Log,
+        producer: TransactionalProducer,
+        shared: SharedResources,
+        directory: StateDirectory,
+        client_id: str,
+    ) -> None:
+        self._plan = plan
+        self._offsets = offsets
+        self._log = log
+        self._producer = producer
+        self._shared = shared
+        self._directory = directory
+        self._client_id = client_id
+        self._ingests: list[Ingest] = []
+        self.rows: int = 0
+
+    async def hand_over(self, task: TaskId) -> None:
+        """Send the rows of a task's stores, and write those that are to be on disk."""
+        specs = self._plan.specs(task)
+        ingest: Ingest | None = None
+        if any(_on_disk(spec) for spec in specs):
+            path = self._directory.path / str(task)
+            await in_thread(partial(path.mkdir, parents=True, exist_ok=True))
+            ingest = await in_thread(partial(Ingest, str(task), path, self._shared, self._plan.all_specs(task)))
+            self._ingests.append(ingest)
+        for spec in specs:
+            on_disk = await in_thread(partial(ingest.store, spec)) if ingest is not None and _on_disk(spec) else None
+            await self._hand_over_store(task, spec, on_disk)
+
+    async def _hand_over_store(self, task: TaskId, spec: StoreSpec, on_disk: StoreIngest | None) -> None:
+        place, changelog = self._plan.snapshot.place, self._plan.changelog(task, spec)
+        stored = self._plan.snapshot.manifest.tasks[str(task)].stores[spec.name]
+        read = partial(self._plan.snapshot.batches, str(task), spec.name)
+        if spec.source_topic is not None:
+            rows, end = await self._take(read, changelog, on_disk)
+        elif spec.kind is StoreKind.VERSIONED:
+            rows, end = await self._send_versions(read, changelog, on_disk)
+        else:
+            rows, end = await self._send_rows(read, changelog, on_disk)
+        if rows != stored.rows:
+            raise SnapshotRefused(f"{place} has {rows:,} rows of store {spec.name} of task {task}, its manifest says {stored.rows:,}")
+        if on_disk is not None:
+            on_disk.end(end, observed=stored.observed, sequence=stored.sequence)
+        self.rows += rows
+
+    async def _take(self, read: Read, topic: TopicPartition, on_disk: StoreIngest | None) -> tuple[int, int]:
+        """Take rows over of a store that is filled from a topic of the user's: that has them all, as far as the group is."""
+        return await _counted(_written(read(), on_disk)), self._offsets[topic].offset
+
+    async def _send_rows(self, read: Read, changelog: TopicPartition, on_disk: StoreIngest | None) -> tuple[int, int]:
+        """Make the rows what the changelog says; return how many there are, and where it ends then."""
+        old, end, _ = await self._keys_in(changelog)
+        rows = 0
+        async for batch in _each(_written(read(), on_disk)):
+            if old:
+                old.difference_update(batch.keys)
+            rows += len(batch)
+            for start in range(0, len(batch), _SLICE):
+                end = await self._send(changelog, batch.slice(start, start + _SLICE))
+        gone, now = iter(old), time.time_ns() // 1_000_000
+        while keys := list(islice(gone, _SLICE)):
+            end = await self._send(changelog, Batch(keys, [None] * len(keys), [now] * len(keys)))
+        return rows, end
+
+    async def _send_versions(self, read: Read, changelog: TopicPartition, on_disk: StoreIngest | None) -> tuple[int, int]:
+        """Send a store's versions, to its changelog all in the order of time, to the database in that of the snapshot."""
+        _, end, empty = await self._keys_in(changelog)
+        if not empty:
+            raise SnapshotRefused(
+                f"{changelog} has records already: versions of a key are not taken back by what comes behind them; run `ks-actors reset`, so that "
+                f"this changelog is a new one, and hand {self._plan.snapshot.place} over then, with if_seeded='overwrite'"
+            )
+        rows = 0
+        async for batch in _each(by_time(read)):
+            end = await self._send(changelog, batch)
+            rows += len(batch)
+        if on_disk is not None:
+            await _counted(_written(read(), on_disk))
+        return rows, end
+
+    async def _send(self, changelog: TopicPartition, batch: Batch) -> int:
+        (end,) = await self._producer.send([Outgoing(changelog, batch)])
+        return end
+
+    async def _keys_in(self, changelog: TopicPartition) -> tuple[set[bytes], int, bool]:
+        """Return the keys that a changelog has values of, mostly none, its end, and whether it has no record at all."""
+        begins = await self._log.begin_offsets([changelog])
+        ends = await self._log.end_offsets([changelog], IsolationLevel.READ_COMMITTED)
+        at, end = begins[changelog], ends[changelog]
+        keys: set[bytes] = set()
+        empty = True
+        if at < end:
+            fetcher = self._log.fetcher(client_id=f"{self._client_id}-seed", isolation=IsolationLevel.READ_COMMITTED)
+            try:
+                fetcher.assign({changelog: at})
+                while at < end:
+                    for fetched in await fetcher.fetch(max_wait_ms=100):
+                        at = fetched.next_offset
+                        empty = empty and not fetched.batch.keys
+                        for key, value in zip(fetched.batch.keys, fetched.batch.values, strict=True):
+                            (keys.discard if value is None else keys.add)(key)
+            finally:
+                await fetcher.close()
+        return keys, end, empty
+
+    async def finish(self) -> None:
+        """Put the databases in their places. What cannot be is restored from the changelog."""
+        for ingest in self._ingests:
+            await in_thread(partial(ingest.finish, f"snapshot {self._plan.snapshot.place} is handed over"))
+
+    async def close(self) -> None:
+        """Delete the databases that are not finished."""
+        for ingest in self._ingests:
+            await in_thread(ingest.__exit__)
+
+
+def _on_disk(spec: StoreSpec) -> bool:
+    """Whether a store's rows are to be in its task's database; one of the user's own is restored from its changelog."""
+    return spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM
+
+
+def _written(batches: Iterator[Batch], on_disk: StoreIngest | None) -> Iterator[Batch]:
+    """Return the rows when they are written; a time that no record has is 0."""
+    for batch in batches:
+        if on_disk is not None:
+            on_disk.write(batch, lambda: time.sleep(_YIELD_SECONDS))
+        yield batch if min(batch.timestamps) >= 0 else Batch(batch.keys, batch.values, [max(0, each) for each in batch.timestamps])
+
+
+async def _each(batches: Iterator[Batch]) -> AsyncIterator[Batch]:
+    """Yield batches that are made in a thread."""
+    while (batch := await in_thread(partial(next, batches, None))) is not None:
+        yield batch
+
+
+async def _counted(batches: Iterator[Batch]) -> int:
+    """Go through batches that are made in a thread; return how many rows they have."""
+    return sum([len(batch) async for batch in _each(batches)])

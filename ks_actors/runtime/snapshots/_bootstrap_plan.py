@@ -1,0 +1,117 @@
+"""What a snapshot has to have to be handed over to an app, and what it means for its changelogs and its group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import SnapshotRefused
+from ks_actors.log._types import OffsetAndMetadata
+from ks_actors.records._task_id import TaskId
+from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.runtime.snapshots._snapshot_files import shape_of
+from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
+from ks_actors.task._offset_metadata import encode_position
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ks_actors.task._environment import Setup
+    from ks_actors.topology import StoreSpec
+
+_UNKNOWN_TIME = -1
+_LACKING = {
+    "custom": "a store of your own: write its rows, the last records of its changelog, into a snapshot of the kind custom",
+    "in_threads": "in memory, of a task that is processed in threads: have it in RocksDB",
+    "no_changelog": "it had no changelog",
+}
+
+
+def choose_snapshot(uri: str, application_id: str) -> SnapshotReader:
+    """Return the snapshot at a place, or the newest of the application below it. Blocks. Raises SnapshotRefused."""
+    place = Place.of(uri)
+    if place.at("manifest.json").read() is not None:
+        return SnapshotReader.open(place, application_id=application_id)
+    found, refused = find_snapshots(place, application_id)
+    if not found:
+        reasons = "".join(f"; {error}" for error in refused)
+        raise SnapshotRefused(f"{place} has no whole snapshot of application {application_id}{reasons}")
+    return found[0]
+
+
+@final
+class SeedPlan:
+    """Everything that a hand-over writes. Raises SnapshotRefused when the snapshot does not have all that the topology needs, or has more.
+
+    `ranges` are the offsets there are of the partitions that are read.
+    """
+
+    def __init__(self, setup: Setup, specs: Mapping[int, Sequence[StoreSpec]], snapshot: SnapshotReader) -> None:
+        self._setup = setup
+        self._specs = specs
+        self.snapshot = snapshot
+        self.tasks: list[TaskId] = self._tasks()
+        self.sources: list[TopicPartition] = [
+            TopicPartition(topic, number) for topic in setup.source_topics for number in range(setup.partitions(topic) or 0)
+        ]
+        self._check_stores()
+
+    def _tasks(self) -> list[TaskId]:
+        counts = {
+            number: max((self._setup.partitions(topic) or 0 for topic in topics), default=0)
+            for number, topics in self._setup.subtopology_topics().items()
+        }
+        return [TaskId(number, partition) for number, count in sorted(counts.items()) for partition in range(count)]
+
+    def specs(self, task: TaskId) -> list[StoreSpec]:
+        """Return the stores of a task that are handed over."""
+        return [spec for spec in self._setup.stores_of(task, self._specs[task.subtopology]) if spec.logging]
+
+    def all_specs(self, task: TaskId) -> Sequence[StoreSpec]:
+        """Return all stores of a task, also those that nothing is handed over of."""
+        return self._specs[task.subtopology]
+
+    def _check_stores(self) -> None:
+        place, tasks = self.snapshot.place, self.snapshot.manifest.tasks
+        known = {str(task) for task in self.tasks}
+        if unknown := sorted(tasks.keys() - known):
+            raise SnapshotRefused(f"{place} has tasks that this topology does not have: {', '.join(unknown)}")
+        for task in self.tasks:
+            specs = {spec.name: spec for spec in self.specs(task)}
+            stores = tasks[str(task)].stores if str(task) in tasks else {}
+            lacking = tasks[str(task)].left_out if str(task) in tasks else {}
+            if told := sorted(f"{name} ({_LACKING[lacking[name]]})" for name in specs.keys() - stores.keys() if name in lacking):
+                raise SnapshotRefused(f"{place} was taken without stores of task {task}, and has nothing to hand over of them: {', '.join(told)}")
+            if specs.keys() != stores.keys():
+                raise SnapshotRefused(
+                    f"{place}: task {task} has stores {', '.join(sorted(stores)) or 'none'}; this topology has {', '.join(sorted(specs)) or 'none'}"
+                )
+            for name, spec in specs.items():
+                if stores[name].shape != shape_of(spec):
+                    raise SnapshotRefused(f"{place}: store {name} of task {task} was {stores[name].shape}, it is {shape_of(spec)} now")
+
+    def changelog(self, task: TaskId, spec: StoreSpec) -> TopicPartition:
+        """Return the changelog partition of a store."""
+        return TopicPartition(self._setup.changelog(spec.name), task.partition)
+
+    def offsets(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what the group is to commit: where each partition goes on that is read. What waits in repartition topics is of nobody."""
+        told = {
+            TopicPartition(position.topic, position.partition): position
+            for task in self.snapshot.manifest.tasks.values()
+            for position in task.positions
+        }
+        place, found = self.snapshot.place, dict[TopicPartition, OffsetAndMetadata]()
+        if unknown := sorted(told.keys() - set(self.sources)):
+            raise SnapshotRefused(f"{place} has positions of partitions that this topology does not read: {', '.join(map(str, unknown))}")
+        internal = {self._setup.topic(name) for name in self._setup.topology.internal_topics}
+        for partition in self.sources:
+            begin, end = ranges[partition]
+            position = told.get(partition)
+            if position is None and partition.topic not in internal:
+                raise SnapshotRefused(f"{place} has no position for {partition}, which this topology reads")
+            offset = end if position is None else position.offset
+            if not begin <= offset <= end:
+                raise SnapshotRefused(f"{place} goes on at offset {offset} of {partition}, which has {begin} to {end}")
+            metadata = "" if position is None else position.metadata
+            found[partition] = OffsetAndMetadata(offset, metadata) if metadata else encode_position(offset, _UNKNOWN_TIME, {})
+        return found

@@ -1,0 +1,260 @@
+"""Tasks begin with what a snapshot has of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
+
+from ks_actors._errors import SnapshotRefused
+from ks_actors.config._config import ProcessingGuarantee
+from ks_actors.log._types import IsolationLevel
+from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.runtime.snapshots._snapshot_files import shape_of
+from ks_actors.runtime.stores._store_entry import Loaded
+from ks_actors.snapshots import find_snapshots
+from ks_actors.state import Ingest, clear_drafts, fill, has_database, has_rows, stored_offsets, without_copy
+from ks_actors.task._offset_metadata import contained
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Protocol, TypeVar
+
+    from ks_actors.config._config import StreamsConfig
+    from ks_actors.log import Log
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.runtime.stores._store_entry import Held
+    from ks_actors.snapshots import SnapshotReader, StoreSnapshot, TaskSnapshot
+    from ks_actors.state import SharedResources
+    from ks_actors.task._environment import Setup
+    from ks_actors.topology import StoreSpec
+
+    T = TypeVar("T")
+
+    class Blocking(Protocol):
+        """Run a function in a thread."""
+
+        def __call__(self, fn: Callable[[], T], /) -> Awaitable[T]:
+            """Return what it returns."""
+            ...
+
+
+WORTH: Final = 100_000
+"""So many records of changelogs a snapshot has to be ahead of what is on disk to take its place."""
+
+_FRESH_SECONDS: Final = 5.0
+_YIELD_EVERY: Final = 5
+_YIELD_SECONDS: Final = 0.0001
+_log = logging.getLogger("ks_actors")
+
+
+
+
+class _GivenUp(Exception):
+    """The task is wanted no more."""
+
+
+@final
+class SnapshotSource:
+    """Open the stores of tasks, with what the newest snapshot that fits has of them, where that is ahead of what is on disk.
+
+    Whatever a snapshot is refused for is told, and counted; the next older one is tried, and without any the changelog has it all. Stores on disk are
+    made beside what there is, and take its place when they are whole. Those in memory are filled when they are open.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        log: Log,
+        *,
+        specs: Mapping[int, Sequence[StoreSpec]],
+        shared: SharedResources,
+        directory: Path,
+        metrics: Metrics,
+    ) -> None:
+        self._setup = setup
+        self._config: StreamsConfig = setup.config
+        self._log = log
+        self._specs = specs
+        self._shared = shared
+        self._directory = directory
+        self._metrics = metrics
+        self._markers: int = int(self._config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2)
+        self._looking = asyncio.Lock()
+        self._looked: float = -_FRESH_SECONDS
+        self._found: list[SnapshotReader] = []
+
+    async def open(self, held: Held, blocking: Blocking) -> None:
+        """Open the stores of a task. Raises what opening them does; not what is wrong with snapshots."""
+        specs = [spec for spec in self._setup.stores_of(held.task, self._specs[held.task.subtopology]) if has_rows(spec)]
+        snapshot: SnapshotReader | None = None
+        try:
+            snapshot = await self._begin(held, specs, blocking) if specs else None
+        except _GivenUp:
+            pass
+        except Exception as error:  # noqa: BLE001 - the changelog has it all
+            _log.warning("task %s is restored without a snapshot: %s", held.task, error)
+        await blocking(held.stores.open)
+        memory = [spec for spec in specs if spec.type == "in_memory"]
+        if snapshot is not None and memory:
+            await self._fill_all(held, snapshot, memory, blocking)
+        if snapshot is not None and held.loaded is not None:
+            told = snapshot.manifest.tasks[str(held.task)].positions
+            held.stores.positions.advance(held.loaded.rows, contained({TopicPartition(one.topic, one.partition): one.offset for one in told}))
+
+    async def _begin(self, held: Held, specs: list[StoreSpec], blocking: Blocking) -> SnapshotReader | None:
+        task, directory = str(held.task), self._directory / str(held.task)
+        await blocking(partial(clear_drafts, directory))
+        found = [snapshot for snapshot in await self._snapshots(blocking) if task in snapshot.manifest.tasks]
+        if not found:
+            return None
+        local = await blocking(partial(stored_offsets, directory, self._shared))
+        changelogs = {spec.name: TopicPartition(self._setup.changelog(spec.name), held.task.partition) for spec in specs}
+        begins = await self._log.begin_offsets(changelogs.values())
+        ends = await self._log.end_offsets(changelogs.values(), IsolationLevel.READ_UNCOMMITTED)
+        ranges = {name: (begins[changelog], ends[changelog]) for name, changelog in changelogs.items()}
+        for snapshot in found:
+            content = snapshot.manifest.tasks[task]
+            if _before_changelogs(content, specs) and any(end > begin for begin, end in ranges.values()):
+                _log.info("task %s has its state in its changelogs, snapshot %s was made before there were any", task, snapshot.place)
+                continue
+            if _before_changelogs(content, specs) and not any(stored.rows for stored in content.stores.values()):
+                continue  # handed over or not, it begins with nothing
+            try:
+                self._check(snapshot, content, specs, ranges)
+                await self._ingest_if_worth(held, snapshot, specs, local, ranges, blocking)
+            except SnapshotRefused as refused:
+                self._refused(held.task, refused)
+            else:
+                return snapshot
+        return None
+
+    def _refused(self, task: TaskId, refused: SnapshotRefused) -> None:
+        self._metrics.snapshots_refused += 1
+        _log.warning("task %s does not begin with a snapshot: %s", task, refused)
+
+    async def _snapshots(self, blocking: Blocking) -> list[SnapshotReader]:
+        """Return what there is, the newest first; tasks that come together look once."""
+        uri = self._config.snapshot_uri
+        assert uri is not None
+        async with self._looking:
+            now = asyncio.get_running_loop().time()
+            if now - self._looked >= _FRESH_SECONDS:
+                self._found, refused = await blocking(partial(find_snapshots, uri, self._config.application_id))
+                self._looked = now
+                for error in refused:
+                    self._metrics.snapshots_refused += 1
+                    _log.warning("a snapshot is refused: %s", error)
+        return self._found
+
+    def _check(self, snapshot: SnapshotReader, content: TaskSnapshot, specs: list[StoreSpec], ranges: Mapping[str, tuple[int, int]]) -> None:
+        """Raise SnapshotRefused when a snapshot does not fit the stores or their changelogs."""
+        age = self._setup.wall_time() - snapshot.manifest.created_ms
+        for spec in specs:
+            stored = content.stores.get(spec.name)
+            if stored is None:
+                continue
+            where = f"{snapshot.place}: store {spec.name}"
+            begin, end = ranges[spec.name]
+            if stored.shape != shape_of(spec):
+                raise SnapshotRefused(f"{where} was {stored.shape}, it is {shape_of(spec)} now")
+            if stored.next_offset is None:
+                raise SnapshotRefused(f"{where} is not in a changelog yet: hand it over by App.seed")
+            if stored.changelog != self._setup.changelog(spec.name):
+                raise SnapshotRefused(f"{where} belongs to the changelog {stored.changelog}, not to {self._setup.changelog(spec.name)}")
+            if stored.next_offset < begin:
+                raise SnapshotRefused(f"{where} is too old: it goes up to offset {stored.next_offset}, the changelog begins at {begin}")
+            if stored.next_offset > end:
+                raise SnapshotRefused(f"{where} is not of this changelog, which ends at {end}: it goes up to offset {stored.next_offset}")
+            # Behind the last record of a transaction is its marker; another transaction would have one, and records besides.
+            if stored.next_offset + self._markers < end and age > self._config.snapshot_max_age_ms:
+                raise SnapshotRefused(
+                    f"{where} is too old: it was taken {age:,} ms ago, more than snapshot_max_age_ms, and what was deleted since may be missing "
+                    "in the changelog"
+                )
+
+    async def _ingest_if_worth(
+        self,
+        held: Held,
+        snapshot: SnapshotReader,
+        specs: list[StoreSpec],
+        local: Mapping[str, int],
+        ranges: Mapping[str, tuple[int, int]],
+        blocking: Blocking,
+    ) -> None:
+        stores = snapshot.manifest.tasks[str(held.task)].stores
+        disk = [spec for spec in specs if spec.type != "in_memory" and spec.name in stores]
+        offsets = {spec.name: stores[spec.name].next_offset or 0 for spec in disk}
+        kept = await blocking(partial(has_database, self._directory / str(held.task)))
+        if kept and without_copy(self._specs[held.task.subtopology]):
+            return  # it has what no changelog has, maybe before there is anything in one; a table beyond the partitions of its topic has nothing
+        if any(local.get(name, -1) > offset for name, offset in offsets.items()) or any(name not in offsets for name in local):
+            return
+        gain = sum(offset - max(local.get(name, 0), ranges[name][0]) for name, offset in offsets.items())
+        if gain <= 0 or (local and gain < WORTH):
+            return
+        rows = await blocking(partial(self._ingest, held, snapshot, disk))
+        held.loaded = Loaded(snapshot.place.name, rows, offsets)
+        self._metrics.snapshots_used += 1
+        _log.info("task %s begins with snapshot %s, %d rows", held.task, snapshot.place, sum(rows.values()))
+
+    def _ingest(self, held: Held, snapshot: SnapshotReader, specs: list[StoreSpec]) -> dict[str, int]:
+        task, steps = str(held.task), 0
+
+        def goes_on() -> None:
+            nonlocal steps
+            steps += 1
+            if held.stop.is_set():
+                raise _GivenUp
+            if not steps % _YIELD_EVERY:
+                time.sleep(_YIELD_SECONDS)  # nothing of RocksDB lets other threads run meanwhile
+
+        rows: dict[str, int] = {}
+        (self._directory / task).mkdir(parents=True, exist_ok=True)
+        with Ingest(task, self._directory / task, self._shared, self._specs[held.task.subtopology]) as ingest:
+            for spec in specs:
+                stored: StoreSnapshot = snapshot.manifest.tasks[task].stores[spec.name]
+                store = ingest.store(spec)
+                for batch in snapshot.batches(task, spec.name):
+                    store.write(batch, goes_on)
+                store.end(stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence)
+                rows[spec.name] = store.rows
+            ingest.finish(f"snapshot {snapshot.place} has more of it")
+        return rows
+
+    async def _fill_all(self, held: Held, snapshot: SnapshotReader, specs: list[StoreSpec], blocking: Blocking) -> None:
+        stores = snapshot.manifest.tasks[str(held.task)].stores
+        loaded = held.loaded or Loaded(snapshot.place.name, {}, {})
+        try:
+            for spec in specs:
+                stored = stores.get(spec.name)
+                if stored is not None and stored.next_offset:
+                    rows = await self._fill(held, snapshot, stored, blocking)
+                    offsets = {**loaded.next_offsets, spec.name: stored.next_offset}
+                    loaded = Loaded(loaded.snapshot, {**loaded.rows, spec.name: rows}, offsets)
+        except Exception as error:  # noqa: BLE001 - the changelog has it all
+            self._refused(held.task, error if isinstance(error, SnapshotRefused) else SnapshotRefused(f"{snapshot.place} cannot be read: {error!r}"))
+            await blocking(partial(held.stores.close, clean=False))  # what is in memory is void
+            await blocking(held.stores.open)
+        else:
+            held.loaded = loaded if loaded.rows else None
+
+    async def _fill(self, held: Held, snapshot: SnapshotReader, stored: StoreSnapshot, blocking: Blocking) -> int:
+        name, count = stored.shape.name, 0
+        held.stores.begin_with(name, stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence)
+        batches = snapshot.batches(str(held.task), name)
+        while (batch := await blocking(partial(next, batches, None))) is not None:
+            for start in range(0, len(batch), 1_000):
+                fill(held.stores, name, batch.slice(start, start + 1_000), stored.next_offset or 0)
+                await asyncio.sleep(0)
+            count += len(batch)
+        return count
+
+
+def _before_changelogs(content: TaskSnapshot, specs: list[StoreSpec]) -> bool:
+    """Return whether a snapshot is one to be handed over. When there are changelogs it was, or is no use any more."""
+    return any(stored.next_offset is None for spec in specs if (stored := content.stores.get(spec.name)) is not None)

@@ -1,0 +1,263 @@
+"""Who takes snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import shutil
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, assert_never
+
+from actors import Actor, Mailbox, Signal, Started, Stopping
+from ks_actors._errors import SnapshotFailed, StoreClosed
+from ks_actors.records._batch import Batch
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.messages import SnapshotsMessage
+from ks_actors.runtime.snapshots._snapshot_files import (
+    checkpoint_directory,
+    left_out,
+    positions_of,
+    shape_of,
+    topology_fingerprint,
+    write_checkpoint_rows,
+)
+from ks_actors.snapshots import SnapshotWriter, delete_old_snapshots
+from ks_actors.state import log_batch
+from ks_actors.task._store_registry import Role
+from ks_actors.topology import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from actors import Ref, Reply
+    from ks_actors.config._config import StreamsConfig
+    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.snapshots import Shape, SnapshotManifest, StoreSnapshot, StoreWriter
+    from ks_actors.state import Rows, SharedResources
+    from ks_actors.task._environment import Setup
+    from ks_actors.topology import StoreSpec
+
+T = TypeVar("T")
+P = ParamSpec("P")
+SNAPSHOTS_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
+IN_ORDER = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE)
+_ROWS = 500
+_LOOK_SECONDS = 0.01
+_log = logging.getLogger("ks_actors")
+
+
+class _Gone(Exception):
+    """The task is not here any more."""
+
+
+class Snapshots(Actor[SnapshotsMessage]):
+    """Take a snapshot of all tasks that are processed here, every `snapshot_interval_ms` and when asked for, one at a time; delete old ones.
+
+    A task is asked for a point: what is committed at one moment, linked into a directory. From there its rows are written in a thread, while the task
+    goes on. Whatever goes wrong is told and counted, what was written is deleted, and nothing else is harmed. `directory` is for the copies, and is
+    emptied at the start: they are of processes that were killed.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        specs: Mapping[int, Sequence[StoreSpec]],
+        shared: SharedResources,
+        directory: Path,
+        state: Ref[m.StateManagerMessage],
+        metrics: Metrics,
+    ) -> None:
+        self._setup = setup
+        self._config: StreamsConfig = setup.config
+        self._specs = specs
+        self._shared = shared
+        self._directory = checkpoint_directory(directory)
+        self._state = state
+        self._metrics = metrics
+        self._asked: list[Reply[SnapshotManifest]] = []
+        self._busy: bool = False
+        # What a thread is at.
+        self._at_work: str = ""
+        self._numbers = itertools.count()
+        self._stop = threading.Event()
+
+    async def signal(self, signal: Signal) -> None:
+        """Begin to count the time; give up what is under way at the end."""
+        if isinstance(signal, Started):
+            await self.ctx.blocking(partial(shutil.rmtree, self._directory, ignore_errors=True))
+            if self._config.snapshot_interval_ms:
+                self.ctx.timers.every("snapshot", self._config.snapshot_interval_ms / 1000, m.SnapshotTimer())
+        elif isinstance(signal, Stopping):
+            self._stop.set()
+
+    def receive(self, message: SnapshotsMessage) -> None:
+        """Take a snapshot unless one is being taken."""
+        match message:
+            case m.TakeSnapshot():
+                if message.reply.wanted():
+                    self._asked.append(message.reply)
+                    self._begin()
+            case m.SnapshotTimer():
+                if self._setup.residents.stateless or any(resident.role is Role.ACTIVE for resident in self._setup.residents):
+                    self._begin()
+            case m.SnapshotTaken():
+                self._busy = False
+                for reply in self._told():
+                    reply.tell(message.manifest)
+            case m.SnapshotNotTaken():
+                self._busy = False
+                self._metrics.snapshots_failed += 1
+                _log.warning("no snapshot was taken: %s", message.error)
+                for reply in self._told():
+                    reply.fail(message.error)
+            case _:
+                assert_never(message)
+
+    def _told(self) -> list[Reply[SnapshotManifest]]:
+        asked, self._asked = self._asked, []
+        return asked
+
+    def _begin(self) -> None:
+        if not self._busy:
+            self._busy = True
+            self.ctx.pipe(self._take(), m.SnapshotTaken, m.SnapshotNotTaken)
+
+    async def _take(self) -> SnapshotManifest:
+        began = self.ctx.time()
+        seconds = self._config.snapshot_timeout_ms / 1000
+        stop = threading.Event()
+        writer: SnapshotWriter | None = None
+        try:
+            async with asyncio.timeout(seconds):
+                writer = await self._in_thread(self._writer)
+                manifest = await self._write(writer, lambda: stop.is_set() or self._stop.is_set())
+                await self._delete_old(manifest)
+        except Exception as error:
+            stop.set()
+            if writer is not None:
+                await self._give_up(writer)
+            if isinstance(error, SnapshotFailed):
+                raise
+            reason = f"it was not there within {seconds:g} s (snapshot_timeout_ms)" if isinstance(error, TimeoutError) else repr(error)
+            raise SnapshotFailed(f"the snapshot for {self._config.snapshot_uri} failed: {reason}") from error
+        self._metrics.snapshot_taken(manifest, self.ctx.time() - began)
+        return manifest
+
+    async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function in one of the threads for all; not while one has not returned that was given up: others need threads too."""
+        if self._at_work:
+            raise SnapshotFailed(f"what was begun for an earlier one has not returned yet: {self._at_work}")
+
+        def run() -> T:
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._at_work = ""
+
+        self._at_work = getattr(function, "__qualname__", repr(function))
+        return await self.ctx.blocking(run)
+
+    def _writer(self) -> SnapshotWriter:
+        uri, now = self._config.snapshot_uri, self._setup.wall_time()
+        assert uri is not None
+        return SnapshotWriter(uri, self._config.application_id, created_ms=now, topology=topology_fingerprint(self._specs))
+
+    async def _write(self, writer: SnapshotWriter, stop: Callable[[], bool]) -> SnapshotManifest:
+        for resident in self._setup.residents:
+            if resident.role is Role.ACTIVE:
+                directory = self._directory / f"{resident.task}-{next(self._numbers)}"
+                point = await self._state.ask(m.TakePoint, resident.task, directory).within(self._config.snapshot_timeout_ms / 1000)
+                if point is not None:
+                    await self._write_task(point, writer, stop)
+        for task, positions in self._setup.residents.stateless.items():
+            writer.add(str(task), positions=positions_of(positions, {}))
+        if writer.is_empty:
+            raise SnapshotFailed(f"no task is processed here, so there is nothing in snapshot {writer.name}")
+        return await self._in_thread(writer.commit)
+
+    async def _write_task(self, point: m.Point, writer: SnapshotWriter, stop: Callable[[], bool]) -> None:
+        specs = self._setup.stores_of(point.task, self._specs[point.task.subtopology])
+        stores: list[StoreSnapshot] = []
+        try:
+            if point.directory is not None:
+                stores += await self._in_thread(write_checkpoint_rows, point, specs, writer, self._shared, self._setup.changelog, stop)
+            for spec in specs:
+                if spec.name in point.rows:
+                    stores.append(await self._write_rows(point, spec, point.rows[spec.name], writer))
+        except _Gone as gone:
+            _log.info("task %s is not in snapshot %s: %s", point.task, writer.name, gone)
+            return
+        finally:
+            if point.directory is not None:
+                await self._in_thread(partial(shutil.rmtree, point.directory, ignore_errors=True))
+        writer.add(str(point.task), *stores, positions=positions_of(point.positions, point.metadata), left_out=left_out(specs, stores))
+
+    async def _write_rows(self, point: m.Point, spec: StoreSpec, rows: Rows, writer: SnapshotWriter) -> StoreSnapshot:
+        """Write a store that is in memory: read on the event loop, some rows at a time."""
+        store = self._store(point, spec)
+        shape = shape_of(spec)
+        out = writer.store(str(point.task), shape)
+        batches = []
+        try:
+            for _ in rows.steps:
+                await asyncio.sleep(0)
+            while found := list(itertools.islice(rows, _ROWS)):
+                batch = log_batch(store, found)
+                if spec.kind not in IN_ORDER:
+                    batches.append(batch)
+                else:
+                    await self._in_thread(out.write, batch)
+                await asyncio.sleep(0)
+        except StoreClosed as closed:
+            self._store(point, spec)
+            raise SnapshotFailed(f"store {spec.name} of task {point.task} could not be read to its end: {closed}") from closed
+        if batches:
+            await self._in_thread(_write_sorted, out, shape, batches)
+        offset, (observed, sequence) = point.next_offsets[spec.name], point.facts[spec.name]
+        changelog = self._setup.changelog(spec.name)
+        return await self._in_thread(partial(out.close, changelog=changelog, next_offset=offset, observed=observed, sequence=sequence))
+
+    def _store(self, point: m.Point, spec: StoreSpec) -> Any:
+        resident = self._setup.residents.get(point.task)
+        if resident is None or resident.stores is not point.stores:
+            raise _Gone("it has left this instance meanwhile")
+        return resident.stores.store(spec.name)
+
+    async def _delete_old(self, manifest: SnapshotManifest) -> None:
+        config = self._config
+        assert config.snapshot_uri is not None
+        delete = partial(
+            delete_old_snapshots,
+            config.snapshot_uri,
+            config.application_id,
+            keep=config.snapshot_keep,
+            now_ms=self._setup.wall_time(),
+            spare=(manifest.name,),
+        )
+        try:
+            gone = await self._in_thread(delete)
+        except Exception as error:  # noqa: BLE001 - the snapshot is there all the same; the next one tries again
+            _log.warning("old snapshots could not be deleted: %s", error)
+        else:
+            _log.info("snapshot %s of %d tasks is there%s", manifest.name, len(manifest.tasks), f"; deleted: {', '.join(gone)}" if gone else "")
+
+    async def _give_up(self, writer: SnapshotWriter) -> None:
+        try:
+            async with asyncio.timeout(self._config.snapshot_timeout_ms / 1000):
+                while self._at_work:  # noqa: ASYNC110 - a thread sets it, and hardly ever is anything waited for
+                    await asyncio.sleep(_LOOK_SECONDS)
+                await self._in_thread(writer.abort)
+        except Exception as error:  # noqa: BLE001 - it has no manifest, and goes after a day
+            _log.warning("what was written of snapshot %s could not be deleted: %s", writer.name, error)
+
+
+def _write_sorted(out: StoreWriter, shape: Shape, batches: list[Batch]) -> None:
+    """Write what is in the order of time in that of snapshots; it was in memory before, and is so once more."""
+    rows = [row for batch in batches for row in zip(shape.places(batch.keys), batch.keys, batch.values, batch.timestamps, strict=True)]
+    rows.sort()
+    _, keys, values, timestamps = (list(column) for column in zip(*rows, strict=True))
+    out.write(Batch(keys, values, timestamps))

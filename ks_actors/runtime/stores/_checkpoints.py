@@ -1,0 +1,118 @@
+"""The state of a task as it is committed at one moment, while commits go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, final
+
+from ks_actors.runtime import messages as m
+from ks_actors.state import committed_facts, committed_rows, has_rows, prepare_rows, reader_of
+from ks_actors.task._store_registry import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.state import TaskStores
+    from ks_actors.task._store_registry import Resident, Residents
+
+_REST_SECONDS = 0.001
+
+
+@final
+class Points:
+    """Part of the state manager: bring tasks to points, one after the other.
+
+    What is committed is written to the database in two rounds. In the first commits go on, so that at its end the database has some of what was
+    committed meanwhile. That is written in the second one, while nobody makes a commit final: it is short. At its end the database has what is
+    committed, no less and no more, and positions and offsets are known. Then it is linked into another directory.
+
+    Stores in memory are read as they are at that moment, by a reader that commits do not disturb; not those of tasks that are processed in threads.
+    """
+
+    def __init__(
+        self,
+        stores: Mapping[TaskId, TaskStores],
+        residents: Residents,
+        turn: Callable[[float | None], Awaitable[float]],
+        blocking: Callable[[Callable[[], None]], Awaitable[None]],
+        step_in: Callable[[float], None],
+        pausing: Callable[[], bool],
+    ) -> None:
+        self._stores = stores
+        self._residents = residents
+        self._turn = turn
+        self._blocking = blocking
+        self._step_in = step_in
+        self._pausing = pausing
+        self._asked: deque[m.TakePoint] = deque()
+        self._steps: Iterator[None] | None = None
+
+    async def take_part(self, message: m.TakePoint | m.PointStep) -> None:
+        """Begin, or go a step on."""
+        if isinstance(message, m.TakePoint):
+            self._asked.append(message)
+            if len(self._asked) == 1:
+                self._step_in(_REST_SECONDS)
+            return
+        try:
+            await self._step(self._asked[0])
+        except Exception as error:  # noqa: BLE001 - whoever wants a snapshot is told, the task is not harmed
+            self._done().reply.fail(error)
+
+    def _done(self) -> m.TakePoint:
+        self._steps = None
+        done = self._asked.popleft()
+        if self._asked:
+            self._step_in(_REST_SECONDS)
+        return done
+
+    async def _step(self, order: m.TakePoint) -> None:
+        stores, resident = self._stores.get(order.task), self._residents.get(order.task)
+        if stores is None or resident is None or resident.role is not Role.ACTIVE:
+            self._done().reply.tell(None)
+            return
+        if self._steps is None:
+            self._steps = stores.flush_steps()
+        if self._residents.look_later(order.task, partial(self._step_in, 0)):
+            return
+        # While workers stand still for a commit nothing is done: they are not to wait for this.
+        if self._pausing() or next(self._steps, self) is not self:
+            self._step_in(_REST_SECONDS)
+            return
+        point = await self._finish(order, stores, resident)
+        self._done().reply.tell(point)
+
+    async def _finish(self, order: m.TakePoint, stores: TaskStores, resident: Resident) -> m.Point:
+        began = await self._turn(None)
+        readers = self._readers(stores, resident)
+        for reader in readers.values():
+            for _ in prepare_rows(reader):
+                began = await self._turn(began)
+        steps = stores.point_steps()
+        await self._residents.quiet(order.task)
+        while next(steps, self) is not self:
+            while self._pausing():  # noqa: ASYNC110 - some ms, ten times a second: not worth an event at each commit
+                await asyncio.sleep(_REST_SECONDS)
+            began = await self._turn(began)
+            await self._residents.quiet(order.task)
+        # From here until all is noted nobody else has a turn.
+        rows = {name: committed_rows(reader) for name, reader in readers.items()}
+        facts = {name: committed_facts(stores.store(name)) for name in readers}
+        next_offsets = {name: stores.next_offset(name) or 0 for name in stores.logged}
+        positions, metadata = dict(resident.positions), dict(resident.metadata)
+        directory: Path | None = None
+        if stores.on_disk:
+            directory = order.directory
+            await self._blocking(partial(stores.checkpoint, directory))
+        return m.Point(order.task, stores, directory, next_offsets, positions, metadata, rows, facts)
+
+    def _readers(self, stores: TaskStores, resident: Resident) -> dict[str, object]:
+        task = resident.processing
+        if task is None or task.blocking:
+            return {}
+        names = [spec.name for spec in stores._specs if has_rows(spec) and stores.store(spec.name).engine is None]
+        return {name: reader_of(stores.store(name)) for name in names}

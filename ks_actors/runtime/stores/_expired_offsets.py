@@ -1,0 +1,63 @@
+"""State that is there though the group has no committed offsets any more: they have expired, or were deleted."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.stores._store_entry import Held
+    from ks_actors.task._offset_metadata import Position
+
+_REMEDY = (
+    "To begin anew, close all instances and run `ks-actors reset`; to keep the state, commit the group's offsets before the start. Brokers keep "
+    "offsets for offsets.retention.minutes after a group's last member has left"
+)
+_log = logging.getLogger("ks_actors")
+
+
+def continued(held: Held, begun: Mapping[TopicPartition, Position], *, exact: bool) -> Mapping[TopicPartition, Position]:
+    """Return where a task begins to read whose stores are open and restored: not with records that they have already.
+
+    That concerns partitions of which the group has no offset, where `begun` is what `auto_offset_reset` says. Where all was written `exact`ly once
+    and the stores know up to which record they have the partition, the task goes on behind it. At least once stores may be ahead of the output: there
+    records are processed twice rather than left out. A warning tells what was found, and what was done.
+    """
+    fresh = [partition for partition, position in begun.items() if position.fresh]
+    stores = held.stores
+    if not fresh:
+        return begun
+    known: dict[TopicPartition, int] = {}
+    for name in stores.logged:
+        for (topic, number), offset in stores.positions.of(name).items():
+            for partition in fresh:
+                if (topic, number) == tuple(partition):
+                    known[partition] = max(offset + 1, known.get(partition, 0))
+    found = dict(begun)
+    for partition in fresh:
+        at, there = begun[partition].offset, known.get(partition)
+        if there is None or there == at:
+            continue
+        if exact:
+            found[partition] = begun[partition]._replace(offset=there)
+            done = f"going on at offset {there}"
+            if any(held.restored.values()):
+                done += "; what was written to the changelogs since the stores were last on disk may be processed twice"
+        else:
+            done = f"beginning at offset {at}, as auto_offset_reset says: records are processed twice, or left out"
+        _log.warning(
+            "the group has no committed offset of %s, but the stores of task %s have its records before offset %d; auto_offset_reset leads to "
+            "offset %d: %s. %s", partition, held.task, there, at, done, _REMEDY,
+        )  # fmt: skip
+    # A changelog may have an end and no records: its first transaction was aborted, say.
+    has_state = bool(held.offsets) or any(held.restored.values())
+    if not known and has_state and len(fresh) == len(begun) and any(stores.next_offset(name) for name in stores.logged):
+        _log.warning(
+            "the group has no committed offsets of task %s, but its stores have state, and do not know up to which records: it begins with %s, and "
+            "what the state has of them already is processed twice. %s",
+            held.task, ", ".join(f"{partition} at offset {begun[partition].offset}" for partition in sorted(fresh)), _REMEDY,
+        )  # fmt: skip
+    return found

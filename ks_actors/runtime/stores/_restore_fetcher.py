@@ -1,0 +1,77 @@
+"""What reads changelogs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, final
+
+from ks_actors.log._types import IsolationLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from ks_actors.log import Fetcher, Log
+    from ks_actors.log._types import Fetched
+    from ks_actors.records._topic_partition import TopicPartition
+
+
+def restore_fetcher(log: Log, client_id: str, sources: Collection[str], isolation: IsolationLevel) -> Fetcher:
+    """Return a reader of changelogs, of which only what is committed counts, and of source topics, as the app reads these."""
+    changelogs = log.fetcher(client_id=client_id, isolation=IsolationLevel.READ_COMMITTED)
+    if not sources or isolation is IsolationLevel.READ_COMMITTED:
+        return changelogs
+    return TwoFetchers(changelogs, log.fetcher(client_id=f"{client_id}-sources", isolation=isolation), sources)
+
+
+@final
+class TwoFetchers:
+    """One reader made of two, by topic: `others` reads these topics, `first` the rest. Both have their turns first."""
+
+    def __init__(self, first: Fetcher, others: Fetcher, topics: Collection[str]) -> None:
+        self._fetchers: list[Fetcher] = [first, others]
+        self._first = first
+        self._others = others
+        self._topics: frozenset[str] = frozenset(topics)
+        self._busy: list[Fetcher] = []
+
+    def _of(self, partition: TopicPartition) -> Fetcher:
+        return self._others if partition.topic in self._topics else self._first
+
+    def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
+        """Read exactly these partitions from these offsets."""
+        parts = [{partition: offset for partition, offset in positions.items() if self._of(partition) is each} for each in self._fetchers]
+        for fetcher, part in zip(self._fetchers, parts, strict=True):
+            fetcher.assign(part)
+        self._busy = [fetcher for fetcher, part in zip(self._fetchers, parts, strict=True) if part]
+
+    def seek(self, partition: TopicPartition, offset: int, /) -> None:
+        """Read on from `offset`."""
+        self._of(partition).seek(partition, offset)
+
+    def position(self, partition: TopicPartition, /) -> int:
+        """Return the offset that the partition will be read from next."""
+        return self._of(partition).position(partition)
+
+    def pause(self, partitions: Iterable[TopicPartition], /) -> None:
+        """Leave partitions out of fetches until `resume`."""
+        for partition in partitions:
+            self._of(partition).pause((partition,))
+
+    def resume(self, partitions: Iterable[TopicPartition], /) -> None:
+        """Fetch partitions again."""
+        for partition in partitions:
+            self._of(partition).resume((partition,))
+
+    async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
+        """Return what one of the two has; when there are both, the one that was first before waits now."""
+        busy = self._busy or [self._first]
+        if len(busy) > 1:
+            busy.reverse()
+            found = await busy[0].fetch(max_wait_ms=0, max_records=max_records)
+            if found:
+                return found
+        return await busy[-1].fetch(max_wait_ms=max_wait_ms, max_records=max_records)
+
+    async def close(self) -> None:
+        """End both, whatever the end of one of them raises."""
+        await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers))

@@ -1,0 +1,73 @@
+"""How far topics may be read into stores that the app reads itself: up to what it has processed."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, final
+
+from ks_actors.log._types import Fetched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from ks_actors.log import Membership
+    from ks_actors.records._topic_partition import TopicPartition
+
+
+@final
+class Limits:
+    """The group's committed offsets of those changelogs that are source topics.
+
+    What lies behind them is still to be processed: a store that has it already would not notice what it changes. Where nothing is committed the
+    limit is 0, as in Kafka Streams. `interval_ms` is how often to look whether they have gone on.
+    """
+
+    def __init__(
+        self,
+        topics: Collection[str],
+        membership: Callable[[], Membership],
+        interval_ms: int,
+    ) -> None:
+        self.seconds: float = max(100, interval_ms) / 1000
+        self._topics: frozenset[str] = frozenset(topics)
+        self._membership = membership
+        self._limits: dict[TopicPartition, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._topics)
+
+    def among(self, changelogs: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return those that have limits."""
+        return [changelog for changelog in changelogs if changelog.topic in self._topics]
+
+    async def look(self, changelogs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the limits of those that have one, as they are now. Raises what the log does."""
+        wanted = self.among(changelogs)
+        found = await self._membership().committed(wanted) if wanted else {}
+        return {changelog: found[changelog].offset if changelog in found else 0 for changelog in wanted}
+
+    def note(self, limits: Mapping[TopicPartition, int]) -> None:
+        """Take note of limits; they never go back."""
+        for changelog, limit in limits.items():
+            self._limits[changelog] = max(limit, self._limits.get(changelog, 0))
+
+    def forget(self, changelog: TopicPartition) -> None:
+        """Forget a limit."""
+        self._limits.pop(changelog, None)
+
+    def end(self, changelog: TopicPartition, end: int) -> int:
+        """Return where reading ends, at the end of the log or at the limit."""
+        return min(end, self._limits.get(changelog, end))
+
+    def reached(self, changelog: TopicPartition, position: int) -> bool:
+        """Return whether nothing may be read from there on."""
+        limit = self._limits.get(changelog)
+        return limit is not None and position >= limit
+
+    def within(self, fetched: Fetched) -> Fetched:
+        """Return what was fetched as far as the limit goes."""
+        limit = self._limits.get(fetched.partition)
+        if limit is None or fetched.next_offset <= limit:
+            return fetched
+        batch = fetched.batch
+        return Fetched(fetched.partition, batch.slice(0, bisect_left(batch.offsets, limit)), limit, fetched.end_offset)

@@ -1,0 +1,83 @@
+"""What is told of how stores are restored and kept up to date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ks_actors.runtime.shared._listeners import RestoreListener, StandbyUpdateListener, SuspendReason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ks_actors.log._types import Fetched
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.stores._store_entry import Held
+
+
+@final
+class Progress:
+    """Tell listeners, of a task and its stores by changelog. What a listener raises ends the app."""
+
+    def __init__(self, restoring: RestoreListener | None = None, standby: StandbyUpdateListener | None = None) -> None:
+        self._restoring: tuple[RestoreListener, ...] = () if restoring is None else (restoring,)
+        self._standby: tuple[StandbyUpdateListener, ...] = () if standby is None else (standby,)
+
+    def also(self, restoring: RestoreListener, standby: StandbyUpdateListener) -> None:
+        """Tell these too, after those that were there before. To be called before the start."""
+        self._restoring = (*self._restoring, restoring)
+        self._standby = (*self._standby, standby)
+
+    def started(self, held: Held, names: Mapping[TopicPartition, str], starts: Mapping[TopicPartition, int | None]) -> None:
+        """Tell that reading begins, and what it begins with."""
+        held.restored = {}
+        loaded, held.loaded = held.loaded, None
+        for changelog, name in names.items():
+            for listener in self._restoring if loaded is not None and name in loaded.rows else ():
+                assert loaded is not None
+                listener.on_snapshot_loaded(changelog, name, loaded.snapshot, loaded.next_offsets[name], loaded.rows[name])
+        for changelog, name in names.items():
+            for following in self._standby if held.order is None else ():
+                following.on_update_start(changelog, name, starts[changelog])
+            for listener in self._restoring if held.order is not None else ():
+                listener.on_restore_start(changelog, name, starts[changelog])
+
+    def moved(self, held: Held, name: str, fetched: Fetched) -> None:
+        """Tell that records are in the store."""
+        changelog, count = fetched.partition, len(fetched.batch)
+        held.restored[name] = held.restored.get(name, 0) + count
+        held.ends[changelog] = fetched.end_offset
+        if held.order is not None:
+            for listener in self._restoring:
+                listener.on_batch_restored(changelog, name, fetched.next_offset, count)
+        elif count:
+            for following in self._standby:
+                following.on_batch_loaded(changelog, name, held.task, fetched.next_offset, count, fetched.end_offset)
+
+    def ended(self, held: Held, names: Mapping[TopicPartition, str]) -> None:
+        """Tell that all is restored."""
+        for changelog, name in names.items():
+            for listener in self._restoring:
+                listener.on_restore_end(changelog, name, held.restored.get(name, 0))
+
+    def suspended(self, held: Held, names: Mapping[TopicPartition, str]) -> None:
+        """Tell that restoring ends before all is restored."""
+        for changelog, name in names.items():
+            for listener in self._restoring:
+                listener.on_restore_suspended(changelog, name, held.restored.get(name, 0))
+
+    def promoted(self, held: Held, names: Mapping[TopicPartition, str]) -> None:
+        """Tell that a standby is to be processed here."""
+        self._standby_ended(held, names, SuspendReason.PROMOTED)
+
+    def closed(self, held: Held, names: Mapping[TopicPartition, str]) -> None:
+        """Tell that the stores are closed."""
+        if held.standing_by:
+            self._standby_ended(held, names, SuspendReason.MIGRATED)
+        elif held.restoring:
+            self.suspended(held, names)
+
+    def _standby_ended(self, held: Held, names: Mapping[TopicPartition, str], reason: SuspendReason) -> None:
+        for changelog, name in names.items():
+            offset = held.stores.next_offset(name) or 0
+            for listener in self._standby:
+                listener.on_update_suspended(changelog, name, offset, max(offset, held.ends.get(changelog, 0)), reason)

@@ -1,0 +1,335 @@
+"""Who reads changelogs."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from actors import Actor, Mailbox, Signal, Started, Stopping
+from ks_actors._errors import LogClosed, OffsetOutOfRange
+from ks_actors.lifecycle._backoff import Rests
+from ks_actors.log._types import IsolationLevel
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.messages import RestorerMessage
+from ks_actors.task._unreadable_batch import left_out, passed_over
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from actors import Ref
+    from ks_actors.log import Fetcher, Log
+    from ks_actors.log._types import Fetched
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.stores._restore_limits import Limits
+
+RESTORER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
+# Records of a partition per fetch, and in a message. While nothing but standbys is read tasks are processed: nobody is to wait long for records to be
+# taken in, their commits least of all.
+_AT_ONCE = 10_000
+_AT_ONCE_STANDBY = 1_000
+# Each so often it is looked at whether restoring gets on.
+_PROGRESS_SECONDS = 10.0
+# Messages that are on their way while more is fetched.
+_AHEAD = 1
+_log = logging.getLogger("ks_actors")
+
+
+class Restorer(Actor[RestorerMessage]):
+    """Read the changelogs of tasks from where their stores are, and pass the records on as they are.
+
+    Those of tasks that are to run are read to the ends there were at the start; those of standbys on and on, while no other task is on its way.
+    What somebody who had the task has written and not committed is not seen, but waited for: until it is committed after all, or aborted.
+    """
+
+    def __init__(self, log: Log, fetcher: Fetcher, state: Ref[m.StateManagerMessage], limits: Limits, *, poll_ms: int, exact: bool = False) -> None:
+        self._log = log
+        self._exact: bool = exact
+        self._limits = limits
+        self._fetcher = fetcher
+        self._state = state
+        self._poll_ms = poll_ms
+        self._orders: dict[TaskId, m.Restore | m.Follow] = {}
+        self._missing: dict[TaskId, set[TopicPartition]] = {}
+        self._task_of: dict[TopicPartition, TaskId] = {}
+        # Where reading goes on, also of what is not read at the moment.
+        self._positions: dict[TopicPartition, int] = {}
+        # Of what is read to its end.
+        self._ends: dict[TopicPartition, int] = {}
+        self._reading: dict[TopicPartition, int] = {}
+        self._unknown: dict[TaskId, m.Follow] = {}
+        self._given: int = 0
+        self._rests = Rests()
+        self._epoch: int = 0
+        # Where what is read to its end was when it was last looked at.
+        self._seen: dict[TopicPartition, int] = {}
+        self._fetching: bool = False
+        self._looking: bool = False
+
+    async def signal(self, signal: Signal) -> None:
+        """Close the reader at the end; look now and then whether restoring gets on, and how far standbys may be read."""
+        if isinstance(signal, Started):
+            self.ctx.timers.every("progress", _PROGRESS_SECONDS, m.LookAtProgress())
+            if self._limits:
+                self.ctx.timers.every("limits", self._limits.seconds, m.LookAtLimits())
+        elif isinstance(signal, Stopping):
+            await self._fetcher.close()
+
+    def receive(self, message: RestorerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+        """Read until all ends are reached, then follow for the standbys."""
+        match message:
+            case m.Restore() | m.Follow():
+                self._take_on(message)
+            case m.ChangelogEnds():
+                self._begin(message)
+            case m.EndsUnknown():
+                self._ends_unknown(message)
+            case m.FollowAgain():
+                orders, self._unknown = list(self._unknown.values()), {}
+                for order in orders:
+                    self._look_at(order)
+            case m.Arrived():
+                self._fetching = False
+                if message.epoch == self._epoch:
+                    self._pass_on(message.fetched)
+            case m.FetchFailed():
+                self._fetching = False
+                if message.epoch == self._epoch and not self._fetch_failed(message.error):
+                    return
+            case m.TakenIn():
+                self._given -= 1
+            case m.LookAtLimits():
+                self._look_at_limits()
+            case m.LookAtProgress():
+                self._look_at_progress()
+            case m.LimitsKnown():
+                self._note_limits(message)
+            case m.StopRestoring():
+                for task in list(self._orders) if message.tasks is None else message.tasks:
+                    self._forget(task)
+                self._assign()
+                message.reply.tell(None)
+            case _:
+                assert_never(message)
+        self._fetch()
+
+    # --- what is to be read ---------------------------------------------------------------------------------------------------
+
+    def _take_on(self, order: m.Restore | m.Follow) -> None:
+        task = order.task
+        self._orders[task] = order
+        self._seen = {}
+        self._unknown.pop(task, None)
+        for changelog in order.changelogs:
+            self._task_of[changelog] = task
+            self._ends.pop(changelog, None)
+        if isinstance(order, m.Restore):
+            self._missing[task] = set(order.changelogs)
+        else:
+            self._missing.pop(task, None)
+        self._assign()
+        self._look_at(order)
+
+    def _look_at(self, order: m.Restore | m.Follow) -> None:
+        if self._orders.get(order.task) is order:
+            self.ctx.pipe(self._look(order), _ends_known, partial(_no_ends, order))
+
+    async def _look(self, order: m.Restore | m.Follow) -> m.ChangelogEnds:
+        begins = await self._log.begin_offsets(order.changelogs)
+        # All that is there, whether it is decided about or not. A transaction that the committed offsets are from may not be marked as committed in
+        # every partition yet, and where it is not, the end of what is committed is still before it.
+        ends = await self._log.end_offsets(order.changelogs, IsolationLevel.READ_UNCOMMITTED)
+        return m.ChangelogEnds(order, begins, ends, await self._limits.look(order.changelogs))
+
+    def _begin(self, found: m.ChangelogEnds) -> None:
+        order = found.order
+        if self._orders.get(order.task) is not order:
+            return  # closed meanwhile, or wanted for something else
+        starts = {changelog: self._positions.get(changelog, told) for changelog, told in order.changelogs.items()}
+        starts = {one: self._behind_marker(at, found.begins[one]) for one, at in starts.items()}
+        beyond = {
+            one: f"{one} has offsets {found.begins[one]} to {found.ends[one]}, the store is at {at}"
+            for one, at in starts.items()
+            # What is being read has moved on since the ends were asked for; reading itself notices when it is out of range.
+            if at is not None and one not in self._reading and not found.begins[one] <= at <= found.ends[one]
+        }
+        if beyond:
+            self._start_over(order.task, beyond)
+            return
+        self._limits.note(found.limits)
+        for changelog, at in starts.items():
+            start = self._positions[changelog] = found.begins[changelog] if at is None else at
+            if isinstance(order, m.Restore):
+                end = self._limits.end(changelog, found.ends[changelog])
+                if start >= end:
+                    self._reached(changelog)
+                else:
+                    self._ends[changelog] = end
+        self._assign()
+        self._tell_restored(order.task)
+
+    def _ends_unknown(self, found: m.EndsUnknown) -> None:
+        order = found.order
+        if self._orders.get(order.task) is not order:
+            return
+        if isinstance(order, m.Restore) or isinstance(found.error, LogClosed):
+            self._state.tell(m.RestoreFailed(found.error))
+        else:
+            self._unknown[order.task] = order
+            self._rest(found.error)
+
+    def _behind_marker(self, at: int | None, begin: int) -> int | None:
+        """Return where to go on. Exactly once, the marker of the commit comes behind a store's last record: that it was deleted is no loss."""
+        return begin if self._exact and at == begin - 1 else at
+
+    def _start_over(self, task: TaskId, beyond: Mapping[TopicPartition, str]) -> None:
+        """Have stores given up that do not fit their changelogs, for these reasons."""
+        self._forget(task)
+        self._assign()
+        self._state.tell(m.Corrupted(task, "; ".join(beyond.values()), beyond))
+
+    def _forget(self, task: TaskId) -> None:
+        order = self._orders.pop(task, None)
+        self._missing.pop(task, None)
+        self._unknown.pop(task, None)
+        for changelog in () if order is None else order.changelogs:
+            self._positions.pop(changelog, None)
+            self._ends.pop(changelog, None)
+            self._task_of.pop(changelog, None)
+            self._limits.forget(changelog)
+
+    def _look_at_limits(self) -> None:
+        """See how far the group has come, of what is followed; one question at a time, as without a coordinator an answer takes long."""
+        followed = [changelog for order in self._orders.values() if isinstance(order, m.Follow) for changelog in order.changelogs]
+        if not self._looking and self._limits.among(followed):
+            self._looking = True
+            self.ctx.pipe(self._limits.look(followed), m.LimitsKnown, _no_limits)
+
+    def _note_limits(self, found: m.LimitsKnown) -> None:
+        self._looking = False
+        self._limits.note({changelog: limit for changelog, limit in found.limits.items() if changelog in self._task_of})
+        self._assign()
+
+    def _look_at_progress(self) -> None:
+        """Say what is waited for when nothing comes: the wait has no end of its own, as whoever goes on without the records counts wrongly."""
+        here = {changelog: self._positions[changelog] for changelog in self._ends}
+        if here and here == self._seen and self._given <= _AHEAD:
+            told = "; ".join(f"{changelog} of task {self._task_of[changelog]} at {at} of {self._ends[changelog]}" for changelog, at in here.items())
+            _log.warning("restoring waits for %g s by now: what follows is not committed yet, or nobody answers: %s", _PROGRESS_SECONDS, told)
+        self._seen = here
+
+    # --- records --------------------------------------------------------------------------------------------------------------
+
+    def _pass_on(self, fetched: Sequence[Fetched]) -> None:
+        known = [self._limits.within(one) for one in fetched if one.partition in self._reading]
+        if known:
+            self._rests.succeeded()
+            self._give(known)
+        reached: list[TaskId] = []
+        for one in known:
+            self._positions[one.partition] = self._reading[one.partition] = one.next_offset
+            end = self._ends.get(one.partition)
+            if end is not None and one.next_offset >= end:
+                reached.append(self._task_of[one.partition])
+                self._reached(one.partition)
+        if reached or any(self._limits.reached(one.partition, one.next_offset) for one in known):
+            self._assign()
+            for task in reached:
+                self._tell_restored(task)
+
+    def _give(self, fetched: Sequence[Fetched]) -> None:
+        most = _AT_ONCE if self._ends else _AT_ONCE_STANDBY
+        part: list[Fetched] = []
+        records = 0
+        for one in fetched:
+            part.append(one)
+            records += len(one.batch)
+            if records >= most or one is fetched[-1]:
+                self._given += 1
+                self._state.tell(m.RestoredRecords(part))
+                part, records = [], 0
+
+    def _reached(self, changelog: TopicPartition) -> None:
+        self._positions.pop(changelog, None)
+        self._ends.pop(changelog, None)
+        missing = self._missing.get(self._task_of[changelog])
+        if missing is not None:
+            missing.discard(changelog)
+
+    def _tell_restored(self, task: TaskId) -> None:
+        order, missing = self._orders.get(task), self._missing.get(task)
+        if order is not None and missing is not None and not missing:
+            self._forget(task)
+            self._state.tell(m.Restored(task, order.ticket))
+
+    def _assign(self) -> None:
+        """Read what is to be read to its end, if anything is; else what is followed."""
+        wanted: Iterable[TopicPartition] = self._ends or [
+            changelog
+            for changelog, at in self._positions.items()
+            if isinstance(self._orders[self._task_of[changelog]], m.Follow) and not self._limits.reached(changelog, at)
+        ]
+        reading = {changelog: self._positions[changelog] for changelog in wanted}
+        if reading != self._reading:
+            self._epoch += 1
+            self._reading = reading
+            self._fetcher.assign(reading)
+
+    def _fetch(self) -> None:
+        if self._reading and not self._fetching and self._given <= _AHEAD and (self._ends or "rest" not in self.ctx.timers):
+            self._fetching = True
+            self.ctx.pipe(self._fetch_once(_AT_ONCE if self._ends else _AT_ONCE_STANDBY), _arrived, partial(_failed, self._epoch))
+
+    async def _fetch_once(self, most: int) -> m.Arrived:
+        fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=most)
+        # The epoch as it is now: what was assigned while the fetch was under way is what it has read.
+        return m.Arrived(fetched, self._epoch)
+
+    def _fetch_failed(self, error: Exception) -> bool:
+        """Return whether to go on reading."""
+        if isinstance(error, OffsetOutOfRange) and error.partition in self._reading:
+            at = self._reading[error.partition]
+            if error.position == at and self._behind_marker(at, error.begin) != at:
+                self._positions[error.partition] = error.begin
+                self._assign()
+            elif error.position == at:
+                self._start_over(self._task_of[error.partition], {error.partition: str(error)})
+            return True
+        # What the topology reads as well was decided about when it was processed.
+        if passed := passed_over(error, self._fetcher, self._limits.among(self._reading)):
+            self._pass_on([left_out(one) for one in passed])
+            return True
+        if self._ends or isinstance(error, LogClosed):
+            self._state.tell(m.RestoreFailed(error))
+            return False
+        self._rest(error)
+        return True
+
+    def _rest(self, error: Exception) -> None:
+        """Let standbys wait: nothing hangs on them as long as others have the tasks."""
+        if "rest" not in self.ctx.timers:
+            rest = self._rests.next(self.ctx.time())
+            _log.warning("standbys are not kept up to date, again in %g s: %s", rest, error)
+            self.ctx.timers.once("rest", rest, m.FollowAgain())
+
+
+def _ends_known(found: m.ChangelogEnds) -> RestorerMessage:
+    return found
+
+
+def _no_ends(order: m.Restore | m.Follow, error: Exception) -> RestorerMessage:
+    return m.EndsUnknown(order, error)
+
+
+def _no_limits(error: Exception) -> RestorerMessage:
+    _log.warning("how far standbys may be read could not be found out, it is tried again: %s", error)
+    return m.LimitsKnown({})
+
+
+def _arrived(message: m.Arrived) -> RestorerMessage:
+    return message
+
+
+def _failed(epoch: int, error: Exception) -> RestorerMessage:
+    return m.FetchFailed(error, epoch)

@@ -1,0 +1,101 @@
+"""The stores' part in a commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, assert_never, final
+
+from ks_actors.log._types import Outgoing
+from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.runtime import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from actors import Ref
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.state import TaskStores
+    from ks_actors.task._store_registry import Residents
+
+# Records that are worth a message.
+_TOGETHER: Final = 500
+
+
+@final
+class StateCommit:
+    """Write changelogs, persist what has none, keep what is committed. `stores` are those that are open.
+
+    `turn` begins a turn, or goes on with one that began at the given time; when that has been long, others have theirs.
+    The log writes `batch_bytes` of records at most as one; 0: it takes columns.
+    """
+
+    def __init__(
+        self,
+        stores: Mapping[TaskId, TaskStores],
+        changelog: Callable[[str], str],
+        collector: Ref[m.CollectorMessage],
+        residents: Residents,
+        turn: Callable[[float | None], Awaitable[float]],
+        *,
+        batch_bytes: int,
+    ) -> None:
+        self._stores = stores
+        self._changelog = changelog
+        self._collector = collector
+        self._residents = residents
+        self._turn = turn
+        self._batch_bytes: int = batch_bytes
+
+    async def take_part(self, message: m.EncodeChangelog | m.PersistUnlogged | m.Keep) -> None:
+        """Do a step of a commit, and answer."""
+        try:
+            match message:
+                case m.EncodeChangelog():
+                    await self._encode(message)
+                case m.PersistUnlogged():
+                    for task, token in message.frozen.tokens.items():
+                        self._stores[task].persist_unlogged(token)
+                case m.Keep():
+                    self._keep(message)
+                case _:
+                    assert_never(message)
+        except Exception as error:  # noqa: BLE001 - the committer decides what it means
+            message.reply.fail(error)
+        else:
+            message.reply.tell(None)
+
+    async def _encode(self, message: m.EncodeChangelog) -> None:
+        began = await self._turn(None)
+        # Many tasks may have a record each: a message for each would cost more than the records.
+        batches: list[Outgoing] = []
+        records = 0
+        for task, token in message.frozen.tokens.items():
+            for name, batch in self._stores[task].changelog(token, batch_bytes=self._batch_bytes):
+                batches.append(Outgoing(TopicPartition(self._changelog(name), task.partition), batch))
+                records += len(batch)
+                if records >= _TOGETHER:
+                    self._collector.tell(m.Output(batches, message.epoch))
+                    batches, records = [], 0
+                # Each time others have their turn may be as long as the slices of all workers: a commit of many records is not to wait for as many.
+                began = await self._turn(began)
+        if batches:
+            self._collector.tell(m.Output(batches, message.epoch))
+
+    def _ends(self, task: TaskId, stores: TaskStores, message: m.Keep) -> dict[str, int]:
+        """Return where the changelogs go on: one that the task reads, where the task does."""
+        found: dict[str, int] = {}
+        for name in stores.logged:
+            changelog = TopicPartition(self._changelog(name), task.partition)
+            end = message.frozen.positions[changelog].offset if name in stores.sources else message.ends.get(changelog)
+            if end is not None:
+                found[name] = end
+        return found
+
+    def _keep(self, message: m.Keep) -> None:
+        for task in message.frozen.tasks.keys() & self._residents.stateless.keys():
+            self._residents.committed(task, message.frozen)
+        for task, token in message.frozen.tokens.items():
+            stores = self._stores.get(task)
+            if stores is None:
+                continue
+            stores.keep(token, self._ends(task, stores, message))
+            self._residents.committed(task, message.frozen)

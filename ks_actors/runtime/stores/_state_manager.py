@@ -1,0 +1,396 @@
+"""Who has the stores."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from actors import Actor, ActorStopped, Mailbox, Signal, Started
+from ks_actors._errors import TaskCorrupted
+from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.messages import StateManagerMessage
+from ks_actors.runtime.stores._checkpoints import Points
+from ks_actors.runtime.stores._expired_offsets import continued
+from ks_actors.runtime.stores._flusher import Writing
+from ks_actors.runtime.stores._foreign_records import unrestored
+from ks_actors.runtime.stores._state_commit import StateCommit
+from ks_actors.runtime.stores._store_entry import Held
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+    from actors import Ref
+    from ks_actors.log._types import Fetched
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.runtime.snapshots._from_snapshot import SnapshotSource
+    from ks_actors.runtime.stores._restore_progress import Progress
+    from ks_actors.runtime.stores._task_directories import Disk
+    from ks_actors.state import TaskStores
+    from ks_actors.task._record_context import Current
+    from ks_actors.task._store_registry import Residents
+
+_IDLE_SECONDS = 10.0
+# The restorer waits for nothing itself: only a loop that stands still keeps it from answering.
+_STOP_SECONDS = 60.0
+_TURN_SECONDS = 0.002
+_REST_SECONDS = 0.001
+_NONE: Mapping[str, str] = {}
+_log = logging.getLogger("ks_actors")
+STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.EncodeChangelog, m.PersistUnlogged, m.Keep))
+
+
+class StateManager(Actor[StateManagerMessage]):
+    """Own every store of every task: open and restore them, pass tasks on when they are ready, make commits final, write to disk bit by bit.
+
+    A task is here while it restores or is a standby, and at the task manager while it is processed, never at both. Its stores are opened once, and
+    stay open whatever it becomes. What blocks runs in threads. Directories of tasks that are not here are deleted after `cleanup_seconds`.
+    """
+
+    def __init__(
+        self,
+        *,
+        make: Callable[[TaskId], tuple[TaskStores | None, Current]],
+        changelog: Callable[[str], str],
+        restorer: Callable[[], Ref[m.RestorerMessage]],
+        manager: Ref[m.TaskManagerMessage],
+        collector: Ref[m.CollectorMessage],
+        instance: Ref[m.InstanceMessage],
+        progress: Progress,
+        disk: Disk,
+        cleanup_seconds: float,
+        residents: Residents,
+        work_time: Callable[[], float],
+        pausing: Callable[[], bool],
+        source: SnapshotSource | None = None,
+        batch_bytes: int = 0,
+        exact: bool = False,
+    ) -> None:
+        self._exact: bool = exact
+        self._make = make
+        self._changelog = changelog
+        self._restorer = restorer
+        self._manager = manager
+        self._instance = instance
+        self._progress = progress
+        self._disk = disk
+        self._cleanup_seconds = cleanup_seconds
+        self._residents = residents
+        self._work_time = work_time
+        self._pausing = pausing
+        self._source = source
+        self._held: dict[TaskId, Held] = {}
+        # Those that are open.
+        self._stores: dict[TaskId, TaskStores] = {}
+        self._by_changelog: dict[TopicPartition, tuple[TaskId, str]] = {}
+        self._writing = Writing(
+            self._stores,
+            residents,
+            pausing=pausing,
+            clock=work_time,
+            soon=self._step_soon,
+            failed=self._flush_failed,
+            taken=lambda: restorer().offer(m.TakenIn()),  # it may have ended before all that it gave was taken in
+        )
+        self._commit = StateCommit(self._stores, changelog, collector, residents, self._turn, batch_bytes=batch_bytes)
+        self._kept: int = 0
+
+    def signal(self, signal: Signal) -> None:
+        """Look for idle times, and for what may be deleted, from the start on."""
+        if isinstance(signal, Started):
+            self._points = Points(self._stores, self._residents, self._turn, self.ctx.blocking, self._point_in, self._pausing)
+            self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
+            self.ctx.timers.every("cleanup", self._cleanup_seconds, m.CleanUp())
+
+    def standby_stores(self) -> Mapping[TaskId, TaskStores]:
+        """Return the open stores of the tasks that are standbys now; to be read on the loop, and not to be kept over an `await`."""
+        return {task: held.stores for task, held in self._held.items() if held.standing_by and held.is_open}
+
+    async def let_go(self, blocking: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+        """Close what nobody has closed, after a failure: when all who may be at the stores have ended, which is not yet when this actor has."""
+        for held in self._held.values():
+            held.opened.set()  # nothing is waited for any more
+        for error in await self._close_all(tuple(self._held), blocking, clean=False):
+            _log.warning("closing stores failed: %s", error)
+
+    async def receive(self, message: StateManagerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+        """Open, restore, keep, write, close."""
+        match message:
+            case m.OpenTask():
+                self._begin(message)
+            case m.OpenStandby():
+                self._stand_by(message.task)
+            case m.Recycle():
+                await self._recycle(message)
+            case m.AskOffsets():
+                self._tell_offsets(message)
+            case m.Opened():
+                self._read_on(message.task)
+            case m.OpenFailed():
+                await self._open_failed(message)
+            case m.RestoredRecords():
+                await self._take_in(message.fetched)
+                self._writing.took_in(found[0] for one in message.fetched if (found := self._by_changelog.get(one.partition)) is not None)
+            case m.Restored():
+                held = self._held.get(message.task)
+                if held is not None and held.restoring and held.ticket == message.ticket:
+                    self._hand_over(held)
+            case m.RestoreFailed():
+                self._instance.tell(m.Fatal(message.error, rolled_back=False))
+            case m.EncodeChangelog() | m.PersistUnlogged() | m.Keep():
+                await self._commit.take_part(message)
+                if isinstance(message, m.Keep):
+                    self._kept += 1
+                    self._writing.begin(changed=message.frozen.tokens)
+            case m.LookIdle():
+                self._writing.begin(idle=self._kept == 0)
+                self._kept = 0
+            case m.Corrupted():
+                await self._start_over(message)
+            case m.FlushStep():
+                self._writing.step()
+            case m.TakePoint() | m.PointStep():
+                await self._points.take_part(message)
+            case m.CleanUp() | m.CleanedUp():
+                self._clean_up(message)
+            case m.CloseStores():
+                await self._close(message)
+            case _:
+                assert_never(message)
+
+    # --- a task is made -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, order: m.OpenTask) -> None:
+        """Bring a task to where it can be processed; that of a standby begins where the standby is."""
+        held = self._held.get(order.task)
+        if held is None:
+            self._open(order.task, order)
+            return
+        if not held.standing_by:
+            return  # what has failed is given up with all others
+        if held.is_open:
+            self._progress.promoted(held, self._changelogs(held))
+        held.order = order
+        held.current.begin_anew()
+        if held.is_open:
+            self._read_on(order.task)
+
+    def _stand_by(self, task: TaskId) -> None:
+        held = self._held.get(task)
+        if held is None:
+            self._open(task, None)
+
+    def _open(self, task: TaskId, order: m.OpenTask | None, *, wiped: bool = False, unfit: Mapping[str, str] = _NONE) -> None:
+        stores, current = self._make(task)
+        if stores is None:
+            if order is not None:
+                self._manager.tell(m.AssignTask(task, order.positions, None, current, order.assignment))
+            return
+        held = self._held[task] = Held(task, stores, current, order)
+        held.wiped, stores.unfit = wiped, unfit
+        held.offsets = self._disk.used(task)
+        self.ctx.pipe(self._open_stores(held), partial(_opened, task=task), partial(m.OpenFailed, task))
+
+    async def _open_stores(self, held: Held) -> None:
+        try:
+            await (self.ctx.blocking(held.stores.open) if self._source is None else self._source.open(held, self.ctx.blocking))
+        finally:
+            held.opened.set()
+
+    async def _open_failed(self, failed: m.OpenFailed) -> None:
+        held = self._held.pop(failed.task, None)
+        if held is None:
+            return
+        if isinstance(failed.error, TaskCorrupted) and not held.wiped:
+            # What is on disk is not to be trusted: the changelog has it all.
+            await self._give_up(held, str(failed.error))
+        else:
+            self._disk.released(failed.task, held.offsets)
+            self._instance.tell(m.Fatal(failed.error, rolled_back=False))
+
+    async def _give_up(self, held: Held, reason: str) -> None:
+        try:
+            await self.ctx.blocking(partial(held.stores.give_up, reason))
+        except Exception as error:  # noqa: BLE001 - a disk that cannot be written, for one: the handler decides
+            self._instance.tell(m.Fatal(error, rolled_back=False))
+        else:
+            self._open(held.task, held.order, wiped=True)
+
+    async def _start_over(self, message: m.Corrupted) -> None:
+        """Give up stores of a task that restores, or is a standby, and restore these."""
+        held = self._held.get(message.task)
+        if held is None or held.lent or not held.is_open:
+            return
+        unfit = {self._by_changelog[one][1]: reason for one, reason in message.changelogs.items() if one in self._by_changelog}
+        del self._held[message.task]
+        self._residents.leave(message.task)
+        await self._forget(frozenset({message.task}))
+        self._stores.pop(message.task, None)
+        await self.ctx.blocking(partial(held.stores.close, clean=False))
+        if unfit:
+            self._open(held.task, held.order, unfit=unfit)
+        else:
+            await self._give_up(held, message.reason)
+
+    def _changelogs(self, held: Held) -> dict[TopicPartition, str]:
+        return {TopicPartition(self._changelog(name), held.task.partition): name for name in held.stores.logged}
+
+    def _read_on(self, task: TaskId) -> None:
+        """Have the changelogs of a task read that is open: to their ends, or on and on."""
+        held = self._held.get(task)
+        if held is None or not held.opened.is_set():
+            return  # closed meanwhile, and maybe opened again
+        self._stores[task] = held.stores
+        held.is_open = True
+        held.stores.restoring = held.order is not None
+        held.ticket += 1
+        (self._residents.standby if held.order is None else self._residents.restoring)(task, held.stores)
+        names = self._changelogs(held)
+        self._by_changelog.update((changelog, (task, name)) for changelog, name in names.items())
+        starts = {changelog: held.stores.next_offset(name) for changelog, name in names.items()}
+        self._progress.started(held, names, starts)
+        if held.order is None:
+            self._restorer().tell(m.Follow(task, starts, held.ticket))
+        elif starts:
+            self._restorer().tell(m.Restore(task, starts, held.ticket))
+        else:
+            self._hand_over(held)
+
+    async def _take_in(self, fetched: Sequence[Fetched]) -> None:
+        began = await self._turn(None)
+        for one in fetched:
+            found = self._by_changelog.get(one.partition)
+            held = None if found is None else self._held.get(found[0])
+            if found is None or held is None or held.lent or held.failed:
+                continue
+            while held.standing_by and self._pausing():  # noqa: ASYNC110 - some ms, ten times a second: not worth an event at each commit
+                # Workers stand still for a commit: what nobody waits for can wait.
+                await asyncio.sleep(_REST_SECONDS)
+            try:
+                held.stores.restore(found[1], one.batch, one.next_offset)
+            except Exception as error:  # noqa: BLE001 - a record that is none of this store's, for one: the handler decides
+                held.failed = True
+                self._instance.tell(m.Fatal(unrestored(held.task, held.stores, found[1], one, error), rolled_back=False))
+                continue
+            self._progress.moved(held, found[1], one)
+            began = await self._turn(began)
+
+    async def _turn(self, began: float | None) -> float:
+        """Let others have their turn when this one has been long; return when it began."""
+        if began is not None and self._work_time() - began < _TURN_SECONDS:
+            return began
+        if began is not None:
+            await asyncio.sleep(0)
+        return self._work_time()
+
+    def _hand_over(self, held: Held) -> None:
+        order = held.order
+        assert order is not None
+        self._progress.ended(held, self._changelogs(held))
+        held.lent = True
+        held.stores.restoring = False
+        positions = continued(held, order.positions, exact=self._exact)
+        self._manager.tell(m.AssignTask(held.task, positions, held.stores, held.current, order.assignment))
+        self._writing.begin(changed=(held.task,))  # now there may be more of it than a crash may cost
+
+    # --- standbys -------------------------------------------------------------------------------------------------------------
+
+    async def _recycle(self, message: m.Recycle) -> None:
+        for task in sorted(message.tasks):
+            held = self._held.get(task)
+            if held is None:
+                self._open(task, None)
+            elif not held.standing_by:
+                await self._make_standby(held)
+        message.reply.tell(None)
+
+    async def _make_standby(self, held: Held) -> None:
+        if held.restoring and held.is_open:
+            self._progress.suspended(held, self._changelogs(held))
+        held.order, held.lent, held.stores.restoring = None, False, False
+        if held.is_open:
+            try:
+                held.stores.drop()
+            except TaskCorrupted as spoiled:
+                self.ctx.self_ref.tell(m.Corrupted(held.task, str(spoiled)))
+            began = await self._turn(None)
+            for _ in held.stores.settle_steps():
+                began = await self._turn(began)
+            self._read_on(held.task)
+
+    def _tell_offsets(self, message: m.AskOffsets) -> None:
+        here = {task: held.offset_sum for task, held in self._held.items() if not held.lent}
+        message.reply.tell({**self._disk.offsets, **{task: offsets for task, offsets in here.items() if offsets is not None}})
+
+    # --- to disk --------------------------------------------------------------------------------------------------------------
+
+    def _flush_failed(self, task: TaskId | None, error: Exception) -> None:
+        held = None if task is None else self._held.get(task)
+        if isinstance(error, TaskCorrupted) and held is not None and held.standing_by:
+            self.ctx.self_ref.tell(m.Corrupted(held.task, str(error)))
+        else:
+            self._instance.tell(m.Fatal(error, rolled_back=False))
+
+    def _step_soon(self) -> None:
+        # Not at once: a commit takes a few messages, and workers are not to stand still for a step at each of them.
+        self.ctx.timers.once("flush", _REST_SECONDS, m.FlushStep())
+
+    def _point_in(self, seconds: float) -> None:
+        self.ctx.timers.once("point", seconds, m.PointStep())
+
+    def _clean_up(self, message: m.CleanUp | m.CleanedUp) -> None:
+        if isinstance(message, m.CleanedUp):
+            if message.error is not None:
+                _log.warning("directories of tasks that are not here any more could not be deleted: %s", message.error)
+            return
+        aside = self._disk.set_old_aside(self._cleanup_seconds)
+        if aside:
+            self.ctx.pipe(self.ctx.blocking(partial(self._disk.delete, aside)), m.CleanedUp, m.CleanedUp)
+
+    # --- the end --------------------------------------------------------------------------------------------------------------
+
+    async def _close(self, message: m.CloseStores) -> None:
+        wanted = [
+            task
+            for task, held in self._held.items()
+            if (message.tasks is None or task in message.tasks) and (message.standbys or not held.standing_by)
+        ]
+        await self._forget(frozenset(wanted))
+        errors = await self._close_all(wanted, self.ctx.blocking, clean=message.clean)
+        if errors:
+            message.reply.fail(errors[0])
+        else:
+            message.reply.tell(None)
+
+    async def _forget(self, tasks: frozenset[TaskId]) -> None:
+        """Read and write nothing more for these."""
+        with suppress(ActorStopped):  # then it restores nothing any more
+            await self._restorer().ask(m.StopRestoring, tasks).within(_STOP_SECONDS)
+        self._writing.leave(tasks)
+        self._by_changelog = {changelog: owner for changelog, owner in self._by_changelog.items() if owner[0] not in tasks}
+
+    async def _close_all(
+        self, tasks: Collection[TaskId], blocking: Callable[[Callable[[], None]], Awaitable[None]], *, clean: bool
+    ) -> list[Exception]:
+        errors: list[Exception] = []
+        for task in sorted(tasks):
+            held = self._held.pop(task)
+            held.stop.set()
+            self._stores.pop(task, None)
+            self._residents.leave(task)
+            await held.opened.wait()  # two threads at one store would be one too many
+            try:
+                await blocking(partial(held.stores.close, clean=clean))
+            except Exception as error:  # noqa: BLE001 - the others are closed all the same
+                errors.append(error)
+            self._disk.released(task, held.stores.stored_offset_sum)
+            if held.is_open:
+                self._progress.closed(held, self._changelogs(held))
+        return errors
+
+
+def _opened(_: None, task: TaskId) -> StateManagerMessage:
+    return m.Opened(task)

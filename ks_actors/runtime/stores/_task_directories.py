@@ -1,0 +1,136 @@
+"""What an instance has on its disk of which tasks."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from typing import TYPE_CHECKING, final
+
+from ks_actors.records._task_id import TaskId
+from ks_actors.state import give_up, stored_offsets, without_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from ks_actors.state import SharedResources
+    from ks_actors.topology import StoreSpec
+
+_DELETED = ".deleted"
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class Disk:
+    """The directories of tasks below the state directory: how far the state is in each, and since when nobody uses it.
+
+    `offsets` are the sums of the changelogs' offsets that the state of a task goes up to, of tasks whose stores are not open. `stores` tells the
+    stores of a task, None for one that the topology does not have. `remember`, `set_aside` and `delete` block.
+    """
+
+    def __init__(self, path: Path, wall_time: Callable[[], int], stores: Callable[[TaskId], Iterable[StoreSpec] | None]) -> None:
+        self.offsets: dict[TaskId, int] = {}
+        self._stores: Callable[[TaskId], Iterable[StoreSpec] | None] = stores
+        self._path: Path = path
+        self._wall_time: Callable[[], int] = wall_time
+        self._unused_since: dict[TaskId, int] = {}
+
+    def remember(self, shared: SharedResources, max_age_ms: int) -> None:
+        """Look at what there is from earlier runs, as far as it can be read; delete what is older than `max_age_ms` (-1: nothing)."""
+        now = self._wall_time()
+        self.delete(self._path.glob(f"*{_DELETED}"))
+        for task, directory in self._directories():
+            # A clock may be behind the files' times: then they count from now on.
+            since = min(now, _changed_ms(directory))
+            reason = f"nobody has used it for {(now - since) // 1000} s, longer than state_cleanup_dir_max_age_ms"
+            if 0 <= max_age_ms < now - since and self._may_go(task, directory, reason):
+                self.delete((directory,))
+                continue
+            self._unused_since[task] = since
+            offsets = stored_offsets(directory, shared)
+            if offsets:
+                self.offsets[task] = sum(offsets.values())
+
+    def _directories(self) -> list[tuple[TaskId, Path]]:
+        found = []
+        for directory in self._path.iterdir():
+            try:
+                task = TaskId.parse(directory.name)
+            except ValueError:
+                continue  # it is none of ours
+            if directory.is_dir():
+                found.append((task, directory))
+        return found
+
+    def used(self, task: TaskId) -> int | None:
+        """Note that the stores of a task are opened; return what was known of them."""
+        self._unused_since.pop(task, None)
+        return self.offsets.pop(task, None)
+
+    def released(self, task: TaskId, offsets: int | None) -> None:
+        """Note that the stores of a task are closed, with what is on disk of them; None: nothing is."""
+        if offsets is not None:
+            self.offsets[task] = offsets
+            self._unused_since[task] = self._wall_time()
+
+    def old(self, age_ms: float) -> list[TaskId]:
+        """Return the tasks whose directories nobody has used for so long."""
+        now = self._wall_time()
+        return [task for task, since in self._unused_since.items() if now - since >= age_ms]
+
+    def set_old_aside(self, seconds: float) -> list[Path]:
+        """Take out of the way the directories of tasks that nobody has used for so long: one that comes back meanwhile begins anew.
+
+        Return where they are, to be deleted.
+        """
+        gone = []
+        for task in self.old(seconds * 1000):
+            if self._may_go(task, self._path / str(task), f"nobody has used it for {seconds:g} s (state_cleanup_delay_ms)"):
+                gone.append(task)
+            else:
+                del self._unused_since[task]  # it stays, and that is told once
+        return self.set_aside(gone)
+
+    def _may_go(self, task: TaskId, directory: Path, reason: str) -> bool:
+        """Tell what is given up with a directory, and return whether to delete it: not when a store in it has no changelog."""
+        if not directory.exists():
+            return True
+        stores = self._stores(task)
+        if stores is None:
+            _log.warning("%s, the local state of task %s, which the topology does not have, is given up, and deleted: %s", directory, task, reason)
+            return True
+        known = list(stores)
+        if only := without_copy(known):
+            _log.warning(
+                "%s, the local state of task %s, is kept, though %s: it has the only copy of store %s, which has no changelog. Delete it if nobody "
+                "needs that", directory, task, reason, ", ".join(only),
+            )  # fmt: skip
+            return False
+        give_up(str(task), known, directory, reason, fate="is given up, and deleted; its changelog has all of it")
+        return True
+
+    def set_aside(self, tasks: Iterable[TaskId]) -> list[Path]:
+        """Take the directories of tasks out of the way, at once, and return where they are, to be deleted."""
+        found = []
+        for task in tasks:
+            directory = self._path / str(task)
+            if directory.exists():
+                aside = directory.with_name(f"{task}{_DELETED}")
+                if aside.exists():  # an earlier one that could not be deleted
+                    continue
+                found.append(directory.rename(aside))
+            self.used(task)
+        return found
+
+    def delete(self, directories: Iterable[Path]) -> None:
+        """Delete what was set aside; what cannot be deleted stays, for the next start to try again."""
+        for directory in directories:
+            try:
+                shutil.rmtree(directory)
+            except OSError as error:
+                _log.warning("the directory of a task that is not here any more cannot be deleted: %s", error)
+
+
+def _changed_ms(directory: Path) -> int:
+    """Return when anything of a task was written last; to open its database writes a log, which does not count."""
+    return max(each.stat().st_mtime_ns for each in (directory, *directory.glob("rocksdb/*.sst"))) // 1_000_000

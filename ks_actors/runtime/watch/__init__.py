@@ -1,0 +1,1 @@
+"""The watchdog: records that wait, and their reasons."""

@@ -1,0 +1,155 @@
+"""Partitions that the topology reads, and that this instance does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, final
+
+from ks_actors.log._groups import TellsGroups
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from ks_actors.log import IsolationLevel, Log
+    from ks_actors.task._environment import Setup
+
+_FETCH_MS = 100
+_NAMES = 10
+_NONE: Mapping[TopicPartition, int] = {}
+
+
+class Elsewhere(NamedTuple):
+    """Partitions that other members have and no member has, each with the offsets that are not committed; None while the group assigns anew."""
+
+    others: Mapping[TopicPartition, int] = _NONE
+    unread: Mapping[TopicPartition, int] = _NONE
+    assigned: bool = True
+
+    @property
+    def behind(self) -> int:
+        """How many offsets are not committed; 1 or more as well as long as a partition is nobody's."""
+        return sum(self.others.values()) + sum(max(lag, 1) for lag in self.unread.values()) + (not self.assigned)
+
+    def __str__(self) -> str:
+        told = [] if self.assigned else ["the group assigns tasks anew"]
+        if self.unread:
+            told.append(f"no member of the group reads {_named(self.unread)}")
+        if self.others:
+            told.append(f"other members of the group have not committed {_named(self.others)}")
+        return "; ".join(told)
+
+
+@final
+class Coverage:
+    """Compare what the topology reads with what the members of the group have. `mine` are the partitions of this instance.
+
+    A log that cannot be asked about its groups is taken to have all partitions read.
+    """
+
+    def __init__(self, log: Log, setup: Setup, isolation: IsolationLevel, mine: Callable[[], Collection[TopicPartition]]) -> None:
+        self._log = log
+        self._setup = setup
+        self._isolation = isolation
+        self._mine = mine
+
+    def missing(self) -> frozenset[TopicPartition]:
+        """Return the partitions that the topology reads and this instance does not, as far as the sizes of topics are known."""
+        sizes = {topic: self._setup.partitions(topic) or 0 for topic in self._setup.source_topics}
+        return _partitions(sizes).difference(self._mine())
+
+    async def unread(self) -> Mapping[TopicPartition, int] | None:
+        """Return those of the missing partitions that no member has and that hold something, each with its offsets; None while that is not known.
+
+        Raises LogError.
+        """
+        missing = self.missing()
+        if not missing or not isinstance(self._log, TellsGroups):
+            return {}
+        given = await self._given(self._log)
+        if given is None:
+            return None
+        nobodys = missing - given - frozenset(self._mine())
+        return {partition: lag for partition, lag in (await self._lags(self._log, nobodys, each=True)).items() if lag} if nobodys else {}
+
+    async def look(self) -> Elsewhere:
+        """Ask the log which partitions there are, who has them, and how much of them is not committed. Raises LogError."""
+        setup = self._setup
+        known = frozenset(setup.source_topics)
+        patterns = any(part.source_patterns for part in setup.topology.subtopologies())
+        described = await self._log.describe_topics(None if patterns else sorted(known), configs=False)
+        topics = known | setup.matching(described).keys()
+        missing = _partitions({topic: described[topic].partitions for topic in topics if topic in described}).difference(self._mine())
+        if not missing or not isinstance(self._log, TellsGroups):
+            return Elsewhere()
+        given = await self._given(self._log)
+        if given is None:
+            return Elsewhere(assigned=False)
+        lags = await self._lags(self._log, missing, each=False)
+        # A topic that a pattern has not noticed yet is none to wait for when it is empty.
+        unread = {partition: lags[partition] for partition in sorted(missing - given) if lags[partition] or partition.topic in known}
+        others = {partition: lags[partition] for partition in sorted(missing & given) if lags[partition]}
+        return Elsewhere(others, unread)
+
+    async def _given(self, groups: TellsGroups) -> frozenset[TopicPartition] | None:
+        given: frozenset[TopicPartition] = frozenset()
+        for member in await groups.group_members(self._setup.application_id):
+            if member.partitions is None:
+                return None
+            given |= member.partitions
+        return given
+
+    async def _lags(self, groups: TellsGroups, partitions: Iterable[TopicPartition], *, each: bool) -> dict[TopicPartition, int]:
+        """Return how many offsets are behind what is committed, 0 where there is no record among them.
+
+        Unless `each` partition is to be looked at, that need not be found out as soon as one is known to hold a record.
+        """
+        wanted = sorted(partitions)
+        committed = await groups.group_offsets(self._setup.application_id)
+        begins, ends = await self._log.begin_offsets(wanted), await self._log.end_offsets(wanted, self._isolation)
+        positions = {
+            one: max(committed[one].offset, begins[one]) if one in committed else ends[one] if self._begins_late(one.topic) else begins[one]
+            for one in wanted
+        }
+        lags = {one: max(0, ends[one] - at) for one, at in positions.items()}
+        empty = await self._without_records({one: at for one, at in positions.items() if lags[one]}, ends, each=each)
+        return {one: 0 if one in empty else lag for one, lag in lags.items()}
+
+    def _begins_late(self, topic: str) -> bool:
+        nodes = self._setup.matching([topic])
+        node = nodes[topic] if topic in nodes else self._setup.source_of(topic)
+        return (node.offset_reset or self._setup.config.auto_offset_reset) == "latest"
+
+    async def _without_records(
+        self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], *, each: bool
+    ) -> set[TopicPartition]:
+        """Return the partitions in which only markers of transactions, and what these have aborted, lie behind the positions."""
+        left, empty = dict(positions), set[TopicPartition]()
+        if not left:
+            return empty
+        fetcher = self._log.fetcher(client_id=f"{self._setup.config.client_id}-ends", isolation=self._isolation)
+        fetcher.assign(left)
+        try:
+            while left:
+                before = dict(left)
+                full = {one.partition for one in await fetcher.fetch(max_wait_ms=_FETCH_MS, max_records=1) if len(one.batch)}
+                if full and not each:
+                    break
+                left = {one: fetcher.position(one) for one in left if one not in full}
+                empty.update(one for one, position in left.items() if position >= ends[one])
+                left = {one: position for one, position in left.items() if one not in empty}
+                if left == before:
+                    # Nothing comes: the broker is slow, or away. That is not to be taken for being empty.
+                    break
+                fetcher.assign(left)
+        finally:
+            await fetcher.close()
+        return empty
+
+
+def _partitions(sizes: Mapping[str, int]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic, number) for topic, size in sizes.items() for number in range(size))
+
+
+def _named(lags: Mapping[TopicPartition, int]) -> str:
+    named = ", ".join(f"{partition} ({lag} offsets)" for partition, lag in list(lags.items())[:_NAMES])
+    return f"{named} and {len(lags) - _NAMES} more partitions" if len(lags) > _NAMES else named

@@ -1,0 +1,107 @@
+"""Where each partition of an instance stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from actors import Ref
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.commit._committer import Committer
+    from ks_actors.runtime.input._poller import Poller
+    from ks_actors.runtime.instance._workers import Crew
+    from ks_actors.runtime.messages import WorkerMessage
+    from ks_actors.runtime.processing._task_manager import TaskManager
+    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.runtime.stores._restorer import Restorer
+    from ks_actors.runtime.stores._state_manager import StateManager
+    from ks_actors.task._task import Task
+    from ks_actors.task.calls._async_node import Call
+
+
+class Place(NamedTuple):
+    """Where a partition stands: the offset that is processed next, None when it is not known yet; records in memory; offsets in the log behind them.
+
+    `task` is the task at work; None while its stores are being opened or restored. Of a task that a thread is at, `absent` tells since when that is.
+    """
+
+    task_id: TaskId
+    partition: TopicPartition
+    task: Task | None
+    position: int | None
+    buffered: int
+    lag: int | None
+    absent: float | None = None
+
+
+@final
+class Standing:
+    """Look at the parts of an instance from beside them, on the loop: nothing is asked for, and nothing changed."""
+
+    def __init__(self, metrics: Metrics, crew: Crew) -> None:
+        self.metrics: Metrics = metrics
+        self.crew: Crew = crew
+        self.manager: TaskManager | None = None
+        self.poller: Poller | None = None
+        self.committer: Committer | None = None
+        self.keeper: StateManager | None = None
+        self.reader: Restorer | None = None
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is to be processed."""
+        return self.manager is not None and self.manager._paused
+
+    @property
+    def holders(self) -> list[Ref[WorkerMessage]]:
+        """The workers that have tasks in hand, also those that have died and that the task manager has not been told of."""
+        return [] if self.manager is None else list(self.manager._leased.values())
+
+    def places(self, ends: Mapping[TopicPartition, int]) -> Iterator[Place]:
+        """Iterate over the partitions of all tasks that are assigned; `ends` is how far the log was found to go where no fetch has told."""
+        tasks = self.metrics.tasks
+        for task in tuple(tasks.values()):
+            for partition, queue in task.group.queues.items():
+                absent = task.absence.since
+                position = queue._behind if absent is not None else queue.position
+                lag = _further(queue.lag, ends.get(partition), queue._behind)
+                yield Place(task.id, partition, task, position, queue.buffered, lag, absent)
+        poller, keeper = self.poller, self.keeper
+        if poller is None or keeper is None:
+            return
+        for task_id in tuple(poller._pending):
+            if task_id in tasks:
+                continue
+            held = keeper._held.get(task_id)
+            known = {} if held is None or held.order is None else held.order.positions
+            for partition in poller._tasks.get(task_id, ()):
+                at = known[partition].offset if partition in known else None
+                yield Place(task_id, partition, None, at, 0, None if at is None else _further(None, ends.get(partition), at))
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions of all tasks that are here, or on their way."""
+        here = {partition for task in tuple(self.metrics.tasks.values()) for partition in task.group.queues}
+        return frozenset(here if self.poller is None else here.union(*self.poller._tasks.values()))
+
+    def calls(self) -> Iterator[tuple[Task, str, Call]]:
+        """Iterate over the calls of asynchronous functions that have been under way for longest, by task and node."""
+        for task in tuple(self.metrics.tasks.values()):
+            for node in () if task._plan is None else task._plan.asynchronous:
+                if (call := node.oldest) is not None:
+                    yield task, node.node, call
+
+
+def _further(lag: int | None, end: int | None, behind: int) -> int | None:
+    """Return how many offsets there are behind what was fetched, as the fetches and a look at the end of the log tell."""
+    if end is None:
+        return lag
+    return max(lag or 0, end - behind, 0)
+
+
+def worker_of(crew: Crew, ref: Any) -> str:
+    """Return what a worker is called."""
+    return crew.name_of(ref) or "a worker that is ending"

@@ -1,0 +1,147 @@
+"""Since when partitions have not gone on."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, final
+
+from ks_actors.task.calls._async_node import where
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.watch._partition_state import Place, Standing
+    from ks_actors.task.calls._async_node import Call
+
+_log = logging.getLogger("ks_actors")
+_Key: TypeAlias = "tuple[TaskId, TopicPartition]"
+_SLOW_S = 1.0
+
+
+@final
+class Still:
+    """A partition as it was seen: `still` is when its position has moved last, `since` when its records began to wait, None while none do."""
+
+    __slots__ = ("absent", "furthest", "last", "moves", "since", "still", "told")
+
+    def __init__(self, place: Place, now: float) -> None:
+        self.furthest: int = -1 if place.position is None else place.position
+        self.last: int = self.furthest
+        self.absent: float | None = place.absent
+        self.still: float = now
+        self.since: float | None = None
+        # Whether it has moved between the last two looks, be it to where it had been before a failure.
+        self.moves: bool = False
+        self.told: int = 0
+
+
+class Found(NamedTuple):
+    """A place, what was seen of it, and a call of its task that takes long, in words, if there is one."""
+
+    place: Place
+    still: Still
+    call: str
+
+    def waited(self, now: float) -> float:
+        """Return for how many seconds its records have waited."""
+        return 0.0 if self.still.since is None else now - self.still.since
+
+
+class _UnderWay(NamedTuple):
+    call: Call
+    since: float
+    node: str
+
+
+@final
+class Stills:
+    """Compare where each partition is with where it was at the last look.
+
+    Only what is further than ever before counts as going on: after a failure records are processed again, perhaps up to the one that fails. Without a
+    failure a position that has gone back was set anew.
+    """
+
+    def __init__(self, standing: Standing, bound: float) -> None:
+        self._standing = standing
+        self._slow: float = max(bound, 2 * _SLOW_S) / 2
+        self._seen: dict[_Key, Still] = {}
+        self._calls: dict[tuple[TaskId, str], _UnderWay] = {}
+        self._commits: int = 0
+
+    def forget(self) -> None:
+        """Begin anew: records that have waited so far were meant to."""
+        self._seen.clear()
+        self._calls.clear()
+
+    def look(self, ends: Mapping[TopicPartition, int], now: float) -> list[Found]:
+        """Return all places, with what was seen of them; say of those that were told of that they go on."""
+        metrics = self._standing.metrics
+        if metrics.commits != self._commits:
+            self._commits = metrics.commits
+            metrics.failures.pop(None, None)
+        calls = self._look_at_calls(now)
+        before, self._seen = self._seen, {}
+        found: list[Found] = []
+        for place in self._standing.places(ends):
+            key = (place.task_id, place.partition)
+            slow = calls.get(place.task_id)
+            origin = None if slow is None else slow.call.origin
+            here = origin is not None and origin[:2] == place.partition
+            still = self._seen[key] = before.get(key) or Still(place, now)
+            self._follow(still, place, now, slow if here else None)
+            full = place.buffered > 0 and place.task is not None and slow is not None and place.task.draining.room() == 0
+            found.append(Found(place, still, _told(slow) if slow is not None and (here or full) else ""))
+        for (task, partition), still in before.items():
+            if still.told and still.since is not None and (task, partition) not in self._seen:
+                _log.info("%s of task %s is not here any more, after it had waited for %.0f s", partition, task, now - still.since)
+        return found
+
+    def _look_at_calls(self, now: float) -> dict[TaskId, _UnderWay]:
+        """Return, by task, the call that has been under way for longest, if that is long."""
+        before, self._calls = self._calls, {}
+        slowest: dict[TaskId, _UnderWay] = {}
+        for task, node, call in self._standing.calls():
+            known = before.get((task.id, node))
+            one = self._calls[task.id, node] = known if known is not None and known.call is call else _UnderWay(call, now, node)
+            if now - one.since >= self._slow and (task.id not in slowest or one.since < slowest[task.id].since):
+                slowest[task.id] = one
+        return slowest
+
+    def _follow(self, still: Still, place: Place, now: float, call: _UnderWay | None) -> None:
+        position = still.last if place.position is None else place.position
+        goes_on = self._goes_on(still, place, position)
+        still.moves = position != still.last or (place.absent is not None and place.absent != still.absent)
+        still.last, still.absent = position, place.absent
+        if goes_on:
+            still.furthest, still.still = position, now
+            self._standing.metrics.failures.pop(place.task_id, None)
+        # Records in the hands of a thread, or of a call, wait as well.
+        waits = (
+            call is not None
+            or place.absent is not None
+            or place.buffered > 0
+            or (self._unknown(still, place, now) if place.lag is None else place.lag > 0)
+        )
+        if still.since is not None and (not waits or (goes_on and call is None)):
+            if still.told:
+                _log.info("%s of task %s goes on, after it had waited for %.0f s", place.partition, place.task_id, now - still.since)
+            still.since, still.told = None, 0
+        if waits and still.since is None:
+            still.since = call.since if call is not None else now if place.lag is not None or place.buffered else still.still
+
+    def _unknown(self, still: Still, place: Place, now: float) -> bool:
+        """Return whether records are taken to wait though it is not known whether there are any: the log should have told by now."""
+        return place.task is None or now - still.still >= self._slow * 2
+
+    def _goes_on(self, still: Still, place: Place, position: int) -> bool:
+        if place.absent is not None:
+            # A thread is at the task: all that is known is whether that is still for the same slice.
+            return place.absent != still.absent
+        failures = self._standing.metrics.failures
+        return position > still.furthest or (position < still.last and not (place.task_id in failures or None in failures))
+
+
+def _told(slow: _UnderWay) -> str:
+    return f"a call of the asynchronous processor {slow.node} has not returned, for {where(slow.call)}"

@@ -1,0 +1,69 @@
+"""Since when nobody in the group reads partitions that the topology reads."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ks_actors.records._topic_partition import TopicPartition
+
+UNREAD_TEXT = (
+    "no member of the group reads it, though the topology of this instance does: the group's leader runs another version, or is about to assign it"
+)
+_NAMES = 50
+_log = logging.getLogger("ks_actors")
+
+
+class Nobodys(NamedTuple):
+    """A partition that nobody reads: since when, and how many offsets wait."""
+
+    since: float
+    lag: int
+
+
+@final
+class Unread:
+    """Keep what was found of partitions that nobody reads, and say so: after `bound` seconds, twice that, four times that, and so on."""
+
+    def __init__(self, bound: float) -> None:
+        self._bound: float = bound
+        self._found: dict[TopicPartition, Nobodys] = {}
+        self._told: dict[TopicPartition, int] = {}
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._found.clear()
+        self._told.clear()
+
+    def note(self, lags: Mapping[TopicPartition, int], now: float) -> None:
+        """Take note of the partitions that nobody reads now, with how many offsets wait; say of others that they are read again."""
+        before, self._found = self._found, {}
+        for partition, lag in lags.items():
+            since = before[partition].since if partition in before else now
+            self._found[partition] = Nobodys(since, lag)
+        for partition in before.keys() - lags.keys():
+            if self._told.pop(partition, 0):
+                _log.info("%s is read again, or holds nothing more, after nobody had read it for %.0f s", partition, now - before[partition].since)
+
+    def all(self, still: Callable[[], frozenset[TopicPartition]]) -> dict[TopicPartition, Nobodys]:
+        """Return the partitions that nobody reads, but for those that this instance has come to read: that is not `still` so."""
+        if not self._found:
+            return {}
+        missing = still()
+        return {partition: one for partition, one in sorted(self._found.items()) if partition in missing}
+
+    def tell(self, unread: Mapping[TopicPartition, Nobodys], now: float) -> int:
+        """Warn of those that have waited for long; return how many there are."""
+        stalled = {partition: one for partition, one in unread.items() if now - one.since >= self._bound}
+        due = [partition for partition, one in stalled.items() if now - one.since >= self._bound * 2 ** self._told.get(partition, 0)]
+        for partition in due:
+            self._told[partition] = self._told.get(partition, 0) + 1
+        if due:
+            longest = max(now - stalled[partition].since for partition in due)
+            names = ", ".join(f"{partition} ({stalled[partition].lag} offsets)" for partition in due[:_NAMES])
+            more = f" and {len(due) - _NAMES} more" if len(due) > _NAMES else ""
+            _log.warning("records have waited for %.0f s in %s%s: %s", longest, names, more, UNREAD_TEXT)
+        return len(stalled)

@@ -1,0 +1,243 @@
+"""Records that wait for too long, and the reason, are told of."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+
+from actors import Actor, Mailbox, Message, Started
+from ks_actors.runtime.watch._coverage import Coverage
+from ks_actors.runtime.watch._reasons import Reasons
+from ks_actors.runtime.watch._standstills import Stills
+from ks_actors.runtime.watch._unread_partitions import UNREAD_TEXT, Unread
+from ks_actors.runtime.watch._waits import Wait, WaitReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from actors import Signal
+    from ks_actors.log import IsolationLevel, Log
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.runtime.watch._partition_state import Standing
+    from ks_actors.runtime.watch._standstills import Found
+    from ks_actors.task._environment import Setup
+
+WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
+_LOOK_S = 1.0
+# So many partitions have a line of their own at a look; so many more are named.
+_LINES = 10
+_NAMES = 50
+# Records that are on their way for a shorter time do not stand still.
+_FRESH = frozenset({WaitReason.NOT_FETCHED, WaitReason.SCHEDULE, WaitReason.WORKER})
+_log = logging.getLogger("ks_actors")
+
+
+class Look(Message, frozen=True, tag="LOOK"):
+    """Look at everything (internal)."""
+
+
+class EndsFound(Message, frozen=True, tag="ENDS_FOUND"):
+    """So far the log goes, where no fetch has told (internal)."""
+
+    ends: Mapping[TopicPartition, int]
+
+
+class EndsNotFound(Message, frozen=True, tag="ENDS_NOT_FOUND"):
+    """The log did not tell how far it goes (internal)."""
+
+    error: Exception
+
+
+class UnreadFound(Message, frozen=True, tag="UNREAD_FOUND"):
+    """The partitions that nobody in the group reads, with how many offsets wait; None while the group assigns anew (internal)."""
+
+    lags: Mapping[TopicPartition, int] | None
+
+
+class UnreadNotFound(Message, frozen=True, tag="UNREAD_NOT_FOUND"):
+    """The log did not tell which partitions the members of the group have (internal)."""
+
+    error: Exception
+
+
+WatchMessage: TypeAlias = Look | EndsFound | EndsNotFound | UnreadFound | UnreadNotFound
+
+
+class Watch(Actor[WatchMessage]):
+    """Look each second whether records wait that nobody has paused, and say so: after `stall_warning_ms`, twice that, four times that, and so on.
+
+    It costs one look at each partition, nothing for each record. Partitions from which nothing comes are looked for in the log, all by one question
+    per half of that time. So often the group is asked, too, when the topology reads partitions that no task here has: perhaps nobody has them.
+    Whatever goes wrong here is told, and harms nothing else.
+    """
+
+    def __init__(
+        self,
+        standing: Standing,
+        setup: Setup,
+        log: Log,
+        isolation: IsolationLevel,
+        *,
+        unreachable: Callable[[], str],
+        runs: Callable[[], bool],
+        wall_time: Callable[[], int],
+    ) -> None:
+        self._standing = standing
+        self._log = log
+        self._isolation = isolation
+        self._runs = runs
+        self._wall_time = wall_time
+        self._reasons = Reasons(standing, setup.config, unreachable)
+        self.coverage = Coverage(log, setup, isolation, lambda: standing.assigned)
+        self._bound: float = setup.config.stall_warning_ms / 1000
+        self._stills = Stills(standing, self._bound)
+        self._unread = Unread(self._bound)
+        self._ends: Mapping[TopicPartition, int] = {}
+        # When the log may be asked the next time, and whether it is being asked.
+        self._ask_at: float = 0.0
+        self._asking: bool = False
+        self._asking_group: bool = False
+        self._was_paused: bool = False
+
+    def signal(self, signal: Signal) -> None:
+        """Begin to look, unless that is turned off."""
+        if isinstance(signal, Started) and self._bound > 0:
+            self.ctx.timers.every("look", min(_LOOK_S, self._bound / 4), Look())
+
+    def receive(self, message: WatchMessage) -> None:
+        """Look, and note what the log tells."""
+        match message:
+            case Look():
+                try:
+                    self._look(self.ctx.time())
+                except Exception:  # noqa: BLE001 - a fault of the watch is no reason to end the app
+                    _log.exception("looking for records that wait has failed, and is tried again")
+            case EndsFound():
+                self._asking = False
+                self._ends = message.ends
+            case EndsNotFound():
+                self._asking = False
+                _log.debug("how far the log goes could not be found out, and is asked again: %s", message.error)
+            case UnreadFound():
+                self._asking_group = False
+                if message.lags is not None:
+                    self._unread.note(message.lags, self.ctx.time())
+            case UnreadNotFound():
+                self._asking_group = False
+                _log.debug("it could not be found out which partitions nobody reads, and is asked again: %s", message.error)
+            case _:
+                assert_never(message)
+
+    # --- the look -------------------------------------------------------------------------------------------------------------
+
+    def _look(self, now: float) -> None:
+        paused = self._standing.paused or not self._runs()
+        if paused or self._was_paused:
+            # Nobody is to be told of a time in which nothing was to happen.
+            self._stills.forget()
+            self._unread.forget()
+        self._was_paused = paused
+        found = self._stills.look(self._ends, now)
+        waiting = [] if paused else [one for one in found if one.still.since is not None]
+        stalled = [one for one in waiting if one.waited(now) >= self._bound and (one.call or not one.still.moves)]
+        metrics = self._standing.metrics
+        unread = self._unread.all(self.coverage.missing)
+        metrics.longest_wait = max((*(one.waited(now) for one in waiting), *(now - one.since for one in unread.values())), default=0.0)
+        metrics.stalled_partitions = len(stalled) + self._unread.tell(unread, now)
+        due = [one for one in stalled if one.waited(now) >= self._bound * 2**one.still.told]
+        for one in due[:_LINES]:
+            self._tell(one, now)
+        self._tell_of_others(due[_LINES:])
+        if not paused and not self._asking and now >= self._ask_at:
+            self._ask_for_ends(found, now)
+            self._ask_group()
+
+    def _tell(self, one: Found, now: float) -> None:
+        one.still.told += 1
+        place = one.place
+        reason, text = self._reasons.of(place, one.call)
+        behind = "an unknown number of" if place.lag is None else place.lag
+        have = f"{place.buffered} records are in memory, and {behind} offsets are in the log behind them"
+        line = "%s of task %s has waited for %.0f s (%s): %s; %s"
+        _log.warning(line, place.partition, place.task_id, one.waited(now), reason.value, text, have)
+
+    def _tell_of_others(self, others: Sequence[Found]) -> None:
+        """Tell in one line of those that are too many for a line each."""
+        if not others:
+            return
+        for one in others:
+            one.still.told += 1
+        names = ", ".join(str(one.place.partition) for one in others[:_NAMES])
+        more = ", …" if len(others) > _NAMES else ""
+        _log.warning("%d more partitions have waited for as long, App.waiting() tells why: %s%s", len(others), names, more)
+
+    def _ask_for_ends(self, found: Sequence[Found], now: float) -> None:
+        """Look how far the log goes where nothing has come for long."""
+        self._ask_at = now + self._bound / 2
+        quiet = [
+            one.place.partition
+            for one in found
+            if not one.place.buffered and one.place.position is not None and now - one.still.still >= self._bound / 2
+        ]
+        self._ends = {partition: end for partition, end in self._ends.items() if partition in quiet}
+        if quiet:
+            self._asking = True
+            self.ctx.pipe(self._log.end_offsets(quiet, self._isolation), EndsFound, EndsNotFound)
+
+    def _ask_group(self) -> None:
+        if not self._asking_group:
+            self._asking_group = True
+            self.ctx.pipe(self.coverage.unread(), UnreadFound, UnreadNotFound)
+
+    # --- what is told when somebody asks --------------------------------------------------------------------------------------------
+
+    def waiting(self) -> tuple[Wait, ...]:
+        """Return what each task waits for now, by task and partition; one line for a task that waits for nothing but records."""
+        now = self.ctx.time()
+        found = self._stills.look(self._ends, now)
+        waits = [self._wait(one, now) for one in found if one.still.since is not None]
+        told = {wait.task for wait in waits}
+        for one in found:
+            if one.place.task_id not in told:
+                told.add(one.place.task_id)
+                waits.append(self._idle(one, now))
+        return (*sorted(waits, key=_order), *self._nobodys(now))
+
+    def _nobodys(self, now: float) -> Iterator[Wait]:
+        for partition, one in self._unread.all(self.coverage.missing).items():
+            waited = int((now - one.since) * 1000)
+            since = self._wall_time() - waited
+            yield Wait(
+                task=None, partition=partition, reason=WaitReason.UNREAD, text=UNREAD_TEXT, since_ms=since, waited_ms=waited, buffered=0, lag=one.lag
+            )
+
+    def _wait(self, one: Found, now: float) -> Wait:
+        reason, text = self._reasons.of(one.place, one.call)
+        moves = (one.still.moves and not one.call) or (reason in _FRESH and one.waited(now) < _LOOK_S)
+        if moves and not self._standing.paused:
+            reason, text = WaitReason.PROCESSING, "its records are on their way"
+        return self._made(one, one.place.partition, reason, text, now)
+
+    def _idle(self, one: Found, now: float) -> Wait:
+        if self._standing.paused:
+            return self._made(one, None, *self._reasons.of(one.place, ""), now)
+        return self._made(one, None, WaitReason.RECORDS, "all that the log is known to have is processed", now)
+
+    def _made(self, one: Found, partition: TopicPartition | None, reason: WaitReason, text: str, now: float) -> Wait:
+        waited = int((now - (one.still.still if one.still.since is None else one.still.since)) * 1000)
+        return Wait(
+            task=one.place.task_id,
+            partition=partition,
+            reason=reason,
+            text=text,
+            since_ms=self._wall_time() - waited,
+            waited_ms=waited,
+            buffered=one.place.buffered,
+            lag=one.place.lag,
+        )
+
+
+def _order(wait: Wait) -> tuple[TaskId, tuple[Any, ...]]:
+    assert wait.task is not None
+    return wait.task, () if wait.partition is None else tuple(wait.partition)

@@ -1,0 +1,103 @@
+"""Stores as they are opened: with what is on disk of each, as far as it can be used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ks_actors.state._discard import give_up
+from ks_actors.state._positions import POSITION
+from ks_actors.state.core._key_ranges import after
+from ks_actors.state.core._write_back import Transactional
+from ks_actors.state.disk._manifest import FACTS, OFFSET, Manifest, StoreFacts, recall
+from ks_actors.topology._stores import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from ks_actors.state._custom import CustomStores
+    from ks_actors.state._kinds import AnyStore
+    from ks_actors.state._positions import Positions
+    from ks_actors.state.disk._checkpoint_file import CheckpointFile
+    from ks_actors.state.disk._rocksdb import Engine
+    from ks_actors.topology._stores import StoreSpec
+
+
+class Place(NamedTuple):
+    """Where the stores of a task are, and what tells how far they are."""
+
+    task: str
+    directory: Path | None
+    file: CheckpointFile
+    custom: CustomStores
+    positions: Positions
+
+
+class Opened(NamedTuple):
+    """The stores by name, the next offsets of their changelogs, and those of them that are on disk."""
+
+    stores: dict[str, AnyStore]
+    offsets: dict[str, int]
+    written: dict[str, int]
+
+
+def open_stores(
+    place: Place,
+    specs: Sequence[StoreSpec],
+    engine: Engine | None,
+    make: Callable[[StoreSpec, Engine | None], AnyStore],
+    *,
+    topics: Mapping[str, str],
+    unfit: Mapping[str, str],
+) -> Opened:
+    """Make the stores, with what is on disk of each; one that is `unfit`, for the reason given, begins empty, and the others do not.
+
+    `topics` are the changelogs by store. Blocks. Raises TaskCorrupted when the database cannot be read, StateError for a store that cannot be used
+    and has no changelog, and what stores of the user's own raise.
+    """
+    opened = Opened({}, {}, {})
+    manifest = None if engine is None else Manifest.read(engine, place.task)
+    told = {} if manifest is None else dict(manifest.stores)
+    for spec in specs:
+        if spec.kind is StoreKind.CUSTOM:
+            opened.stores[spec.name] = place.custom.open(spec, place.file.read(), opened.offsets, opened.written, unfit.get(spec.name))
+        elif engine is None or manifest is None or spec.type == "in_memory":
+            opened.stores[spec.name] = make(spec, None)
+        else:
+            store = opened.stores[spec.name] = make(spec, engine)
+            _open_on_disk(place, spec, store, engine, manifest, opened, topics.get(spec.name, spec.name) if spec.logging else "", unfit)
+    if engine is not None and manifest is not None and manifest.stores != told:
+        engine.write([manifest.row()], durable=True)  # a store that is not in it is taken for new, whatever there is of it
+    return opened
+
+
+def _open_on_disk(
+    place: Place,
+    spec: StoreSpec,
+    store: AnyStore,
+    engine: Engine,
+    manifest: Manifest,
+    opened: Opened,
+    changelog: str,
+    unfit: Mapping[str, str],
+) -> None:
+    name = spec.name
+    is_known = name in manifest.stores
+    facts = StoreFacts(0, spec.kind.value, store.segment_ms, spec.retain_duplicates, changelog)
+    reason = unfit.get(name) or (manifest.misfit(name, facts) if is_known else None)
+    if reason is not None and is_known:
+        give_up(place.task, [spec], place.directory, reason)
+        prefix = bytes((manifest.stores[name].id,))
+        encoded = name.encode()
+        engine.write([(OFFSET + encoded, None), (FACTS + encoded, None), (POSITION + encoded, None)], [(prefix, after(prefix))], durable=True)
+    begins_anew = reason is not None or not is_known
+    store.prefix = bytes((manifest.admit(name, facts, place.task),))
+    if begins_anew:
+        place.positions.recall(engine, name, place.directory, empty=True)
+        if isinstance(store, Transactional):
+            store.bare = True
+        return
+    offset = recall(engine, store, place.file.read().get(place.file.partition(name)), lambda why: give_up(place.task, [spec], place.directory, why))
+    if offset is not None:
+        opened.offsets[name] = opened.written[name] = offset
+    place.positions.recall(engine, name, place.directory, empty=store.logged and offset is None)

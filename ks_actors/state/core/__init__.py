@@ -1,0 +1,1 @@
+"""Parts of every kind of store."""

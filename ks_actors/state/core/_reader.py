@@ -1,0 +1,83 @@
+"""What queries see of a store: what is committed, or all there is. Nothing is changed by looking, and nothing handed out is the store's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from ks_actors.state.core._row_scan import Row, Rows
+from ks_actors.state.core._undo_log import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from ks_actors.state.core._codec import Entry
+    from ks_actors.state.core._write_back import Transactional
+    from ks_actors.state.join_window._rows_by_time import Spans
+
+S = TypeVar("S", bound="Transactional[Any] | Spans")
+MANY: Final = 2000
+"""Keys that are put in order in one go, at most."""
+STEP: Final = 500
+"""Keys that are looked at in one step, about half a millisecond."""
+
+
+class Reader(Generic[S]):
+    """What all kinds of stores have in common."""
+
+    def __init__(self, store: S) -> None:
+        self.store: S = store
+
+    @property
+    def name(self) -> str:
+        """The store's name."""
+        return self.store.name
+
+    def key_bytes(self, key: Any) -> bytes:
+        """Return the bytes of a key, which keys are ordered and partitioned by."""
+        if key is None:
+            raise TypeError(f"store {self.store.name}: a key cannot be None")
+        encoded: bytes = self.store._codec.key(key)
+        return encoded
+
+    def _index(self, key: Any) -> Any:
+        encoded = self.key_bytes(key)
+        return key if self.store._codec.faithful else encoded
+
+    def _started(self, layers: list[dict[Any, Any]], steps: Iterator[None], rows: Generator[Row, None, None]) -> Rows:
+        found = Rows(layers, steps, rows)
+        self.store.readers.add(found)
+        return found
+
+
+T = TypeVar("T", bound="Transactional[Any]")
+
+
+class NotingReader(Reader[T]):
+    """What reads a store that notes what its transactions replace."""
+
+    def _value(self, handle: Any, *, committed: bool) -> Any:
+        return self.store._committed_value(handle) if committed else self.store._now(handle)
+
+    def _entry(self, handle: Any, value: Any) -> Entry | None:
+        """Return the entry behind a value of the view or of the notes; one that may be changed in place is a copy."""
+        if value is MISSING:
+            value = self.store.below(handle)
+        if value is None:
+            return None
+        return value if type(value) is tuple else self.store._codec.entry(value)
+
+    def _uncommitted(self) -> dict[Any, Any]:
+        """Return the values of all that was put since the last commit."""
+        store = self.store
+        return {handle: store._now(handle) for source in (store._frozen, store._dirty) for handle in source}
+
+    def _at_start(self, handle: Any, layers: list[dict[Any, Any]], overlay: dict[Any, Any]) -> Any:
+        """Return the value that a handle had when the reader began."""
+        if handle in overlay:
+            return overlay[handle]
+        for layer in layers:
+            if handle in layer:
+                return layer[handle]
+        return self.store._committed_value(handle)
+
+

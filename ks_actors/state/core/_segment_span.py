@@ -1,0 +1,15 @@
+"""The length of segments of rows that expire together."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LONG_MS: Final = 3_600_000
+
+
+LONGEST_MS: Final = 86_400_000
+
+
+def span_of(retention_ms: int) -> int:
+    """Return how long a segment is: short enough that what has expired goes soon, long enough that a join looks into few."""
+    return min(retention_ms // (6 if retention_ms <= LONG_MS else 12) + 1, LONGEST_MS)

@@ -1,0 +1,62 @@
+"""How far a task's state on disk is, without opening its stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rocksdict
+
+from ks_actors._errors import TaskCorrupted
+from ks_actors.state.core._key_ranges import after
+from ks_actors.state.disk._checkpoint_file import read_checkpoint
+from ks_actors.state.disk._manifest import OFFSET, unpack_offset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ks_actors.state.disk._rocksdb import SharedResources
+
+DATABASE = "rocksdb"
+
+
+def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
+    """Return where the changelog of each store is to be read from, as a task's directory has it; nothing when there is nothing that can be read.
+
+    A store of the user's own goes by the name of its changelog: that is all that is known of it. Blocks, some ms. Nobody may have the stores open to
+    write.
+    """
+    found = _in_database(directory, shared)
+    try:
+        told = read_checkpoint(directory)
+    except TaskCorrupted:
+        return found
+    # What a database has of its stores is newer than what the file has of them.
+    return found | {topic: offset for (topic, _), offset in told.items() if not any(topic.endswith(f"-{store}-changelog") for store in found)}
+
+
+def has_database(directory: Path) -> bool:
+    """Return whether a task's directory has a database, be there anything in it or not. Blocks."""
+    return (directory / DATABASE).exists()
+
+
+def _in_database(directory: Path, shared: SharedResources) -> dict[str, int]:
+    database = directory / DATABASE
+    found: dict[str, int] = {}
+    if not database.is_dir():
+        return found
+    try:
+        opened = rocksdict.Rdict(str(database), shared.options(), access_type=rocksdict.AccessType.read_only())
+        try:
+            options = rocksdict.ReadOptions()
+            bound = after(OFFSET)  # RocksDB reads it where Python has it
+            options.set_iterate_upper_bound(bound)
+            rows = opened.iter(options)
+            rows.seek(OFFSET)
+            while rows.valid():
+                found[rows.key()[len(OFFSET) :].decode()] = unpack_offset(rows.value())
+                rows.next()
+        finally:
+            opened.close()
+    except Exception:  # noqa: BLE001 - whatever it is, opening the stores will find it as well, and deal with it
+        return {}
+    return found

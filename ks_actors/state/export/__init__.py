@@ -1,0 +1,1 @@
+"""Committed rows of a store, for snapshots."""

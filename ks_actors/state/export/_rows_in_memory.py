@@ -1,0 +1,82 @@
+"""Rows of stores that are in memory as snapshots have them: the way out, while commits go on, and the way in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors.records._batch import Batch
+from ks_actors.state.core._codec import pack_time
+from ks_actors.state.join_window._rows_by_time import Spans
+from ks_actors.state.key_value._reader import KeyValueReader
+from ks_actors.state.session._reader import SessionReader
+from ks_actors.state.session._sessions import ENDS, LATEST, Sessions
+from ks_actors.state.timed._key_index import FACTS, SEGMENT, SUFFIX, Tracks
+from ks_actors.state.versioned._codec import TOMBSTONE
+from ks_actors.state.versioned._store import VersionedReader
+from ks_actors.state.versioned._versions import Versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ks_actors.state._task_stores import TaskStores
+    from ks_actors.state.core._codec import Entry
+    from ks_actors.state.core._row_scan import Rows
+
+NOTHING: Final = Batch([], [], [])
+
+
+def prepare_rows(reader: Any) -> Iterator[None]:
+    """Do what has to be done before `committed_rows`, a step at a time."""
+    return reader.prepare() if isinstance(reader, KeyValueReader) else iter(())
+
+
+def committed_rows(reader: Any) -> Rows:
+    """Return all rows that are committed now; what is committed later is not in them."""
+    if isinstance(reader, KeyValueReader):
+        return reader.scan(b"", b"", committed=True, reverse=False)
+    if isinstance(reader, VersionedReader):
+        return reader.all_versions()
+    if isinstance(reader, SessionReader):
+        return reader.find_range((b"", b""), 0, LATEST, committed=True, reverse=False)
+    rows: Rows = reader.fetch_all(0, LATEST, committed=True, reverse=False)
+    return rows
+
+
+def committed_facts(store: Any) -> tuple[int, int]:
+    """Return the latest time that was put into a store that has times, as of the last commit, and the last sequence number; -1 and 0 of any other."""
+    facts = store.facts()
+    observed, sequence = (-1, 0) if facts is None else FACTS.unpack(facts)
+    return observed, sequence
+
+
+def log_batch(store: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
+    """Return rows that `committed_rows` has found as a snapshot has them."""
+    codec = store._codec
+    if isinstance(store, Versions):
+        return _versions(codec, rows)
+    values, times = [codec.value(entry[0]) for _, _, entry in rows], [entry[1] for _, _, entry in rows]
+    if not isinstance(store, Tracks | Spans):
+        return Batch([encoded for encoded, _, _ in rows], values, times)
+    if store._segmented:
+        return Batch([place[SEGMENT.size :] for place, _, _ in rows], values, times)
+    if isinstance(store, Sessions):
+        return Batch([encoded + ENDS.pack(end, -start) for (end, encoded, start), _, _ in rows], values, times)
+    return Batch([encoded + SUFFIX.pack(start, sequence) for (start, encoded, sequence), _, _ in rows], values, times)
+
+
+def _versions(codec: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
+    deleted = [entry[0] is TOMBSTONE for _, _, entry in rows]
+    return Batch(
+        [codec.log_key(index) + pack_time(time) for _, (index, time), _ in rows],
+        [b"" if gone else codec.value(entry[0]) for gone, (_, _, entry) in zip(deleted, rows, strict=True)],
+        [-1 - time if gone else time for gone, (_, (_, time), _) in zip(deleted, rows, strict=True)],
+    )
+
+
+def fill(stores: TaskStores, name: str, batch: Batch, next_offset: int) -> None:
+    """Take rows of a snapshot into a store in memory, after `TaskStores.begin_with`."""
+    store = stores._stores[name]
+    if isinstance(store, Versions):
+        store.fill(batch)
+        batch = NOTHING
+    stores.restore(name, batch, next_offset)

@@ -1,0 +1,211 @@
+"""Rows of changelogs, and how a task's database has them: the way out of a checkpoint, and the way into a new database."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+from ks_actors._errors import StateError
+from ks_actors.records._batch import Batch
+from ks_actors.state._discard import give_up, without_copy
+from ks_actors.state.core._codec import TIME_BYTES, pack_time, unpack_time
+from ks_actors.state.core._key_ranges import after
+from ks_actors.state.core._write_back import ROWS
+from ks_actors.state.disk._checkpoint_file import NAME as CHECKPOINT_FILE
+from ks_actors.state.disk._manifest import Manifest, StoreFacts, facts_row, offset_row, read_facts, read_offset
+from ks_actors.state.disk._rocksdb import RocksEngine, SortedTables
+from ks_actors.state.disk._stored_offsets import DATABASE
+from ks_actors.state.session._sessions import ENDS
+from ks_actors.state.timed._key_index import FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX
+from ks_actors.state.versioned._codec import snapshot_key, stored_key
+from ks_actors.topology import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from ks_actors.state.disk._rocksdb import Engine, Row, SharedResources
+    from ks_actors.topology import StoreSpec
+
+SUFFIXES: Final = {StoreKind.WINDOW: SUFFIX, StoreKind.TIMESTAMPED_WINDOW: SUFFIX, StoreKind.SESSION: ENDS}
+"""What keys of changelogs end with: a window's start and a sequence number; a session's end and start. The first one is what expires."""
+
+TIMESTAMPED: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW, StoreKind.VERSIONED)
+SLICE: Final = 1_000
+_DRAFT: Final = "rocksdb.ingest"
+_TABLES: Final = "tables"
+
+
+def has_rows(spec: StoreSpec) -> bool:
+    """Return whether snapshots have the rows of a store: there is a changelog to go on from, and what it holds is known here."""
+    return spec.logging and spec.kind is not StoreKind.CUSTOM
+
+
+def segment_ms_of(spec: StoreSpec) -> int:
+    """Return how long a segment of a store on disk is; 0 when it has none."""
+    return max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS) if spec.kind in SUFFIXES else 0
+
+
+@final
+class CheckpointRows:
+    """A checkpoint of a task's database, to be read once, in any one thread. All of it blocks; raises TaskCorrupted for what cannot be read."""
+
+    def __init__(self, task: str, directory: Path, shared: SharedResources) -> None:
+        self._task: str = task
+        self._engine: Engine = RocksEngine(task, directory, shared, read_only=True)
+        self._manifest: Manifest = Manifest.read(self._engine, task)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.close()
+
+    def next_offset(self, store: str) -> int | None:
+        """Return where the store's changelog goes on; None when it has none, or nothing was ever written."""
+        return read_offset(self._engine, store)
+
+    def facts(self, store: str) -> tuple[int, int]:
+        """Return the latest time that was put into a store that has times, and its last sequence number; -1 and 0 of any other."""
+        facts = read_facts(self._engine, store)
+        observed, sequence = (-1, 0) if facts is None else FACTS.unpack(facts)
+        return observed, sequence
+
+    def batches(self, spec: StoreSpec) -> Iterator[Batch]:
+        """Return the rows of a store in the order in which they are stored; what has expired is left out."""
+        known = self._manifest.stores.get(spec.name)
+        if known is None:
+            return
+        prefix = bytes((known.id,))
+        suffix, timestamped = SUFFIXES.get(spec.kind), spec.kind in TIMESTAMPED
+        cut = 1 + (0 if suffix is None else SEGMENT.size)
+        limit = self.facts(spec.name)[0] - spec.seen_ms
+        rows = self._engine.scan(prefix, after(prefix))
+        while found := list(islice(rows, SLICE)):
+            starts = [0] * len(found)
+            if suffix is not None:
+                starts = [suffix.unpack_from(key, len(key) - suffix.size)[0] for key, _ in found]
+                found = [row for row, start in zip(found, starts, strict=True) if start > limit]
+                starts = [start for start in starts if start > limit]
+            keys = [snapshot_key(key[1:]) for key, _ in found] if spec.kind is StoreKind.VERSIONED else [key[cut:] for key, _ in found]
+            if timestamped:
+                yield Batch(keys, [data[TIME_BYTES:] for _, data in found], [unpack_time(data)[0] for _, data in found])
+            else:
+                yield Batch(keys, [data for _, data in found], starts)
+
+
+@final
+class StoreIngest:
+    """Write the rows of one store. All methods block."""
+
+    def __init__(self, spec: StoreSpec, engine: Engine, tables: SortedTables, prefix: bytes, last: list[Row]) -> None:
+        self._spec: StoreSpec = spec
+        self._engine: Engine = engine
+        self._tables: SortedTables = tables
+        self._prefix: bytes = prefix
+        self._last: list[Row] = last
+        self._observed: int = -1
+        self._sequence: int = 0
+        self.rows: int = 0
+
+    def write(self, batch: Batch, goes_on: Callable[[], None] = lambda: None) -> None:
+        """Write rows of a snapshot, in the order in which they are to be stored. `goes_on` may raise between slices. Raises StateFull."""
+        spec, prefix = self._spec, self._prefix
+        versions = spec.kind is StoreKind.VERSIONED
+        keys: list[bytes] = [prefix + (stored_key(key) if versions else key) for key in batch.keys]
+        values: list[Any] = batch.values
+        suffix = SUFFIXES.get(spec.kind)
+        if suffix is not None:
+            segment_ms = segment_ms_of(spec)
+            parts = [suffix.unpack_from(key, len(key) - suffix.size) for key in batch.keys]
+            keys = [prefix + SEGMENT.pack(start // segment_ms) + key for (start, _), key in zip(parts, batch.keys, strict=True)]
+            self._observed = max(self._observed, *(start for start, _ in parts))
+            if suffix is SUFFIX:
+                self._sequence = max(self._sequence, *(number for _, number in parts))
+        if versions:
+            self._observed = max(self._observed, *(time if time >= 0 else -1 - time for time in batch.timestamps))
+        if spec.kind in TIMESTAMPED:
+            values = [pack_time(time) + value for time, value in zip(batch.timestamps, values, strict=True)]
+        rows = list(zip(keys, values, strict=True))
+        for start in range(0, len(rows), ROWS):
+            # Sorted tables are made in half the time, and are files: past some number of them RocksDB makes better ones.
+            if not self._tables.write(rows[start : start + ROWS]):
+                self._engine.write(rows[start : start + ROWS])
+            goes_on()
+        self.rows += len(batch)
+
+    def end(self, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
+        """Say where the changelog goes on, and what a store that has times knows besides its rows."""
+        self._tables.end()
+        if self._spec.kind in SUFFIXES or self._spec.kind is StoreKind.VERSIONED:
+            self._last.append(facts_row(self._spec.name, FACTS.pack(max(observed, self._observed), max(sequence, self._sequence))))
+        self._last.append(offset_row(self._spec.name, next_offset))
+
+
+@final
+class Ingest:
+    """Make a task's database of rows, beside the one there may be, and put it in its place when it is whole: never before.
+
+    `stores` are all that the task has. All methods block. Nobody may have the task's stores open. What an earlier one has left unfinished is deleted.
+    Raises StateError when the database there is has the only copy of a store, as that has no changelog.
+    """
+
+    def __init__(self, task: str, directory: Path, shared: SharedResources, stores: Iterable[StoreSpec]) -> None:
+        self._stores: list[StoreSpec] = [spec for spec in stores if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM]
+        if (only := without_copy(self._stores)) and (directory / DATABASE).exists():
+            raise StateError(
+                f"the database of task {task} in {directory} cannot be replaced: it has the only copy of store {', '.join(only)}, which has no "
+                "changelog. Move the directory away to begin with an empty store"
+            )
+        self._directory: Path = directory
+        self._draft: Path = directory / _DRAFT
+        self._task: str = task
+        if self._draft.exists():
+            shutil.rmtree(self._draft)
+        self._engine: RocksEngine | None = RocksEngine(task, self._draft, shared)
+        self._tables: SortedTables = SortedTables(task, self._draft / _TABLES, shared)
+        self._manifest: Manifest = Manifest()
+        self._last: list[Row] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Delete what is not finished; does nothing after `finish`."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+            shutil.rmtree(self._draft, ignore_errors=True)
+
+    def store(self, spec: StoreSpec) -> StoreIngest:
+        """Return what takes the rows of a store; all that are begun are to be ended before `finish`."""
+        engine = self._opened()
+        facts = StoreFacts(0, spec.kind.value, segment_ms_of(spec), spec.retain_duplicates)
+        number = self._manifest.admit(spec.name, facts, self._task)
+        return StoreIngest(spec, engine, self._tables, bytes((number,)), self._last)
+
+    def _opened(self) -> RocksEngine:
+        if self._engine is None:
+            raise StateError(f"task {self._task}: this ingest has ended")
+        return self._engine
+
+    def finish(self, reason: str) -> None:
+        """Bring all to disk, and put it in the place of what there was, which is told with the `reason`."""
+        engine = self._opened()
+        engine.ingest(self._tables.paths)
+        engine.write([self._manifest.row(), *self._last])
+        engine.flush(wait=True)
+        self._engine = None
+        engine.close()
+        database = self._directory / DATABASE
+        if database.exists():
+            give_up(self._task, self._stores, self._directory, reason, fate="is given up, and replaced")
+            shutil.rmtree(database)
+        (self._directory / CHECKPOINT_FILE).unlink(missing_ok=True)  # of what was there before
+        self._draft.rename(database)
+
+
+def clear_drafts(directory: Path) -> None:
+    """Delete what an ingest has left in a task's directory when its process was killed. Blocks."""
+    shutil.rmtree(directory / _DRAFT, ignore_errors=True)

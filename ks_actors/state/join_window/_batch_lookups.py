@@ -1,0 +1,127 @@
+"""Many rows at a time: what the join of two streams puts and looks for, with the loops in C wherever nothing is found."""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.state.join_window._lookups import SpanWindows
+from ks_actors.state.join_window._packed_segment import PackedSegment
+from ks_actors.state.join_window._segment import Raw
+from ks_actors.state.timed._key_index import SEQUENCE_MASK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ks_actors.state.join_window._packed_segment import AnySegment
+
+K = TypeVar("K")
+Met = tuple[int, int, Any]
+"""Which of those that looked, start, and value."""
+
+
+class SpanRuns(SpanWindows[K], Generic[K]):
+    """A window store with duplicates, for operators that work on batches. `indexes` are what stands for keys in its dicts."""
+
+    @property
+    def run_ms(self) -> int:
+        """How far apart the starts of rows that are put together may be: none of them expires by another one."""
+        return max(0, self._retention - 1)
+
+    def indexes(self, keys: list[K]) -> list[Any]:
+        """Return the indexes of keys; raises whatever the serde of the keys does."""
+        return keys if self._faithful else list(map(self._codec.key, keys))
+
+    def takes(self, indexes: list[Any], starts: list[int], values: list[Any]) -> list[Any] | None:
+        """Return the values of rows as they are kept; None when such rows cannot be put together, or what they look for cannot be met in memory."""
+        if not starts:
+            return None if self._low and self.engine is not None else []
+        if min(starts) <= self.limit_after(max(starts)) or self._sequence + len(starts) >= SEQUENCE_MASK or (self._low and self.engine is not None):
+            return None
+        if self._packed:
+            return values if _kernel.Rows(0, *self._texts).take(indexes, values) else None
+        codec = self._codec
+        try:
+            if codec.faithful:
+                codec.keys(indexes)
+            if self._mutable:
+                return list(map(Raw, codec.values(values)))
+        except Exception:  # noqa: BLE001 - which one cannot be written is found when its turn comes
+            return None
+        return values if all(map(codec.as_read, values)) else None
+
+    def read(self, kept: Any) -> Any:
+        """Return the value of a row that the store `takes`, a new object when it is mutable."""
+        return self._codec.read_value(kept) if type(kept) is Raw else kept
+
+    def limit_after(self, last: int) -> int:
+        """Return what will have expired, up to and with this start, once a row was put that starts at `last`."""
+        return max(self._observed, last) - self._retention
+
+    def put_run(self, indexes: list[Any], starts: list[int], values: list[Any]) -> None:
+        """Put rows with their starts as times, none without a value; values are as the store `takes` them."""
+        last, first, count = max(starts), min(starts), len(starts)
+        if last > self._observed:
+            self._observed = last
+            self._limit = last - self._retention
+        sequences = range(self._sequence + 1, self._sequence + 1 + count)
+        self._sequence += count
+        self._rows += count
+        self._resident += count
+        if self._codec.text or self._mutable:
+            self._size += sum(map(len, values))
+        if self._gone:
+            self.release(2 * count)
+        span = self._span
+        low, high = first // span, last // span
+        if low == high:
+            self._open(low).add_all(indexes, starts, sequences, values)
+            return
+        numbers = [start // span for start in starts]
+        for number in sorted(set(numbers)):
+            picked = [number == other for other in numbers]
+            columns: Iterable[list[Any]] = (list(compress(column, picked)) for column in (indexes, starts, sequences, values))
+            self._open(number).add_all(*columns)
+
+    def _open(self, number: int) -> AnySegment:
+        segment = self._touched[number] = self._segment(number)
+        return segment
+
+    def meet(self, indexes: list[Any], times: list[int], before: int, after: int, limits: list[int] | None) -> list[Met]:
+        """Return what starts from `before` before to `after` after each time, but not before 0, under its key.
+
+        What each meets is in time order; the times themselves are in no order. `limits` tell for each time what has expired, None where nothing
+        has that is so near.
+        """
+        met: list[Met] = []
+        add = met.append
+        simple = not self._mutable
+        for segment in self._within(max(0, min(times) - before), max(0, max(times) + after)):
+            if type(segment) is PackedSegment:
+                segment.rows.meet(indexes, times, before, after, limits, met)
+                continue
+            starts, values = segment.starts, segment.values
+            if limits is None and simple and segment.plain and _kernel is not None:
+                _kernel.meet(segment.index, starts, values, indexes, times, before, after, met)
+                continue
+            for at, places in enumerate(map(segment.index.get, indexes)):
+                if places is None:
+                    continue
+                low, high = max(0, times[at] - before), max(0, times[at] + after)
+                if type(places) is int:
+                    if not low <= starts[places] <= high:
+                        continue
+                    found: Iterable[int] = (places,)
+                else:
+                    found = segment.places(indexes[at], low, high)
+                for place in found:
+                    start = starts[place]
+                    if limits is None or start > limits[at]:
+                        value = values[place]
+                        if value is None:
+                            continue  # it was deleted
+                        if not simple or type(value) is Raw:
+                            value = self._entry_at(segment, place)[0]
+                        add((at, start, value))
+        return met

@@ -1,0 +1,183 @@
+"""The ways to put and to find rows of a window store with duplicates: one by one, and many at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from ks_actors.state.join_window._packed_segment import PackedSegment
+from ks_actors.state.join_window._rows_by_time import Spans
+from ks_actors.state.join_window._segment import Raw
+from ks_actors.state.timed._key_index import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ks_actors.state.core._codec import Codec, Entry
+    from ks_actors.state.disk._rocksdb import Engine
+    from ks_actors.state.join_window._packed_segment import AnySegment
+    from ks_actors.topology._stores import StoreSpec
+
+K = TypeVar("K")
+SIZED: Final = frozenset((str, bytes, Raw))
+Found = tuple[bytes, int, int, "Entry"]
+"""Key bytes, start, sequence number and entry."""
+
+
+class SpanWindows(Spans, Generic[K]):
+    """Entries by key and start (ms), as many as were put. Expiry is that of `Windows`."""
+
+    def __init__(
+        self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+    ) -> None:
+        super().__init__(codec, engine, prefix, record_time, spec)
+        self.window_size_ms: int = spec.window_size_ms
+        self._expired: Callable[[int], None] = expired
+        self._faithful: bool = codec.faithful
+        self._text: type | None = codec.text_type
+
+    @property
+    def observed(self) -> int:
+        """The latest start that was put, -1 before the first."""
+        return self._observed
+
+    def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
+        """Add an entry. None is ignored where there are segments; in memory it moves time on, and is nothing but a record of the changelog.
+
+        Raises SerializationError, with nothing changed, for what cannot be written.
+        """
+        if entry is None and self._segmented:
+            return
+        value, time = (None, self._time()) if entry is None else (self.kept(key, entry[0]), entry[1])
+        if start > self._observed:
+            self._observed = start
+            self._limit = start - self._retention
+        if start <= self._limit:
+            if not self._segmented or start // self.segment_ms < max(0, self._limit) // self.segment_ms:
+                self._expired(1)
+            return
+        index: Any = key if self._faithful else self._codec.key(key)
+        if not self._packed:
+            self._codec.check_key(index)
+        number = start // self._span
+        segment = self._segment(number)
+        if self._gone:
+            self.release(2)  # whatever grows pays for what is to go
+        sequence = (self._sequence + 1) & SEQUENCE_MASK
+        self._add(segment, (index, start, sequence, value, time))
+        self._touched[number] = segment
+        self._sequence = sequence
+        self._rows += 1
+        self._resident += 1
+        if value is not None and type(value) in SIZED:
+            self._size += len(value)
+
+    @property
+    def mutable(self) -> bool:
+        """Whether values may be changed in place, so that each read makes a new object."""
+        return self._mutable
+
+    def kept(self, key: K, value: Any) -> Any:
+        """Return a value as it is kept: as it will be read, or as bytes when it could be changed in place. Raises SerializationError."""
+        if type(value) is Raw:
+            return value
+        if self._mutable:
+            return Raw(self._codec.content(key, value))
+        if type(value) is self._text and (type(value) is bytes or (type(value) is str and value.isascii())):
+            return value
+        return self._codec.admit(key, value)
+
+    def get_entry(self, key: K, start: int) -> Entry | None:
+        """Return what was put last of all, if that was for this window."""
+        slot = start << SEQUENCE_BITS | self._sequence
+        return next((entry for found, entry in self._slots(key, start, start) if found == slot), None)
+
+    def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
+        """Return start and entry of all that starts at `time_from` to `time_to`, both included, in time order, and that of the puts."""
+        first = max(time_from, self._limit + 1)
+        if time_to < first:
+            return []
+        span, segments = self._span, self._segments
+        if first // span < self._low and self.engine is not None:
+            return [(slot >> SEQUENCE_BITS, entry) for slot, entry in self._slots(key, time_from, time_to)]
+        index: Any = key if self._faithful else self._codec.key(key)
+        found: list[tuple[int, Entry]] = []
+        for segment in self._within(first, time_to) if len(segments) > 1 else segments.values():
+            if type(segment) is PackedSegment:
+                found += segment.entries(index, first, time_to)
+                continue
+            places = segment.index.get(index)
+            if places is None:
+                continue
+            starts = segment.starts
+            values = segment.values
+            if type(places) is int:
+                if first <= starts[places] <= time_to and values[places] is not None:
+                    found.append((starts[places], self._entry_at(segment, places)))
+            else:
+                there = (place for place in segment.places(index, first, time_to) if values[place] is not None)
+                found += [(starts[place], self._entry_at(segment, place)) for place in there]
+        return found
+
+    def _within(self, first: int, last: int) -> list[AnySegment]:
+        """Return the segments that reach into a stretch of time, in order."""
+        low, high, segments = first // self._span, last // self._span, self._segments
+        if high - low < len(segments):
+            return [segment for number in range(low, high + 1) if (segment := segments.get(number)) is not None]
+        return [segments[number] for number in sorted(segments) if low <= number <= high]
+
+    def _slots(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
+        """Return slot and entry of what is in memory and on disk."""
+        index: Any = key if self._faithful else self._codec.key(key)
+        first = max(time_from, self._limit + 1)
+        if time_to < first:
+            return []
+        found: dict[int, Entry] = {}
+        if first // self._span < self._low and self.engine is not None:
+            for slot, raw in self._cold_of(self.engine, index):
+                if first <= slot >> SEQUENCE_BITS <= time_to:
+                    found[slot] = self._codec.entry(raw)
+        for segment in self._within(first, time_to):
+            starts, sequences = segment.starts, segment.sequences
+            for place in segment.places(index, first, time_to):
+                slot, entry = starts[place] << SEQUENCE_BITS | sequences[place], self._entry_at(segment, place)
+                if entry[0] is None:
+                    found.pop(slot, None)  # it was deleted
+                else:
+                    found[slot] = entry
+        return sorted(found.items(), key=_slot)
+
+    def _fetched(self, time_from: int, time_to: int, *, by_time: bool) -> list[Found]:
+        """Return all that starts in a stretch of time, in order."""
+        first = max(time_from, self._limit + 1)
+        if time_to < first:
+            return []
+        found: dict[tuple[bytes, int, int], Entry] = {}
+        if first // self._span < self._low and self.engine is not None:
+            found.update(self._all_stored(self.engine, first, min(time_to, self._low * self._span - 1)))
+        encode = self._codec.index_bytes
+        for segment in self._within(first, time_to):
+            for place, (index, start, sequence) in enumerate(zip(segment.keys, segment.starts, segment.sequences, strict=True)):
+                if not first <= start <= time_to:
+                    continue
+                if segment.values[place] is None:
+                    found.pop((encode(index), start, sequence), None)
+                else:
+                    found[encode(index), start, sequence] = self._entry_at(segment, place)
+        rows = [(encoded, start, sequence, entry) for (encoded, start, sequence), entry in found.items()]
+        if by_time:
+            rows.sort(key=lambda row: (row[1], row[0], row[2]))
+        else:
+            rows.sort(key=lambda row: (row[1] // self.segment_ms, row[0] + SUFFIX.pack(row[1], row[2])))
+        return rows
+
+    def _all_stored(self, engine: Engine, first: int, last: int) -> Iterable[tuple[tuple[bytes, int, int], Entry]]:
+        cut = len(self.prefix) + SEGMENT.size
+        low, high = self._base(first), self.prefix + SEGMENT.pack(last // self.segment_ms + 1)
+        for name, data in engine.scan(low, high):
+            start, sequence = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)
+            if first <= start <= last:
+                yield (name[cut : -SUFFIX.size], start, sequence), self._codec.entry(self._codec.from_engine(data))
+
+
+def _slot(row: tuple[int, Entry]) -> int:
+    return row[0]

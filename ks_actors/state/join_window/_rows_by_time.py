@@ -1,0 +1,391 @@
+"""What a window store with duplicates has in memory, by stretches of time; how it is committed, reaches the disk, and expires."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from operator import add
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
+
+from ks_actors import serdes
+from ks_actors._errors import IllegalTransition
+from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.records._batch import Batch
+from ks_actors.records._packed_batch import PackedBatch
+from ks_actors.state.core._closed import Closed
+from ks_actors.state.core._codec import Codec, Entry, pack_time
+from ks_actors.state.core._memory_budget import Measured
+from ks_actors.state.core._segment_span import span_of
+from ks_actors.state.core._undo_log import LOGGED_BYTES, SLICE
+from ks_actors.state.core._write_back import ROWS
+from ks_actors.state.join_window._packed_segment import START, AnySegment, PackedSegment
+from ks_actors.state.join_window._segment import Raw, Segment
+from ks_actors.state.timed._key_index import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ks_actors.state.core._iterators import StoreIterator
+    from ks_actors.state.core._row_scan import Rows
+    from ks_actors.state.disk._rocksdb import Engine, Row
+    from ks_actors.topology._stores import StoreSpec
+
+ROW_BYTES: Final = 600
+"""Heap that an uncommitted row takes besides its value: objects' heads, columns, index; and a row that expires when this one is committed."""
+
+BACKLOG: Final = 2_000
+"""Rows that have expired and are in memory, from which on somebody should let go of them."""
+
+
+class Spans(Measured):
+    """Rows by time, key, and the order in which they came.
+
+    A put never changes what is there: it adds a row to the segment of its time. So a transaction is what lies behind a place in each, a rollback
+    cuts that off, and there is nothing to note at a put. A segment leaves memory as a whole when the last of it has expired, and what expires
+    before it was written is never written. The engine has segments of its own, as long as Kafka Streams has them.
+
+    Segments below `_low` may have rows on disk only. They are read by key, and kept in `_cold` until they expire. What is public here is for
+    TaskStores.
+    """
+
+    def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec) -> None:
+        self.name: str = codec.name
+        self.logged: bool = spec.logging
+        self.engine: Engine | None = engine
+        self.prefix: bytes = prefix
+        self.unwritten_bytes: int = 0
+        self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
+        self._codec: Codec = codec
+        self._time: Callable[[], int] = record_time
+        self._retention: int = spec.seen_ms
+        self._span: int = span_of(spec.retention_ms)
+        self._segmented: bool = spec.type != "in_memory"
+        self._mutable: bool = codec.mutable
+        self._plain: bool = spec.value is serdes.BYTES  # its objects are what it writes
+        self._packed: bool = _kernel is not None and codec.text and codec.plain_keys
+        self._texts: tuple[bool, bool] = (spec.key is serdes.STRING, spec.value is serdes.STRING)
+        self._segments: dict[int, AnySegment] = {}
+        self._touched: dict[int, AnySegment] = {}  # by this transaction
+        self._frozen: dict[int, AnySegment] = {}  # by the one that is being committed
+        self._observed: int = -1
+        self._limit: int = -1 - spec.seen_ms
+        self._committed: int = -1  # what was observed up to the last commit
+        self._frozen_observed: int = -1
+        self._sequence: int = 0
+        self._resident: int = 0
+        self._rows: int = 0  # of this transaction
+        self._size: int = 0
+        self._frozen_size: int = 0
+        self._gone: deque[AnySegment] = deque()  # they have expired, and are let go of bit by bit
+        self._gone_rows: int = 0
+        self._low: int = 0
+        self._cold: dict[Any, list[tuple[int, bytes]]] = {}
+        self._cold_rows: int = 0
+        self._cleared: int = 0
+        self._iterators: WeakSet[StoreIterator[Any]] = WeakSet()
+        self.readers: WeakSet[Rows] = WeakSet()  # of queries
+
+    def _segment(self, number: int) -> AnySegment:
+        segment = self._segments.get(number)
+        if segment is None and self._packed:
+            segment = self._segments[number] = PackedSegment(number, partial(_kernel.Rows, number * self._span, *self._texts))
+        elif segment is None:
+            segment = self._segments[number] = Segment(number)
+        return segment
+
+    def _add(self, segment: AnySegment, row: tuple[Any, int, int, Any, int]) -> None:
+        if type(segment) is PackedSegment:
+            segment.add(self._codec, row)
+        else:
+            segment.add(*row)
+
+    # A transaction.
+
+    def uncommitted_bytes(self) -> int:
+        """Return about how much memory the open transaction takes, in O(1)."""
+        return self._rows * ROW_BYTES + self._size
+
+    def freeze(self) -> None:
+        """Begin a new transaction; the one that was open is being committed."""
+        self._frozen, self._touched = self._touched, {}
+        for segment in self._frozen.values():
+            segment.frozen = len(segment)
+        self._frozen_size = self._rows * LOGGED_BYTES + self._size
+        self._rows = self._size = 0
+        self._frozen_observed = self._observed
+
+    def keep(self, *, written: bool) -> int:
+        """Take what is frozen as committed, `written` when it is in the engine already; return how many records that are."""
+        count = 0
+        for segment in self._frozen.values():
+            count += segment.frozen - segment.committed
+            if written and segment.written == segment.committed:
+                segment.written = segment.frozen
+            segment.committed = segment.frozen
+        self._frozen = {}
+        if count:
+            self.learn_weight(ROW_BYTES + self._frozen_size // count)
+        if self.engine is not None and not written:
+            self.unwritten_bytes += self._frozen_size
+        self._committed = max(self._committed, self._frozen_observed)
+        self._expire()
+        return count
+
+    def drop(self) -> None:
+        """Go back to what is committed."""
+        for segment in (self._frozen | self._touched).values():
+            self._resident -= segment.roll_back()
+            if not segment.committed:
+                self._segments.pop(segment.number, None)
+        self._frozen, self._touched = {}, {}
+        self._rows = self._size = 0
+        self._observed = self._frozen_observed = self._committed
+        self._limit = self._observed - self._retention
+
+    def _expire(self) -> None:
+        """Forget segments of which nothing can be seen any more."""
+        limit, span = self._committed - self._retention, self._span
+        for number, segment in list(self._segments.items()):
+            if (number + 1) * span - 1 <= limit and segment.committed == len(segment):
+                del self._segments[number]
+                self._let_go(segment)
+        if self._low and self._low * span <= limit + 1:
+            self._low = 0
+            self._cold, self._cold_rows = {}, 0
+
+    def _let_go(self, segment: AnySegment) -> None:
+        self._resident -= len(segment)
+        self._gone_rows += len(segment)
+        self._gone.append(segment)
+
+    def release(self, count: int) -> None:
+        """Free the memory of about `count` rows that nobody needs."""
+        gone = self._gone
+        while gone and count > 0:
+            freed = gone[0].release(count)
+            self._gone_rows -= freed
+            count -= max(freed, 1)
+            if not len(gone[0]):
+                gone.popleft()
+
+    # The changelog.
+
+    def changelog(self) -> Iterator[Batch]:
+        """Return what is frozen, in slices; what is packed stays so until it is written, or looked at."""
+        for segment in list(self._frozen.values()):
+            for first in range(segment.committed, segment.frozen, SLICE):
+                last = min(first + SLICE, segment.frozen)
+                if type(segment) is PackedSegment:
+                    yield PackedBatch(segment.rows, first, last)
+                else:
+                    yield Batch(self._log_keys(segment, first, last), self._contents(segment, first, last), segment.times[first:last].tolist())
+
+    def _log_keys(self, segment: Segment, first: int, last: int) -> list[bytes]:
+        keys = segment.keys[first:last]
+        if _kernel is not None and self._codec.plain_keys:
+            with suppress(TypeError):  # of a subclass of str, or bytes
+                return _kernel.window_keys(keys, segment.starts[first:last].tolist(), segment.sequences[first:last].tolist())  # type: ignore[no-any-return]
+        encoded = map(self._codec.key, keys) if self._codec.faithful else keys
+        return list(map(add, encoded, map(SUFFIX.pack, segment.starts[first:last], segment.sequences[first:last])))
+
+    def _contents(self, segment: Segment, first: int, last: int) -> list[Any]:
+        values = segment.values[first:last]
+        if self._plain and None not in values:
+            return values
+        if self._mutable or None in values or Raw in map(type, values):
+            return [None if value is None else self._encoded(segment, place) for place, value in enumerate(values, first)]
+        try:
+            return list(map(self._codec.value, values))
+        except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
+            return [self._encoded(segment, place) for place in range(first, last)]
+
+    def _encoded(self, segment: AnySegment, place: int) -> bytes:
+        """Return the bytes of a value, of the very class: a log takes no other."""
+        value = segment.values[place]
+        return bytes(value) if type(value) is Raw else self._codec.content(segment.keys[place], value)
+
+    def _entry_at(self, segment: AnySegment, place: int) -> Entry:
+        """Return what a row holds, a new object when it is mutable."""
+        value, time = segment.values[place], segment.times[place]
+        if type(value) is not Raw or type(segment) is PackedSegment:
+            return (value, time)
+        entry = self._codec.entry(pack_time(time) + value)
+        if not self._mutable and type(segment) is Segment:
+            segment.values[place] = entry[0]
+        return entry
+
+    def restore(self, batch: Batch) -> None:
+        """Take in records of the changelog, as committed; the last one of a row counts. Raises IllegalTransition in the middle of a transaction."""
+        if self._touched or self._frozen:
+            raise IllegalTransition(f"store {self.name}: what is uncommitted is to be dropped before anything is restored")
+        parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
+        observed = max((start for start, _ in parts), default=-1)
+        self._observed = max(observed, self._observed)
+        self._limit = self._observed - self._retention
+        self._committed = self._frozen_observed = max(self._committed, self._observed)
+        self._cold, self._cold_rows = {}, 0
+        for key, (start, sequence), value, time in zip(batch.keys, parts, batch.values, batch.timestamps, strict=True):
+            self._sequence = max(self._sequence, sequence)
+            if start > self._limit:
+                self._restore_row(self._codec.index_key(key[: -SUFFIX.size]), start, sequence, value, time)
+        self._expire()
+
+    def _restore_row(self, index: Any, start: int, sequence: int, value: bytes | None, time: int) -> None:
+        segment = self._segment(start // self._span)
+        stored: Any = value
+        if value is not None and not self._plain:
+            stored = self._codec.entry(pack_time(time) + value)[0] if self._packed else Raw(value)
+        for place in segment.places(index, start, start):
+            if segment.sequences[place] == sequence:
+                segment.replace(place, stored, time)
+                return
+        if value is not None:
+            self._add(segment, (index, start, sequence, stored, time))
+            segment.committed = segment.frozen = len(segment)
+            self._resident += 1
+
+    # The way to the engine.
+
+    def _rows_of(self, segment: AnySegment, first: int, last: int, limit: int) -> Iterator[Row]:
+        """Return what starts after `limit` as rows of the engine."""
+        if type(segment) is not PackedSegment:
+            starts = segment.starts
+            yield from (self._row(segment, place) for place in range(first, last) if starts[place] > limit)
+            return
+        timestamped = self._codec.timestamped
+        for start, name, value, time in zip(segment.rows.column(START, first, last), *segment.contents(first, last), strict=True):
+            if start > limit:
+                yield (self._base(start) + name, pack_time(time) + value if timestamped and value is not None else value)
+
+    def _row(self, segment: Segment, place: int) -> Row:
+        start, sequence = segment.starts[place], segment.sequences[place]
+        name = self._codec.index_bytes(segment.keys[place]) + SUFFIX.pack(start, sequence)
+        if segment.values[place] is None:
+            return (self._base(start) + name, None)
+        data = self._encoded(segment, place)
+        return (self._base(start) + name, pack_time(segment.times[place]) + data if self._codec.timestamped else data)
+
+    def _base(self, start: int) -> bytes:
+        return self.prefix + SEGMENT.pack(start // self.segment_ms)
+
+    def frozen_rows(self) -> list[Row]:
+        """Return all that is frozen as rows of the engine."""
+        return [row for segment in self._frozen.values() for row in self._rows_of(segment, segment.committed, segment.frozen, -1 << 63)]
+
+    def unsettled(self) -> int:
+        """Return how many rows have expired and are still in memory."""
+        return self._gone_rows
+
+    @property
+    def overdue(self) -> bool:
+        """Whether somebody should `settle` some."""
+        return self._gone_rows >= BACKLOG
+
+    def wants_tidying(self, *, idle: bool) -> bool:
+        """Return whether there is enough to be done in memory for somebody to do it; while `idle`, whether there is anything."""
+        return bool(self.unsettled()) if idle else self.overdue
+
+    def settle(self, count: int) -> bool:
+        """Let go of about `count` rows that have expired; return whether that was all."""
+        self.release(count)
+        return not self._gone
+
+    def has_unwritten(self) -> bool:
+        """Return whether something is committed that the engine does not have."""
+        return self.engine is not None and any(segment.written < segment.committed for segment in self._segments.values())
+
+    def begin_write(self) -> None:
+        """Take what is committed as what is to be written."""
+        for segment in self._segments.values():
+            segment.goal = segment.committed
+        self.unwritten_bytes = 0
+
+    def write_slices(self, engine: Engine) -> Iterator[None]:
+        """Delete the segments that have expired, then write, a slice per step; what a failing step would have written stays to be written."""
+        expired = max(0, self._committed - self._retention) // self.segment_ms
+        if expired > self._cleared:
+            engine.write((), [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(expired))])
+            self._cleared = expired
+            yield
+        for number in sorted(self._segments):
+            segment = self._segments.get(number)
+            while segment is not None and segment.written < segment.goal:
+                first, last = segment.written, min(segment.written + ROWS, segment.goal)
+                engine.write(sorted(self._rows_of(segment, first, last, self._committed - self._retention)))
+                segment.written = last
+                yield
+                segment = self._segments.get(number)
+
+    def resident_rows(self) -> int:
+        """Return how many rows are in memory."""
+        return self._resident + self._cold_rows
+
+    def waiting_rows(self) -> int:
+        """Return of how many rows something is noted: none, segments know what of them is written."""
+        return 0
+
+    def tidy(self) -> Iterator[None]:
+        """Let go of the oldest segments when more is in memory than may be, and of what has expired."""
+        if self.resident_rows() > self.resident_records and self.engine is not None:
+            for number in sorted(self._segments):
+                segment = self._segments[number]
+                if self._resident <= self.resident_records // 2:
+                    break
+                if segment.written == len(segment):
+                    del self._segments[number]
+                    self._let_go(segment)
+                    self._low = max(self._low, number + 1)
+            self._cold, self._cold_rows = {}, 0
+        while self._gone:
+            self.release(SLICE)
+            yield
+
+    # Rows that are on disk.
+
+    def _cold_of(self, engine: Engine, index: Any) -> list[tuple[int, bytes]]:
+        """Return slots and bytes of all rows of a key that may be on disk only, in order."""
+        rows = self._cold.get(index)
+        if rows is None:
+            if self._cold_rows > self.resident_records // 2:
+                self._cold, self._cold_rows = {}, 0
+            rows = self._cold[index] = list(self._stored(engine, self._codec.index_bytes(index)))
+            self._cold_rows += len(rows) + 1
+        return rows
+
+    def _stored(self, engine: Engine, encoded: bytes) -> Iterator[tuple[int, bytes]]:
+        first, end = max(0, self._committed - self._retention + 1), self._low * self._span
+        for segment in range(first // self.segment_ms, (end - 1) // self.segment_ms + 1):
+            base = self.prefix + SEGMENT.pack(segment) + encoded
+            since, until = max(first, segment * self.segment_ms), min(end, (segment + 1) * self.segment_ms)
+            for name, data in engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)):
+                if len(name) == len(base) + SUFFIX.size:  # else it is one of a longer key
+                    start, sequence = SUFFIX.unpack_from(name, len(base))
+                    yield start << SEQUENCE_BITS | sequence, self._codec.from_engine(data)
+
+    def facts(self, *, frozen: bool = False) -> bytes | None:
+        """Return the latest start that is committed, or frozen, and the sequence number."""
+        return FACTS.pack(self._frozen_observed if frozen else self._committed, self._sequence)
+
+    def recall(self, facts: bytes) -> None:
+        """Take up what `facts` returned before the store was closed: all that is older is on disk."""
+        self._observed, self._sequence = FACTS.unpack(facts)
+        self._committed = self._frozen_observed = self._observed
+        self._limit = self._observed - self._retention
+        self._low = self._observed // self._span + 1
+
+    def end_reading(self, reason: str) -> None:
+        """Tell those who read that there is nothing more to be had."""
+        for reader in list(self.readers):
+            reader.void(reason)
+
+    def close(self) -> None:
+        """Let go of the memory; every later use raises StoreClosed."""
+        for iterator in list(self._iterators):
+            iterator.cut_off(self.name)
+        self.end_reading(f"store {self.name} is closed, as its task is")
+        self._segments = Closed(self.name)
+        self._touched, self._frozen, self._cold = {}, {}, {}
+        self._gone.clear()
+        self.engine = None

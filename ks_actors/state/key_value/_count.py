@@ -1,0 +1,86 @@
+"""Counting many records of a key-value store at once."""
+
+from __future__ import annotations
+
+from itertools import compress, repeat
+from operator import is_, not_
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.state.core._undo_log import MISSING
+
+if TYPE_CHECKING:
+    from ks_actors.state.core._codec import Entry
+    from ks_actors.state.key_value._table import Table
+
+NOTHING: Final[Entry] = (0, -(1 << 63))
+"""A count of nothing, which only the kernel meets."""
+
+PLAIN: Final = frozenset((str, bytes, int))
+"""Keys that are compared by no code but Python's own."""
+
+
+class CountUp(Protocol):
+    """Count many records, as long as they are plain ones; see `_kernel.pyi`."""
+
+    def __call__(
+        self, keys: list[Any], values: list[Any], timestamps: list[int], start: int, changes: list[Any], times: list[int], *, with_old: bool
+    ) -> int:
+        """Return the index of the first record that was not counted."""
+        ...
+
+
+def count_up(
+    table: Table[Any],
+    keys: list[Any],
+    values: list[Any],
+    timestamps: list[int],
+    start: int,
+    changes: list[Any],
+    times: list[int],
+    *,
+    with_old: bool,
+) -> int:
+    """Do to keys what one `get_entry` and one `put_entry` each would do; return where that came to an end: at what is not plain."""
+    view, dirty = table._view, table._dirty
+    stop: int
+    stop, size = _kernel.count_up(view, dirty, keys, values, timestamps, start, changes, times, with_old)
+    if stop < len(keys) and type(keys[stop]) in PLAIN and keys[stop] not in view and values[stop] is not None:
+        begun = _fetch(table, _kernel.absent(view, keys, stop))
+        view.update(zip(begun, repeat(NOTHING), strict=False))
+        try:
+            stop, more = _kernel.count_up(view, dirty, keys, values, timestamps, stop, changes, times, with_old)
+            size += more
+        finally:
+            _begin(table, begun)
+    if table._sized_keys:
+        table._size += size
+    return stop
+
+
+def _fetch(table: Table[Any], keys: list[Any]) -> list[Any]:
+    """Bring into the view what is below of keys that are not in it; return those of which there is nothing."""
+    engine, codec = table.engine, table._codec
+    try:
+        if engine is None or table.bare or table._restored or table._restored_writing:
+            codec.keys(keys)
+            return [key for key in keys if table._load(key) is None and key not in table._view]
+        rows = engine.get_many(map(table.prefix.__add__, codec.keys(keys)))
+    except Exception:  # noqa: BLE001 - a key that cannot be encoded, a row that cannot be read: it comes again, and is told of the one that it was
+        return []
+    for key, raw in zip(keys, rows, strict=True):
+        if raw is not None:
+            table._remember(key, codec.from_engine(raw))
+    return list(compress(keys, map(is_, rows, repeat(None))))
+
+
+def _begin(table: Table[Any], begun: list[Any]) -> None:
+    """Note of keys that were counted from nothing that there was nothing; the others are not there."""
+    dirty, view = table._dirty, table._view
+    counted = list(map(is_, map(dirty.get, begun), repeat(NOTHING)))
+    if not all(counted):
+        for key in compress(begun, map(not_, counted)):
+            del view[key]
+        begun = list(compress(begun, counted))
+    dirty.update(zip(begun, repeat(MISSING), strict=False))
+    table.enter_all(begun)

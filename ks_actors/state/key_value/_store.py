@@ -1,0 +1,149 @@
+"""Key-value stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from ks_actors._errors import SerializationError
+from ks_actors.state.core._key_ranges import after
+from ks_actors.state.key_value._table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ks_actors.state.core._codec import Entry
+    from ks_actors.state.core._iterators import StoreIterator
+
+K = TypeVar("K")
+V = TypeVar("V")
+P = TypeVar("P")
+"""What users put and get: a value, or a value with its timestamp."""
+
+
+class ValueAndTimestamp(NamedTuple, Generic[V]):
+    """A value, and the time (ms) that belongs to it."""
+
+    value: V
+    timestamp: int
+
+
+class KeyValueBase(Table[K], Generic[K, P]):
+    """Values by key; ranges are in the order of the keys' bytes."""
+
+    def _show(self, entry: Entry) -> Any:
+        """Return what users get of an entry."""
+        return entry[0]
+
+    def _entry(self, value: Any) -> Entry | None:
+        """Return the entry of what users put."""
+        return None if value is None else (value, self._time())
+
+    def get(self, key: K) -> P | None:
+        """Return the value of `key`, or None. A value that may be changed in place is yours to change; put it to change the store."""
+        if key is None:
+            raise TypeError(f"store {self.name}: a key cannot be None")
+        entry = self.get_entry(key)
+        return None if entry is None else self._show(entry)
+
+    def put(self, key: K, value: P | None) -> None:
+        """Set the value of `key`; None deletes it. The store has it as it is now, whatever becomes of the object.
+
+        Raises SerializationError, with nothing changed, when key or value cannot be written.
+        """
+        if key is None:
+            raise TypeError(f"store {self.name}: a key cannot be None")
+        self.put_entry(key, self._entry(value))
+
+    def key_bytes(self, key: K) -> bytes:
+        """Return the bytes of a key, which keys are ordered by."""
+        encoded: bytes = self._codec.key(key)
+        return encoded
+
+    def index(self, key: K) -> Any:
+        """Return what stands for a key in dicts: the key itself when equal keys have equal bytes, else its bytes."""
+        return key if self._codec.faithful else self._codec.key(key)
+
+    def own_key(self, key: K) -> tuple[bytes, K]:
+        """Return the bytes of a key, and the key as nobody else has it who could change it in place."""
+        encoded: bytes = self._codec.key(key)
+        return encoded, self._codec.object_key(encoded) if self._codec.mutable_keys else key
+
+    def entry_bytes(self, key: K, value: P) -> int:
+        """Return how many bytes a key and its value take, time included, when they are written."""
+        entry = self._entry(value)
+        return len(self._codec.key(key)) + (0 if entry is None else len(self._codec.raw(entry)))
+
+    def delete(self, key: K) -> P | None:
+        """Delete `key` and return the value that it had."""
+        value = self.get(key)
+        self.put(key, None)
+        return value
+
+    def put_if_absent(self, key: K, value: P | None) -> P | None:
+        """Set the value of `key` when it has none; return the value that it has already, or None."""
+        old = self.get(key)
+        if old is None:
+            self.put(key, value)
+        return old
+
+    def put_all(self, pairs: Iterable[tuple[K, P | None]]) -> None:
+        """Put each pair of a key and a value."""
+        for key, value in pairs:
+            self.put(key, value)
+
+    def range(self, low: K | None, high: K | None) -> StoreIterator[tuple[K, P]]:
+        """Iterate over the keys from `low` to `high`, both included, None for no bound, in the order of their bytes."""
+        return self._range(low, high, reverse=False)
+
+    def reverse_range(self, low: K | None, high: K | None) -> StoreIterator[tuple[K, P]]:
+        """Iterate over the keys from `high` down to `low`, both included."""
+        return self._range(low, high, reverse=True)
+
+    def _range(self, low: K | None, high: K | None, *, reverse: bool) -> StoreIterator[tuple[K, P]]:
+        encode = self._codec.key
+        first = b"" if low is None else encode(low)
+        end = b"" if high is None else encode(high) + b"\0"
+        if end and end <= first:
+            end = first  # nothing, as Kafka Streams has it
+        return self.scan(first, end, self._show, reverse=reverse)
+
+    def all(self) -> StoreIterator[tuple[K, P]]:
+        """Iterate over all keys in the order of their bytes."""
+        return self.scan(b"", b"", self._show)
+
+    def all_there_is(self) -> StoreIterator[tuple[K, P | SerializationError]]:
+        """Iterate as `all` does, with the error in the place of a value that its serde cannot read: for operators."""
+
+        def read(raw: bytes) -> Any:
+            try:
+                return self._codec.entry(raw)
+            except SerializationError as error:
+                return (error, 0)
+
+        return self.scan(b"", b"", lambda entry: entry[0] if isinstance(entry[0], SerializationError) else self._show(entry), read=read)
+
+    def reverse_all(self) -> StoreIterator[tuple[K, P]]:
+        """Iterate over all keys against the order of their bytes."""
+        return self.scan(b"", b"", self._show, reverse=True)
+
+    def prefix_scan(self, prefix: Any, prefix_serializer: Callable[[Any], bytes]) -> StoreIterator[tuple[K, P]]:
+        """Iterate over the keys whose bytes begin with those that `prefix_serializer` makes of `prefix`."""
+        first = prefix_serializer(prefix)
+        return self.scan(first, after(first), self._show)
+
+
+class KeyValueStore(KeyValueBase[K, V], Generic[K, V]):
+    """Values by key."""
+
+
+class TimestampedKeyValueStore(KeyValueBase[K, ValueAndTimestamp[V]], Generic[K, V]):
+    """Values with their timestamps, by key: what tables and aggregates live in.
+
+    `get_entry` and `put_entry` are the fast way for operators; an entry is a plain tuple of value and timestamp.
+    """
+
+    def _show(self, entry: Entry) -> Any:
+        return ValueAndTimestamp(entry[0], entry[1])
+
+    def _entry(self, value: Any) -> Entry | None:
+        return None if value is None or value[0] is None else (value[0], self._codec.checked_time(value[1]))

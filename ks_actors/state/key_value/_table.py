@@ -1,0 +1,302 @@
+"""The data of a key-value store: the view of it, its order, and what was restored."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from itertools import repeat
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.state.core._closed import Closed
+from ks_actors.state.core._codec import TIME_BYTES, Codec, Entry
+from ks_actors.state.core._iterators import StoreIterator
+from ks_actors.state.core._key_ranges import after
+from ks_actors.state.core._undo_log import BY_KEY, MISSING, SLICE
+from ks_actors.state.key_value._count import CountUp, count_up
+from ks_actors.state.key_value._puts import Puts
+from ks_actors.state.key_value._read_through import View
+from ks_actors.state.key_value._restored_rows import ARRANGED, RESTORED, RestoredRows
+from ks_actors.state.key_value._sorted_keys import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from ks_actors.records._batch import Batch
+    from ks_actors.state.disk._rocksdb import Engine, Row
+
+K = TypeVar("K")
+Found = tuple[bytes, Any, Any]
+"""A key's bytes, the key or MISSING when it is still to be read, and its entry, or the bytes of that."""
+
+
+class Table(Puts, Generic[K]):
+    """Entries by key. `get_entry` and `put_entry` are for operators; an entry is a plain tuple of value and timestamp (ms), None deletes.
+
+    The view holds entries (None: deleted) of immutable values, so that reading one is `dict.__getitem__`. Mutable values are held as bytes from the
+    moment when they are put, and each read makes a new object: so no object is shared with those who put or read it, and what is read does not depend
+    on when a commit happens. A value that cannot be written is refused when it is put. Restored rows wait as bytes, by the bytes of their
+    keys, until they are asked for or written.
+    """
+
+    get_entry: Callable[[K], Entry | None]
+    put_entry: Callable[[K, Entry | None], None]
+    count_up: CountUp | None = None
+
+    def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
+        super().__init__(codec, engine, prefix, record_time, logged=logged)
+        self._view = View(self._load)
+        self._restored: Any = RestoredRows()
+        self._restored_writing: Any = RestoredRows()
+        self._stale: int = 0
+        get = self._get_mutable if codec.mutable else self._view.__getitem__
+        put = self._put_bytes if codec.mutable else self._put_fixed if codec.fixed else self._put_text if codec.text else self._put_any
+        if codec.faithful:
+            self.get_entry = get
+            self.put_entry = put
+            if codec.fixed and not codec.mutable and _kernel is not None:
+                self.count_up = partial(count_up, self)
+        else:
+            encode = codec.key
+            self.get_entry = lambda key: get(encode(key))
+            self.put_entry = lambda key, entry: put(encode(key), entry)
+
+    # One key.
+
+    def _load(self, key: Any) -> Any:
+        engine = self.engine
+        raw: bytes | None
+        encoded = None
+        if self._restored or self._restored_writing:
+            encoded = self._codec.index_bytes(key)
+            raw = self._restored.get(encoded, MISSING)
+            if raw is MISSING:
+                raw = self._restored_writing.get(encoded, MISSING)
+            if raw is not MISSING:
+                if engine is None:
+                    self._restored.discard(encoded)
+                return None if raw is None else self._remember(key, raw)
+        if engine is None or self.bare:
+            return None
+        raw = engine.get(self.prefix + (encoded or self._codec.index_bytes(key)))
+        return None if raw is None else self._remember(key, self._codec.from_engine(raw))
+
+    def below(self, handle: Any) -> bytes | None:
+        """Return the bytes of the entry that lies below memory, without remembering them."""
+        encoded = self._codec.index_bytes(handle)
+        for source in (self._restored, self._restored_writing):
+            found: bytes | None = source.get(encoded, MISSING)
+            if found is not MISSING:
+                return found
+        raw = None if self.engine is None else self.engine.get(self.prefix + encoded)
+        return None if raw is None else self._codec.from_engine(raw)
+
+    def _remember(self, key: Any, raw: bytes) -> Any:
+        value = self._view[key] = raw if self._mutable else self._codec.entry(raw)
+        self._enter(key)
+        return value
+
+    def _get_mutable(self, key: Any) -> Entry | None:
+        raw = self._view[key]
+        return None if raw is None else self._codec.entry(raw)
+
+    # What a transaction needs.
+
+    def resident_rows(self) -> int:
+        """Return how many rows are in memory."""
+        return len(self._view) + len(self._restored) + len(self._restored_writing)
+
+    def _now(self, handle: Any) -> Any:
+        return self._view.get(handle, MISSING)
+
+    def _now_all(self, handles: list[Any]) -> list[Any]:
+        return list(map(self._view.get, handles, repeat(MISSING)))
+
+    def _put_back(self, handle: Any, value: Any) -> None:
+        if value is not MISSING:
+            self._view[handle] = value
+        elif handle in self._view:
+            del self._view[handle]
+            self._stale += 1
+
+    def _entries(self) -> tuple[dict[Any, Any], int] | None:
+        return self._view, BY_KEY
+
+    def _frozen_values(self, handles: list[Any]) -> list[Any]:
+        return [self._dirty[handle] if handle in self._dirty else self._view[handle] for handle in handles]
+
+    def _frozen_columns(self, handles: list[Any]) -> tuple[list[Any], list[int]] | None:
+        return super()._frozen_columns(handles) if _kernel is None else _kernel.entry_columns(self._view, self._dirty, handles)
+
+    def _log_keys(self, handles: list[Any]) -> list[bytes]:
+        return self._codec.keys(handles) if self._codec.faithful else handles
+
+    def _forget(self, pairs: Iterator[tuple[Any, Any]]) -> None:
+        if self._restored:
+            for key, _ in pairs:
+                if self.readers:
+                    self._preserve((key,))
+                self._restored.discard(self._codec.index_bytes(key))
+        super()._forget(pairs)
+
+    def _engine_key(self, handle: Any) -> bytes:
+        return self.prefix + self._codec.index_bytes(handle)
+
+    def _rows(self, handles: list[Any], values: list[Any]) -> list[Row]:
+        codec = self._codec
+        data = codec.column(values)
+        if data is not None:
+            # What cannot be written comes again, with its name.
+            with suppress(Exception):
+                return list(zip(map(self.prefix.__add__, codec.keys(handles) if codec.faithful else handles), data, strict=True))
+        return super()._rows(handles, values)
+
+    def _settled(self, handle: Any) -> None:
+        if self.engine is None and self._restored:
+            if self.readers:
+                self._preserve((handle,))
+            self._restored.discard(self._codec.index_bytes(handle))  # older: it must not come to light again
+        if self._view.get(handle, MISSING) is None and handle not in self._dirty and handle not in self._frozen:
+            del self._view[handle]
+            self._stale += 1
+
+    def restore(self, batch: Batch) -> None:
+        """Take in records of the changelog, as committed; the last one of a key counts."""
+        keys = batch.keys
+        restored = self._restored
+        restored.put(keys, batch.values, batch.timestamps)
+        if self.engine is None and None in batch.values:
+            for key in keys:
+                if restored.get(key, MISSING) is None:
+                    restored.discard(key)
+        if self._order is not None:
+            self._order.pending_bytes += keys
+        if self._view:
+            for key in keys:
+                self._put_back(self._codec.index_key(key), MISSING)
+
+    def has_unwritten(self) -> bool:
+        """Return whether something is committed that the engine does not have."""
+        return super().has_unwritten() or (self.engine is not None and bool(self._restored or self._restored_writing))
+
+    def begin_write(self) -> None:
+        """Take what is settled or restored as what is to be written."""
+        super().begin_write()
+        if self._restored_writing:
+            self._restored_writing.take_over(self._restored)
+        else:
+            self._restored, self._restored_writing = self._restored_writing, self._restored
+
+    def write_slices(self, engine: Engine) -> Iterator[None]:
+        """Write it, what was restored first: what was put since is newer."""
+        writing = self._restored_writing
+        cut = 0 if self._codec.timestamped else TIME_BYTES
+        while not writing.arranged(ARRANGED):
+            yield
+        while rows := writing.rows(RESTORED, self.prefix, cut):
+            engine.write(rows)
+            writing.written(len(rows))
+            yield
+        yield from super().write_slices(engine)
+
+    def tidy(self) -> Iterator[None]:
+        """Let go of what was put or read first, when more is in memory than may be."""
+        entered, view = self._entered, self._view
+        if self._order is not None and self._order.missing > len(self._order) + len(view) + SLICE:
+            self._order = None  # nobody has scanned for long
+        if entered is None:
+            return
+        if len(entered) > 2 * len(view) + SLICE:  # most have gone by other ways
+            entered = self._entered = deque(view)
+        excess = len(view) - self.resident_records
+        if excess > 0:
+            excess += self.resident_records // 8  # so that it does not come back at once
+        left = len(entered)
+        while excess > 0 and left > 0:
+            while not self.settle(SLICE):
+                yield
+            part = [entered.popleft() for _ in range(min(SLICE // 2, left, excess))]
+            left -= len(part)
+            clean = self._clean(part)
+            for key in part:
+                if key not in clean:
+                    entered.append(key)
+                elif view.pop(key, MISSING) is not MISSING:
+                    excess -= 1
+                    self._stale += 1
+            yield
+
+    def close(self) -> None:
+        """Let go of the memory; every later use raises StoreClosed."""
+        super().close()
+        closed = Closed(self.name)
+        if isinstance(self._view, View):
+            self._view.below = closed.get
+            self._view.clear()
+        self._view = closed
+        self._order, self._restored, self._restored_writing = None, RestoredRows(), RestoredRows()
+
+    # Ranges.
+
+    def _arranged(self) -> Order:
+        """Return the order of the keys, to be completed."""
+        order = self._order
+        if order is None or self._stale > len(order) // 4 + 64:
+            order = self._order = Order(self._codec.index_bytes, self._codec.index_key, self._view)
+            order.pending_bytes += [key for source in (self._restored, self._restored_writing) for key, _ in source.items()]
+            self._stale = 0
+        return order
+
+    def _promote(self) -> None:
+        """Bring into the view what was restored, so that it is in the order too."""
+        view, codec, in_memory = self._view, self._codec, self.engine is None
+        for source in (self._restored, self._restored_writing):
+            for encoded, raw in source.items():
+                key = codec.index_key(encoded)
+                if key not in view:  # else it stays: what was put over it may be void
+                    view[key] = raw if raw is None or self._mutable else codec.entry(raw)
+                    self._enter(key)
+                    if in_memory:
+                        source.discard(encoded)
+
+    def _in_memory(self, low: bytes, high: bytes) -> list[Found]:
+        if self._restored or self._restored_writing:
+            self._promote()
+        order, view = self._arranged(), self._view
+        order.place_all()
+        found: list[Found] = []
+        for encoded, key in order.within(low, high):
+            value = view.get(key, MISSING)
+            if value is not MISSING:
+                found.append((encoded, key, value))
+        return found
+
+    def scan(
+        self, low: bytes, high: bytes, show: Callable[[Entry], Any], *, reverse: bool = False, read: Callable[[bytes], Entry] | None = None
+    ) -> StoreIterator[Any]:
+        """Iterate over the keys whose bytes are from `low` to before `high` (nothing: the end); entries are read by their serde, or by `read`."""
+        memory = self._in_memory(low, high)
+        known = {found[0] for found in memory}
+        live = [found for found in (reversed(memory) if reverse else memory) if found[2] is not None]
+        rows: Iterable[Found] = live
+        if self.engine is not None:
+            prefix, cut, convert = self.prefix, len(self.prefix), self._codec.from_engine
+            stored = self.engine.scan(prefix + low, prefix + high if high else after(prefix), reverse=reverse)
+            below = ((key[cut:], MISSING, convert(value)) for key, value in stored if key[cut:] not in known)
+            rows = heapq.merge(live, below, key=itemgetter(0), reverse=reverse) if live else below
+        return StoreIterator(self._shown(rows, show, read or self._codec.entry), self._iterators)
+
+    def _shown(self, rows: Iterable[Found], show: Callable[[Entry], Any], read_entry: Callable[[bytes], Entry]) -> Generator[Any, None, None]:
+        read_key, faithful = self._codec.object_key, self._codec.faithful
+        for encoded, index, value in rows:
+            key = index if faithful and index is not MISSING else read_key(encoded)
+            yield key, show(read_entry(value) if type(value) is bytes else value)
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many keys there are: exactly in memory, with an engine as it estimates, for all stores of the task."""
+        deleted = {key for keys in (self._deleted, self._frozen_deleted) for key in keys if self._view.get(key, MISSING) is None}
+        here = self.resident_rows() - len(deleted)
+        return here if self.engine is None else max(here, self.engine.estimated_keys())

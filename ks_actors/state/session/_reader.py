@@ -1,0 +1,176 @@
+"""What queries see of session stores."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors.records._windowed import Window
+from ks_actors.state.core import _reader
+from ks_actors.state.core._reader import NotingReader
+from ks_actors.state.core._undo_log import MISSING
+from ks_actors.state.session._sessions import ENDS, LATEST, SHIFT
+from ks_actors.state.session._store import SessionStore
+from ks_actors.state.timed._key_index import SEGMENT
+from ks_actors.state.timed._timeline import into_chunks, used_up
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from ks_actors.state.core._codec import Entry
+    from ks_actors.state.core._row_scan import Row, Rows
+    from ks_actors.state.timed._timeline import Found
+
+Bounds = tuple[bytes, bytes]
+_first: Final = itemgetter(0)
+
+
+class SessionReader(NotingReader[SessionStore[Any, Any]]):
+    """Reads a session store. What has expired is not seen, as of the last commit or as of now. Rows have a key and a `Window` each."""
+
+    def _limit(self, *, committed: bool) -> int:
+        store = self.store
+        limit: int = store._committed - store._retention if committed else store._limit
+        return limit
+
+    def get(self, key: Any, start: int, end: int, *, committed: bool) -> Entry | None:
+        """Return the entry of one session."""
+        handle = (self._index(key), end << SHIFT | start)
+        return None if end <= self._limit(committed=committed) else self._entry(handle, self._value(handle, committed=committed))
+
+    def find(self, key: Any, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool) -> Rows:
+        """Iterate over the sessions of a key that overlap with a span, in the order of the store's `find_sessions`, or against it."""
+        store, index = self.store, self._index(key)
+        first = max(earliest_end, self._limit(committed=committed) + 1, 0)
+        low = first << SHIFT
+        found = {}
+        for slot in store._tracks.get(index, ()):
+            if slot >= low and slot & LATEST <= latest_start:
+                value = self._value((index, slot), committed=committed)
+                if value is not MISSING:
+                    found[slot] = value
+        stored = self._stored_of(index, first, store._low, latest_start, reverse=reverse)
+        rows = self._started([], iter(()), self._rows_of(key, index, found, stored, reverse=reverse))
+        rows.looking = False
+        return rows
+
+    def _stored_of(self, index: Any, first: int, stop: int, latest_start: int, *, reverse: bool) -> Iterator[tuple[int, bytes]]:
+        """Return slot and value of a key's sessions on disk that end from `first` to before `stop`, as it is now."""
+        store, engine = self.store, self.store.engine
+        if engine is None or first >= stop:
+            return iter(())
+        encoded = store._codec.index_bytes(index)
+        scans = []
+        for segment in range(first // store.segment_ms, (stop - 1) // store.segment_ms + 1):
+            base = store.prefix + SEGMENT.pack(segment) + encoded
+            since, until = max(first, segment * store.segment_ms), min(stop, (segment + 1) * store.segment_ms)
+            scans.append(engine.scan(base + ENDS.pack(since, 0), base + ENDS.pack(until, 0), reverse=reverse))
+        if reverse:
+            scans.reverse()
+        size = len(store.prefix) + SEGMENT.size + len(encoded)  # longer keys that begin with this one may lie in between
+        ends = ((ENDS.unpack_from(name, size), data) for name, data in chain.from_iterable(scans) if len(name) == size + ENDS.size)
+        return ((end << SHIFT | start, data) for (end, start), data in ends if start <= latest_start)
+
+    def _rows_of(
+        self, key: Any, index: Any, found: dict[int, Any], stored: Iterator[tuple[int, bytes]], *, reverse: bool
+    ) -> Generator[Row, None, None]:
+        from_engine, order = self.store._codec.from_engine, self._slot_order
+        below = ((order(slot), slot, from_engine(data)) for slot, data in stored if slot not in found)
+        memory = sorted(((order(slot), slot, value) for slot, value in found.items()), key=_first, reverse=reverse)
+        for place, slot, value in heapq.merge(memory, below, key=_first, reverse=reverse):
+            entry = self._entry((index, slot), value)
+            if entry is not None:
+                yield place, (key, Window(slot & LATEST, slot >> SHIFT)), entry
+
+    def _slot_order(self, slot: int) -> Any:
+        return slot if self.store._segmented else (slot >> SHIFT, -(slot & LATEST))
+
+    def find_range(self, keys: Bounds, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool) -> Rows:
+        """Iterate over the sessions of a range of keys (see `bounds`), in the order of the store's `find_sessions_range`, or against it."""
+        first = max(earliest_end, self._limit(committed=committed) + 1, 0)
+        layers: list[dict[Any, Any]] = []
+        overlay = {} if committed else self._uncommitted()
+        chunks: list[list[Found]] = []
+        wanted = _Wanted(keys, first, latest_start)
+        rows = self._started(layers, iter(()), self._rows(chunks, self._stored(wanted, reverse=reverse), reverse=reverse))
+        rows.steps = self._look_through(rows, wanted, layers, overlay, chunks)
+        return rows
+
+    def bounds(self, low: Any, high: Any) -> Bounds:
+        """Return the bytes of the keys from `low` to `high`, both included: the first one, and what is behind the last one (nothing: the end)."""
+        first = b"" if low is None else self.key_bytes(low)
+        end = b"" if high is None else self.key_bytes(high) + b"\0"
+        return first, first if end and end <= first else end
+
+    def _place(self, encoded: bytes, slot: int) -> Any:
+        """Return what sessions of many keys are in the order of."""
+        return self.store.row_order((encoded, slot & LATEST, slot >> SHIFT, None))
+
+    def _stored(self, wanted: _Wanted, *, reverse: bool) -> Iterator[Found]:
+        """Return the sessions on disk, as it is now."""
+        store, engine, stop = self.store, self.store.engine, self.store._low
+        if engine is None or wanted.first >= stop:
+            return iter(())
+        low, high = SEGMENT.pack(wanted.first // store.segment_ms), SEGMENT.pack((stop - 1) // store.segment_ms + 1)
+        return self._read(engine.scan(store.prefix + low, store.prefix + high, reverse=reverse), wanted, stop)
+
+    def _read(self, stored: Iterator[tuple[bytes, bytes]], wanted: _Wanted, stop: int) -> Generator[Found, None, None]:
+        codec, cut = self.store._codec, len(self.store.prefix) + SEGMENT.size
+        for name, data in stored:
+            end, start = ENDS.unpack_from(name, len(name) - ENDS.size)
+            encoded, slot = name[cut : -ENDS.size], end << SHIFT | start
+            if end < stop and wanted.admits(encoded, slot):
+                yield self._place(encoded, slot), (codec.index_key(encoded), slot), codec.from_engine(data)
+
+    def _look_through(
+        self, rows: Rows, wanted: _Wanted, layers: list[dict[Any, Any]], overlay: dict[Any, Any], chunks: list[list[Found]]
+    ) -> Generator[None, None, None]:
+        """Find what is in memory, and sort it, in pieces."""
+        store, encode = self.store, self.store._codec.index_bytes
+        handles = chain(
+            ((index, slot) for index in list(store._tracks) for slot in list(store._tracks.get(index, ()))),
+            overlay,  # what was rolled back since is not in the tracks any more
+        )
+
+        def found() -> Iterator[Found | None]:
+            for handle in handles:
+                encoded = encode(handle[0])
+                if wanted.admits(encoded, handle[1]) and (value := self._at_start(handle, layers, overlay)) is not MISSING:
+                    yield self._place(encoded, handle[1]), handle, value
+                else:
+                    yield None
+
+        yield from into_chunks(found(), chunks, _reader.STEP)
+        rows.looking = False
+
+    def _rows(self, chunks: list[list[Found]], below: Iterator[Found], *, reverse: bool) -> Generator[Row, None, None]:
+        """Iterate over what is in sorted `chunks` and `below`; what is in memory counts where both have it. The chunks are used up."""
+        codec, last = self.store._codec, None
+        for chunk in chunks if not reverse else ():
+            chunk.reverse()
+        for place, handle, value in heapq.merge(*map(used_up, chunks), below, key=_first, reverse=reverse):
+            if place == last:
+                continue
+            last = place
+            entry = self._entry(handle, value)
+            if entry is not None:
+                index, slot = handle
+                yield place, (index if codec.faithful else codec.object_key(index), Window(slot & LATEST, slot >> SHIFT)), entry
+
+
+class _Wanted:
+    """Which sessions are to be found."""
+
+    __slots__ = ("_end", "_latest_start", "_low", "_start", "first")
+
+    def __init__(self, keys: Bounds, first: int, latest_start: int) -> None:
+        self.first: int = first
+        self._start, self._end = keys
+        self._low = first << SHIFT
+        self._latest_start = latest_start
+
+    def admits(self, encoded: bytes, slot: int) -> bool:
+        """Return whether a session is one of them."""
+        return slot >= self._low and slot & LATEST <= self._latest_start and encoded >= self._start and (not self._end or encoded < self._end)

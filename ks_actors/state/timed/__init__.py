@@ -1,0 +1,1 @@
+"""Parts of window and session stores."""

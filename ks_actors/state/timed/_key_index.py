@@ -1,0 +1,368 @@
+"""What a window store has in memory: what each key has by time, what of it has expired, and what of it is on disk as well."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections import deque
+from itertools import islice
+from operator import add
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.state.core._closed import Closed
+from ks_actors.state.core._segment_span import span_of
+from ks_actors.state.core._undo_log import MISSING, SLICE
+from ks_actors.state.core._write_back import Transactional
+from ks_actors.state.timed._expiry import expire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ks_actors.state.core._codec import Codec
+    from ks_actors.state.disk._rocksdb import Engine, Row
+    from ks_actors.topology._stores import StoreSpec
+
+Track = dict[int, Any]
+"""What one key has, by slot."""
+
+SEQUENCE_BITS: Final = 31
+SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
+SUFFIX: Final = struct.Struct(">qi")
+SEGMENT: Final = struct.Struct(">q")
+FACTS: Final = struct.Struct(">qi")
+SHORTEST_SEGMENT_MS: Final = 60_000
+VISITS: Final = 200
+"""Keys that are looked through for what has expired, per commit."""
+OVERDUE: Final = 5_000
+"""Keys that wait to be looked through, from which on somebody should."""
+TRACK_BYTES: Final = 300
+"""What a key takes besides its rows."""
+_FEW: Final = 8
+
+
+class Tracks(Transactional[tuple[Any, int]]):
+    """Values by key and slot, which tells a window among others of its key: as far as this class goes, its start.
+
+    What starts at the low-water mark `_low` or later is all in memory; what is older may be on disk only, and is asked for by key. The engine has
+    segments, so that what expires goes in one piece.
+    What has expired leaves memory by stretches of time: of each it is noted which keys have something in it, and these are looked through when it has
+    expired, a few at each commit and with each new key.
+    """
+
+    def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec) -> None:
+        super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
+        self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
+        self._retention: int = spec.seen_ms
+        self._segmented: bool = spec.type != "in_memory"
+        self._tracks: dict[Any, Track] = {}
+        self._orders: dict[Any, list[int]] = {}  # a track's slots in order, kept from the first fetch of its key on
+        self._starts: dict[int, dict[Any, None]] | None = None  # keys by start, kept from the first fetch of all keys on
+        self._observed: int = -1
+        self._limit: int = -1 - spec.seen_ms
+        self._sequence: int = 0
+        self._committed: int = -1  # what was observed up to the last commit
+        self._frozen_observed: int = -1
+        self._low: int = 0
+        self._loaded: set[Any] = set()  # keys of which all that is older than the mark is in memory too
+        self._resident: int = 0
+        self._span: int = span_of(spec.retention_ms)
+        self._buckets: dict[int, list[Any]] = {}  # keys that something was added to, by stretches of time
+        self._gone: deque[list[Any]] = deque()  # those of the stretches that have expired
+        self._bounds: list[int] = []  # for each group of what is to be written, what the latest start was when it was added to
+        self._stale: list[set[tuple[Any, int]]] = []  # groups that have expired
+        self._ring: deque[Any] = deque()  # keys that are looked through for what is older than the low-water mark
+        self._due: int = 0  # how many keys wait to be looked through
+        self._cleared: int = 0
+
+    def _track(self, index: Any) -> Track:
+        track = self._tracks.get(index)
+        if track is None:
+            if self._due:
+                self.sweep(2)  # whatever grows pays for what is to go
+            track = self._tracks[index] = {}
+        return track
+
+    def _slot_at(self, time: int) -> int:
+        """Return the first slot of a time that windows expire by."""
+        return time
+
+    def _segments_of(self, handles: list[tuple[Any, int]]) -> list[int]:
+        """Return the engine's segment of each."""
+        segment_ms = self.segment_ms
+        return [slot // segment_ms for _, slot in handles]
+
+    def _added(self, index: Any, slot: int) -> None:
+        self._resident += 1
+        number = slot // self._span
+        if number in self._buckets:
+            self._buckets[number].append(index)
+        else:
+            self._buckets[number] = [index]
+        if self._starts is not None:
+            self._started(index, slot)
+
+    def _started(self, index: Any, start: int) -> None:
+        assert self._starts is not None
+        keys = self._starts.get(start)
+        if keys is None:
+            self._starts[start] = {index: None}
+        else:
+            keys[index] = None
+
+    def _arrange(self, index: Any, track: Track) -> list[int]:
+        """Return the slots in order, with those that have come since this was asked last."""
+        order = self._orders.get(index)
+        if order is None:
+            order = self._orders[index] = sorted(track)
+            return order
+        fresh = list(islice(reversed(track), len(track) - len(order)))  # whoever takes out of a track forgets its order
+        fresh.sort()
+        if not order or fresh[0] > order[-1]:
+            order.extend(fresh)
+        else:
+            order.extend(fresh)
+            order.sort()
+        return order
+
+    # What a transaction needs.
+
+    def _now(self, handle: tuple[Any, int]) -> Any:
+        track = self._tracks.get(handle[0])
+        return MISSING if track is None else track.get(handle[1], MISSING)
+
+    def _put_back(self, handle: tuple[Any, int], value: Any) -> None:
+        index, slot = handle
+        if value is MISSING:
+            self._take_out(index, slot)
+        else:
+            self._track(index)[slot] = value
+
+    def _take_out(self, index: Any, slot: int) -> None:
+        track = self._tracks.get(index)
+        if track is not None and track.pop(slot, MISSING) is not MISSING:
+            self._orders.pop(index, None)
+            self._resident -= 1
+
+    def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
+        tracks, dirty = self._tracks, self._dirty
+        if _kernel is not None and (values := _kernel.window_values(tracks, dirty, handles, False)) is not None:
+            return values  # type: ignore[no-any-return]
+        try:
+            return [dirty[handle] if handle in dirty else tracks[handle[0]][handle[1]] for handle in handles]
+        except KeyError:
+            return list(map(self._frozen_value, handles))
+
+    def _settled(self, handle: tuple[Any, int]) -> None:
+        if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen and not self._looked_at():
+            self._take_out(*handle)  # else it goes when it expires
+
+    def below(self, handle: tuple[Any, int]) -> bytes | None:
+        """Return the bytes of the entry that lies below memory, without remembering them."""
+        if self.engine is None or handle[1] >= self._slot_at(self._low):
+            return None  # else it may be there although its key is loaded: what was put before that was not read
+        raw = self.engine.get(self._engine_key(handle))
+        return None if raw is None else self._codec.from_engine(raw)
+
+    def freeze(self) -> None:
+        """Begin a new transaction; the one that was open is being committed."""
+        super().freeze()
+        self._frozen_observed = self._observed
+
+    def keep(self, *, written: bool) -> int:
+        """Take what is frozen as committed."""
+        self._committed = max(self._committed, self._frozen_observed)
+        count = super().keep(written=written)
+        self._expire()
+        if self._due:
+            self.sweep(VISITS)
+        return count
+
+    def drop(self) -> None:
+        """Go back to what is committed."""
+        super().drop()
+        self._observed = self._committed
+        self._limit = self._observed - self._retention
+        self._loaded = set()  # of windows that were put before they were read, memory does not know what is on disk
+
+    def _expire(self) -> None:
+        """Note what has expired, to be looked through bit by bit."""
+        limit = self._committed - self._retention
+        for number in [number for number in self._buckets if (number + 1) * self._span - 1 <= limit]:
+            keys = self._buckets.pop(number)
+            self._gone.append(keys)
+            self._due += len(keys)
+        while self._bounds and self._bounds[0] <= limit:  # nobody will ever ask the disk for them: they are not to wait in memory to be written
+            self._bounds.pop(0)
+            self._stale.append(self._unwritten.pop(0))
+        if self._loaded and self._low <= limit + 1:
+            self._loaded = set()
+
+    def _group(self) -> set[tuple[Any, int]]:
+        group = super()._group()
+        self._bounds += [-1] * (len(self._unwritten) - len(self._bounds))
+        self._bounds[-1] = self._committed
+        return group
+
+    def begin_write(self) -> None:
+        """Take what is settled as what is to be written."""
+        super().begin_write()
+        self._bounds = []
+
+    @property
+    def overdue(self) -> bool:
+        """Whether somebody should look at what was kept, or has expired."""
+        return self._due >= OVERDUE or super().overdue
+
+    # Memory and disk.
+
+    def resident_rows(self) -> int:
+        """Return how many rows are in memory."""
+        return self._resident
+
+    def memory_bytes(self) -> int:
+        """Return about how much memory it takes."""
+        return super().memory_bytes() + len(self._tracks) * TRACK_BYTES
+
+    def sweep(self, visits: int) -> None:
+        """Look through some keys for windows that have expired, or that are older than the low-water mark and on disk, and take them out."""
+        if self._looked_at():
+            return  # it is for moments that queries look through what is here
+        limit, gone, stale = self._committed - self._retention, self._gone, self._stale
+        if stale:
+            for _ in range(min(visits, len(stale[-1]))):  # in pieces, as to free a large set takes long
+                stale[-1].pop()
+            if not stale[-1]:
+                stale.pop()
+        while gone and visits > 0:
+            part = gone[0][-visits:]
+            del gone[0][-visits:]
+            if not gone[0]:
+                gone.popleft()
+            visits -= len(part)
+            self._due -= len(part)
+            self._take_out_expired(part, limit)
+        for _ in range(min(visits, len(self._ring))):
+            index = self._ring.popleft()
+            self._due -= 1
+            track = self._tracks.get(index)
+            if track is None:
+                continue
+            self._trim(index, track, limit)
+            if not track:
+                del self._tracks[index]
+                self._orders.pop(index, None)
+
+    def _take_out_expired(self, indexes: list[Any], limit: int) -> None:
+        """Take out what starts at `limit` or before; nothing of it is of a transaction that is under way, as that would have been too late."""
+        self._resident -= expire(self._tracks, indexes, limit)
+        if self._orders:
+            for index in indexes:
+                self._orders.pop(index, None)
+
+    def _looked_at(self) -> bool:
+        return len(self.readers) > 0 and any(reader.looking for reader in self.readers)  # mostly there are none
+
+    def _trim(self, index: Any, track: Track, limit: int) -> None:
+        evict = self._low if self.engine is not None else 0
+        bound, alive = self._slot_at(max(limit + 1, evict)), self._slot_at(limit + 1)
+        if len(track) <= _FEW:
+            old = sorted(slot for slot in track if slot < bound)
+        else:
+            order = self._orders.get(index)
+            if order is None:
+                order = sorted(track)
+            elif len(order) != len(track):
+                order = self._arrange(index, track)
+            old = order[: min(SLICE, bisect_left(order, bound))]
+        if not old:
+            return
+        handles = [(index, slot) for slot in old]
+        clean = self._clean(handles) if evict > limit + 1 else ()
+        expired = []
+        for handle in handles:
+            if handle in clean:
+                self._take_out(*handle)
+                self._loaded.discard(index)
+            elif handle[1] < alive and handle not in self._dirty and handle not in self._frozen:
+                self._take_out(*handle)
+                self._loaded.discard(index)
+                expired.append(handle)
+        for group in self._unwritten:  # nobody will ever ask the disk for them: they are not to wait in memory to be written
+            group.difference_update(expired)
+
+    def _write(self, engine: Engine, handles: list[tuple[Any, int]]) -> None:
+        handles = self._visible(handles)
+        if handles:
+            super()._write(engine, handles)
+
+    def _rows(self, handles: list[tuple[Any, int]], values: list[Any]) -> list[Row]:
+        data = self._codec.column(values)
+        if data is None:
+            return super()._rows(handles, values)
+        segments = self._segments_of(handles)
+        bases = {segment: self.prefix + SEGMENT.pack(segment) for segment in set(segments)}
+        return list(zip(map(add, map(bases.__getitem__, segments), self._log_keys(handles)), data, strict=True))
+
+    def _preserve(self, handles: Iterable[tuple[Any, int]]) -> None:
+        """Note nothing: as long as somebody reads, all that was committed stays in memory."""
+
+    def _visible(self, handles: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
+        """Return those that have not expired: nobody will ever ask the disk for the others."""
+        alive = self._slot_at(self._committed - self._retention + 1)
+        return [handle for handle in handles if handle[1] >= alive]
+
+    def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
+        return self._committed_in(self._tracks, handles, by_start=False)
+
+    def _committed_in(self, dicts: dict[Any, dict[Any, Any]], handles: list[tuple[Any, int]], *, by_start: bool) -> list[Any]:
+        if _kernel is not None and (not self._frozen or self._frozen.keys().isdisjoint(handles)):
+            values = _kernel.window_values(dicts, self._dirty, handles, by_start)
+            if values is not None:
+                return values  # type: ignore[no-any-return]
+        return list(map(self._committed_value, handles))
+
+    def write_slices(self, engine: Engine) -> Iterator[None]:
+        """Delete the segments that have expired, then write."""
+        segment = max(0, self._committed - self._retention) // self.segment_ms
+        if segment > self._cleared:
+            engine.write((), [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(segment))])
+            self._cleared = segment
+            yield
+        yield from super().write_slices(engine)
+
+    def tidy(self) -> Iterator[None]:
+        """Raise the low-water mark when more is in memory than may be, and take out what is older."""
+        if self._resident > self.resident_records:
+            oldest = max(self._low, self._committed - self._retention, 0)
+            self._low = (oldest + self._committed) // 2 + 1
+            self._loaded = set()
+            self._due += len(self._tracks) - len(self._ring)
+            self._ring = deque(self._tracks)
+        while (self._due or self._stale) and not self._looked_at():
+            while not self.settle(SLICE):
+                yield
+            self.sweep(SLICE if self._gone or self._stale else VISITS)
+            yield
+
+    def facts(self, *, frozen: bool = False) -> bytes | None:
+        """Return the latest start that is committed, or frozen, and the sequence number."""
+        return FACTS.pack(self._frozen_observed if frozen else self._committed, self._sequence)
+
+    def recall(self, facts: bytes) -> None:
+        """Take up what `facts` returned before the store was closed: all that is older is on disk."""
+        self._observed, self._sequence = FACTS.unpack(facts)
+        self._committed = self._frozen_observed = self._observed
+        self._limit = self._observed - self._retention
+        self._low = self._observed + 1
+
+    def close(self) -> None:
+        """Let go of the memory; every later use raises StoreClosed."""
+        super().close()
+        self._tracks = Closed(self.name)
+        self._orders, self._starts = {}, None
+        self._buckets.clear()
+        self._gone.clear()
+        self._ring.clear()
+        self._bounds, self._stale = [], []
+        self._due = 0

@@ -1,0 +1,149 @@
+"""What readers of window stores have in common: which windows there are on disk, and how these and those in memory become rows in order."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
+
+from ks_actors.state.timed._key_index import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from ks_actors.state.core._codec import Entry
+    from ks_actors.state.core._row_scan import Row
+    from ks_actors.state.join_window._rows_by_time import Spans
+    from ks_actors.state.window._by_key import Windows
+
+W = TypeVar("W", bound="Windows[Any] | Spans")
+Found = tuple[Any, Any, Any]
+"""What windows are in the order of, key and slot, and the value in memory or its bytes."""
+_first: Final = itemgetter(0)
+
+
+@final
+class Timeline(Generic[W]):
+    """The windows of one store. A slot is a window's start; with `duplicates`, start and sequence number in one."""
+
+    __slots__ = ("duplicates", "store")
+
+    def __init__(self, store: W, *, duplicates: bool) -> None:
+        self.store: W = store
+        self.duplicates: bool = duplicates
+
+    def limit(self, *, committed: bool) -> int:
+        """Return the latest start that has expired, as of the last commit or as of now."""
+        store = self.store
+        limit: int = store._committed - store._retention if committed else store._limit
+        return limit
+
+    def slot(self, start: int, sequence: int) -> int:
+        """Return the slot of a start and a sequence number."""
+        return start << SEQUENCE_BITS | sequence if self.duplicates else start
+
+    def start(self, slot: int) -> int:
+        """Return the start of a slot."""
+        return slot >> SEQUENCE_BITS if self.duplicates else slot
+
+    def place(self, handle: tuple[Any, int]) -> Any:
+        """Return what windows are in the order of."""
+        store, (index, slot) = self.store, handle
+        start, sequence = (slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) if self.duplicates else (slot, 0)
+        encoded = store._codec.index_bytes(index)
+        if store._segmented:
+            return SEGMENT.pack(start // store.segment_ms) + encoded + SUFFIX.pack(start, sequence)
+        return start, encoded, sequence
+
+    # On disk, as it is now.
+
+    def stored_of(self, index: Any, first: int, stop: int, *, reverse: bool) -> Iterator[tuple[int, bytes]]:
+        """Return slot and value of a key's windows that start from `first` to before `stop`."""
+        store, engine = self.store, self.store.engine
+        if engine is None or first >= stop:
+            return iter(())
+        encoded = store._codec.index_bytes(index)
+        scans = []
+        for segment in range(first // store.segment_ms, (stop - 1) // store.segment_ms + 1):
+            base = store.prefix + SEGMENT.pack(segment) + encoded
+            since, until = max(first, segment * store.segment_ms), min(stop, (segment + 1) * store.segment_ms)
+            scans.append(engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0), reverse=reverse))
+        if reverse:
+            scans.reverse()
+        size = len(store.prefix) + SEGMENT.size + len(encoded)  # longer keys that begin with this one may lie in between
+        return ((self.slot(*SUFFIX.unpack_from(name, size)), data) for name, data in chain.from_iterable(scans) if len(name) == size + SUFFIX.size)
+
+    def stored(self, first: int, stop: int, *, reverse: bool) -> Iterator[Found]:
+        """Return all windows that start from `first` to before `stop`."""
+        store, engine = self.store, self.store.engine
+        if engine is None or first >= stop:
+            return iter(())
+        low, high = SEGMENT.pack(first // store.segment_ms), SEGMENT.pack((stop - 1) // store.segment_ms + 1)
+        return self._read(engine.scan(store.prefix + low, store.prefix + high, reverse=reverse), first, stop)
+
+    def _read(self, stored: Iterator[tuple[bytes, bytes]], first: int, stop: int) -> Generator[Found, None, None]:
+        codec, head = self.store._codec, len(self.store.prefix)
+        cut = head + SEGMENT.size
+        for name, data in stored:
+            start, sequence = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)
+            if first <= start < stop:
+                yield name[head:], (codec.index_key(name[cut : -SUFFIX.size]), self.slot(start, sequence)), codec.from_engine(data)
+
+    # Rows.
+
+    def rows_of(
+        self,
+        key: Any,
+        index: Any,
+        found: dict[int, Any],
+        stored: Iterator[tuple[int, bytes]],
+        entry_of: Callable[[tuple[Any, int], Any], Entry | None],
+        *,
+        reverse: bool,
+    ) -> Generator[Row, None, None]:
+        """Iterate over the windows of a key: `found` in memory, in order, and what is `stored` besides."""
+        from_engine = self.store._codec.from_engine
+        below = ((slot, from_engine(data)) for slot, data in stored if slot not in found)
+        memory = reversed(found.items()) if reverse else iter(found.items())
+        for slot, value in heapq.merge(memory, below, key=_first, reverse=reverse):
+            entry = entry_of((index, slot), value)
+            if entry is not None:
+                yield slot, (key, self.start(slot)), entry
+
+    def rows(
+        self, chunks: list[list[Found]], below: Iterator[Found], entry_of: Callable[[tuple[Any, int], Any], Entry | None], *, reverse: bool
+    ) -> Generator[Row, None, None]:
+        """Iterate over what is in sorted `chunks` and `below`; what is in memory counts where both have it. The chunks are used up."""
+        codec, last = self.store._codec, None
+        for chunk in chunks if not reverse else ():
+            chunk.reverse()
+        for place, handle, value in heapq.merge(*map(used_up, chunks), below, key=_first, reverse=reverse):
+            if place == last:
+                continue
+            last = place
+            entry = entry_of(handle, value)
+            if entry is not None:
+                index, slot = handle
+                yield place, (index if codec.faithful else codec.object_key(index), self.start(slot)), entry
+
+
+def into_chunks(found: Iterator[Found | None], chunks: list[list[Found]], size: int) -> Generator[None, None, None]:
+    """Collect what is found, and sort it, in pieces: a step for each `size` that are looked at, found or not."""
+    part: list[Found] = []
+    for looked, one in enumerate(found, 1):
+        if one is not None:
+            part.append(one)
+        if not looked % size:
+            part.sort(key=_first)
+            chunks.append(part)
+            part = []
+            yield
+    part.sort(key=_first)
+    chunks.append(part)
+
+
+def used_up(part: list[Found]) -> Iterator[Found]:
+    """Iterate over a list from its end, and take what is read out of it: to free all of a long one at the end would take long."""
+    while part:
+        yield part.pop()

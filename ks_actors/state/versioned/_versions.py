@@ -1,0 +1,395 @@
+"""The data of a versioned store: what each key was worth from when to when (KIP-889)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from ks_actors.records._batch import Batch
+from ks_actors.records._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED
+from ks_actors.state.core._codec import TIME_BYTES, pack_time, unpack_time
+from ks_actors.state.core._key_ranges import after
+from ks_actors.state.core._undo_log import LOGGED_BYTES, MISSING, SLICE
+from ks_actors.state.key_value._table import Table
+from ks_actors.state.timed._key_index import FACTS
+from ks_actors.state.versioned._codec import TOMBSTONE, VersionCodec, is_tombstone
+from ks_actors.state.versioned._sweep import Sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ks_actors.state.core._codec import Entry
+    from ks_actors.state.disk._rocksdb import Engine
+    from ks_actors.state.key_value._count import CountUp
+    from ks_actors.topology._stores import StoreSpec
+
+K = TypeVar("K")
+Handle = tuple[Any, int]
+
+_BUCKETS: Final = 8
+
+
+class Versions(Table[Handle], Generic[K]):
+    """Versions by key and time; one is valid from its time to that of the next one, and a delete is one too.
+
+    A key's track is the times of all its versions, in order: it is there whole or not at all, and is read from the engine when it is first needed.
+    What was restored before that is `loose`. Versions that ended a history retention before stream time (the latest put) are not seen; they are
+    removed when what is committed is that old, which no transaction and no changelog takes notice of. A `put` that old is dropped and counted.
+    """
+
+    def __init__(
+        self,
+        codec: VersionCodec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        spec: StoreSpec,
+        expired: Callable[[int], None],
+    ) -> None:
+        super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
+        self.count_up: CountUp | None = None
+        self._entered = None
+        self._versions: VersionCodec = codec
+        self._retention: int = spec.history_retention_ms
+        self._expired: Callable[[int], None] = expired
+        self._span: int = max(1, spec.history_retention_ms // _BUCKETS)
+        self._observed: int = -1
+        self._committed: int = -1  # what was observed up to the last commit
+        self._frozen_observed: int = -1
+        self._read_up_to: int = -1  # stream time as the changelog has it, which what was recalled may be ahead of
+        self._tracks: dict[Any, list[int]] = {}
+        self._loose: dict[Any, list[int]] = {}
+        self._touched: deque[Any] = deque()  # keys in the order in which their tracks were made
+        self._due: dict[int, set[Any]] = {}  # keys of which a version ends, by the time of that
+        self._sweep: Sweep = Sweep(engine)
+
+    # What there is.
+
+    def _track(self, index: Any) -> list[int]:
+        track = self._tracks.get(index)
+        if track is not None:
+            return track
+        times = set(self._loose.pop(index, ()))
+        view = self._view
+        for time, data in self._stored(index):
+            if time not in times:
+                times.add(time)
+                view[index, time] = data
+        track = sorted(times)
+        if not track and self.engine is None:
+            return track  # nothing that would have to be remembered
+        self._tracks[index] = track
+        self._touched.append(index)
+        for _begin, end in pairwise(track):
+            self._ends(index, end)
+        if track and self._is_tombstone(index, track[-1]):
+            self._ends(index, track[-1])
+        return track
+
+    def _stored(self, index: Any) -> Iterator[tuple[int, bytes]]:
+        if self.engine is None or self.bare:
+            return
+        low = self.prefix + self._versions.first_bytes(index)
+        start = len(low)
+        for encoded, data in self.engine.scan(low, after(low)):
+            yield unpack_time(encoded, start)[0], data
+
+    def found(self, index: Any) -> list[int]:
+        """Return the times of all versions of a key, in order; nothing is remembered of those that only the engine has."""
+        track = self._tracks.get(index)
+        if track is not None:
+            return track
+        return sorted({*self._loose.get(index, ()), *(time for time, _ in self._stored(index))})
+
+    def _is_tombstone(self, index: Any, time: int) -> bool:
+        value = self._view[index, time]
+        return is_tombstone(value) if type(value) is bytes else value[0] is TOMBSTONE
+
+    def entry_at(self, index: Any, time: int) -> Entry:
+        """Return value and time of a version that there is; the value may be TOMBSTONE, and is a new object each time when it is mutable."""
+        view = self._view
+        value = view[index, time]
+        if type(value) is bytes:
+            value = self._codec.entry(value)
+            if not self._mutable and (index, time) not in self._dirty and (index, time) not in self._frozen:
+                view[index, time] = value
+        entry: Entry = value
+        return entry
+
+    def latest(self, key: K) -> Entry | None:
+        """Return the latest value of a key, and its time; None when it was deleted."""
+        index = self._versions.index(key)
+        track = self._tracks.get(index)
+        if track is None:
+            track = self._track(index)
+        if not track:
+            return None
+        entry = self.entry_at(index, track[-1])
+        return None if entry[0] is TOMBSTONE else entry
+
+    def as_of(self, key: K, time: int) -> tuple[Entry, int | None] | None:
+        """Return the version of a key that was valid at `time` (ms), and until when it is; None when there was none, or it is too long ago."""
+        index = self._versions.index(key)
+        track = self._tracks.get(index)
+        if track is None:
+            track = self._track(index)
+        place = bisect_right(track, time)
+        if place < len(track) and time < self._observed - self._retention:
+            return None
+        if place == 0:
+            return None
+        entry = self.entry_at(index, track[place - 1])
+        return None if entry[0] is TOMBSTONE else (entry, track[place] if place < len(track) else None)
+
+    # What is put.
+
+    def put_version(self, key: K, value: Any, time: int) -> int:
+        """Set what a key is worth from `time` on; return until when: a time, PUT_RETURN_CODE_VALID_TO_UNDEFINED or PUT_RETURN_CODE_NOT_PUT."""
+        entry = self._as_kept((key, time), value)
+        if time < self._observed - self._retention:
+            self._expired(1)
+            return PUT_RETURN_CODE_NOT_PUT
+        index = self._versions.index(key)
+        track = self._tracks.get(index)
+        if track is None:
+            self._codec.check_key((index, time))
+            track = self._track(index)
+        self._observed = max(self._observed, time)
+        handle = (index, time)
+        place = bisect_left(track, time)
+        self._set(handle, entry)
+        if not track:
+            self._tracks[index] = track
+        if place == len(track):
+            track.append(time)
+        elif track[place] != time:
+            track.insert(place, time)
+        if place or value is None:
+            self._ends(index, time)
+        return track[place + 1] if place + 1 < len(track) else PUT_RETURN_CODE_VALID_TO_UNDEFINED
+
+    def _ends(self, index: Any, time: int) -> None:
+        bucket = time // self._span
+        due = self._due.get(bucket)
+        if due is None:
+            self._due[bucket] = {index}
+        else:
+            due.add(index)
+
+    def _as_kept(self, handle: Handle, value: Any) -> Any:
+        """Return a version as it is kept: as it will be read, or as bytes when it could be changed in place. Raises SerializationError."""
+        if self._mutable:
+            return self._codec.written(handle, (TOMBSTONE if value is None else value, handle[1]))
+        return (TOMBSTONE if value is None else self._codec.admit(handle, value), handle[1])
+
+    def _set(self, handle: Handle, kept: Any) -> None:
+        dirty, view = self._dirty, self._view
+        if handle in dirty:
+            old = dirty.pop(handle)  # to the end: the changelog has versions in the order in which they were put
+        else:
+            old = view.get(handle, MISSING)
+            if self._sized_keys:
+                self._size += len(handle[0])
+        dirty[handle] = old
+        view[handle] = kept
+        self._weigh(kept if type(kept) is bytes else kept[0])
+
+    # What a transaction needs.
+
+    def freeze(self) -> None:
+        """Begin a new transaction; the one that was open is being committed."""
+        super().freeze()
+        self._frozen_observed = self._observed
+
+    def keep(self, *, written: bool) -> int:
+        """Take what is frozen as committed."""
+        self._committed = max(self._committed, self._frozen_observed)
+        return super().keep(written=written)
+
+    def drop(self) -> None:
+        """Go back to what is committed."""
+        super().drop()
+        self._observed = self._frozen_observed = self._committed
+
+    def _put_back(self, handle: Handle, value: Any) -> None:
+        if value is not MISSING:
+            self._view[handle] = value
+        elif self._view.pop(handle, MISSING) is not MISSING:
+            index, time = handle
+            track = self._tracks.get(index)
+            if track is not None and (place := bisect_left(track, time)) < len(track) and track[place] == time:
+                del track[place]
+                if not track and self.engine is None:
+                    del self._tracks[index]
+
+    def _entries(self) -> tuple[dict[Any, Any], int] | None:
+        return None
+
+    def _log_keys(self, handles: list[Handle]) -> list[bytes]:
+        encode = self._versions.log_key
+        return [encode(index) for index, _ in handles]
+
+    def _slow_slice(self, handles: list[Handle], keys: list[bytes]) -> Batch:
+        contents: list[bytes | None] = []
+        timestamps: list[int] = []
+        for handle, value in zip(handles, self._frozen_values(handles), strict=True):
+            raw = self._raw(handle, value)
+            contents.append(None if is_tombstone(raw) else raw[TIME_BYTES:])
+            timestamps.append(handle[1])
+        return Batch(keys, contents, timestamps)
+
+    def fill(self, batch: Batch) -> None:
+        """Take in rows of a snapshot, as committed: of all keys, one after the other."""
+        keys = [key[:-TIME_BYTES] for key in batch.keys]
+        times = [time if time >= 0 else -1 - time for time in batch.timestamps]
+        self.restore(
+            Batch(keys, [value if time >= 0 else None for value, time in zip(batch.values, batch.timestamps, strict=True)], times), whole=True
+        )
+
+    def restore(self, batch: Batch, *, whole: bool = False) -> None:
+        """Take in records of the changelog, as committed; those that came too late when they were written are none, unless it is the `whole`."""
+        index_of, view = self._versions.index_of, self._view
+        observed, retention = self._read_up_to, self._retention
+        group = None if self.engine is None else self._group()
+        size = 0
+        for key, value, time in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            if time > observed:
+                observed = time
+            elif time < observed - retention and not whole:
+                continue
+            index = index_of(key)
+            view[index, time] = pack_time(-1 - time) if value is None else pack_time(time) + value
+            track = self._tracks.get(index)
+            if track is None:
+                self._loose.setdefault(index, []).append(time)
+            elif not self._holds(track, time):
+                insort(track, time)
+                self._ends(index, time)
+            if group is not None:
+                group.add((index, time))
+                size += len(key) + LOGGED_BYTES + (0 if value is None else len(value))
+        self._note_unwritten(size)
+        self._read_up_to = observed if not whole else max(observed, self._committed)
+        self._observed = self._committed = self._frozen_observed = max(self._committed, observed)
+
+    @staticmethod
+    def _holds(track: list[int], time: int) -> bool:
+        place = bisect_left(track, time)
+        return place < len(track) and track[place] == time
+
+    # Making room.
+
+    def wants_tidying(self, *, idle: bool) -> bool:
+        """Return whether there is enough to be done in memory."""
+        ended = sum(len(self._due[bucket]) for bucket in self._ended())
+        return super().wants_tidying(idle=idle) or ended >= (1 if idle else SLICE)
+
+    def _ended(self) -> list[int]:
+        """Return the buckets of which all has ended before the history that is kept."""
+        limit = self._committed - self._retention
+        return sorted(bucket for bucket in self._due if (bucket + 1) * self._span <= limit + 1)
+
+    def tidy(self) -> Iterator[None]:
+        """Remove what ended long ago, and let go of what was needed first when more is in memory than may be."""
+        while not self.settle(SLICE):
+            yield
+        limit = self._committed - self._retention
+        for bucket in self._ended():
+            indexes = self._due.pop(bucket)
+            while indexes:
+                while not self.settle(SLICE):
+                    yield
+                part = [indexes.pop() for _ in range(min(SLICE // 4, len(indexes)))]
+                self._remove(part, limit)
+                yield
+        for rows in self._sweep.steps(self.prefix, self._committed, limit):
+            while not self.settle(SLICE):
+                yield
+            self._remove({self._versions.index_key(row)[0] for row in rows}, limit)
+            yield
+        yield from self._let_go()
+
+    def _remove(self, indexes: Iterable[Any], limit: int) -> None:
+        """Remove the versions of these keys that ended at `limit` or before: those whose successor is where it has to be, for good."""
+        tracks = {index: self._track(index) for index in indexes}
+        clean = self._clean((index, time) for index, track in tracks.items() for time in track if time <= limit)
+        gone: list[Handle] = []
+        for index, track in tracks.items():
+            kept = [begin for begin, end in pairwise(track) if end > limit or (index, end) not in clean]
+            kept += track[-1:]
+            if len(kept) == 1 and kept[0] <= limit and self._is_tombstone(index, kept[0]):
+                kept = [time for time in kept if (index, time) not in clean]
+            if kept and (len(kept) > 1 or self._is_tombstone(index, kept[0])) and kept[min(1, len(kept) - 1)] <= limit:
+                self._ends(index, limit + self._span)  # not yet written: later
+            if len(kept) < len(track):
+                left = set(kept)
+                gone += [(index, time) for time in track if time not in left]
+            if kept:
+                self._tracks[index] = kept
+            else:
+                self._tracks.pop(index, None)
+        if self.engine is not None and gone:
+            self.engine.write(sorted((self._engine_key(handle), None) for handle in gone))
+        for handle in gone:
+            del self._view[handle]
+
+    def resident_rows(self) -> int:
+        """Return how many versions and keys are in memory."""
+        return super().resident_rows() + len(self._tracks)
+
+    def _let_go(self) -> Iterator[None]:
+        if self.engine is None:
+            return
+        excess = len(self._view) + len(self._tracks) - self.resident_records
+        if excess > 0:
+            excess += self.resident_records // 8  # so that it does not come back at once
+        todo = [len(self._loose), len(self._touched)]
+        while excess > 0 and any(todo):
+            while not self.settle(SLICE):
+                yield
+            source = 0 if todo[0] else 1
+            count = min(SLICE // 4, todo[source])
+            todo[source] -= count
+            excess -= self._let_go_of(self._take_loose(count) if source == 0 else [self._touched.popleft() for _ in range(count)], loose=source == 0)
+            yield
+
+    def _take_loose(self, count: int) -> list[Any]:
+        return list(islice(self._loose, count))
+
+    def _let_go_of(self, indexes: list[Any], *, loose: bool) -> int:
+        """Forget those of these keys that the engine has whole; return how much that was."""
+        times: dict[Any, list[int]] = self._loose if loose else self._tracks
+        handles = {index: [(index, time) for time in set(times[index])] for index in indexes if index in times}
+        clean = self._clean(handle for each in handles.values() for handle in each)
+        gone = 0
+        for index, versions in handles.items():
+            if not clean.issuperset(versions):
+                if loose:
+                    times[index] = times.pop(index)  # to the end
+                else:
+                    self._touched.append(index)
+                continue
+            del times[index]
+            for handle in versions:
+                del self._view[handle]
+            gone += len(versions) + (not loose)
+        return gone
+
+    def facts(self, *, frozen: bool = False) -> bytes | None:
+        """Return stream time, which says what has expired."""
+        return FACTS.pack(self._frozen_observed if frozen else self._committed, 0)
+
+    def recall(self, facts: bytes) -> None:
+        """Take up what `facts` returned before the store was closed."""
+        self._observed, _ = FACTS.unpack(facts)
+        self._committed = self._frozen_observed = self._observed
+        self._sweep.due_at(self._observed - self._retention, self._observed)
+
+    def close(self) -> None:
+        """Let go of the memory; every later use raises StoreClosed."""
+        super().close()
+        self._tracks = self._view
+        self._loose, self._due = {}, {}
+        self._touched.clear()

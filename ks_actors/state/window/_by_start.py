@@ -1,0 +1,270 @@
+"""The data of a store of windows that all keys have in common."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.state.core._closed import Closed
+from ks_actors.state.core._undo_log import BY_START_AND_KEY, MISSING, SLICE
+from ks_actors.state.timed._key_index import VISITS
+from ks_actors.state.window._by_key import Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ks_actors.state.core._codec import Codec, Entry
+    from ks_actors.state.disk._rocksdb import Engine
+    from ks_actors.topology._stores import StoreSpec
+
+K = TypeVar("K")
+Pane = dict[Any, Any]
+"""What one window has, by key."""
+
+MANY: Final = 10_000
+"""Windows side by side, from which on looking for those of one key takes too long."""
+
+
+def has_panes(spec: StoreSpec) -> bool:
+    """Return whether a window store is best kept window by window."""
+    return spec.advance_ms > 0 and spec.retention_ms // spec.advance_ms <= MANY
+
+
+class Panes(Windows[K], Generic[K]):
+    """Windows whose starts all keys have in common, as tumbling and hopping ones have: values by start, then key.
+
+    A record finds its window in one dict, that of the time in which most records are: so a window costs an entry in it, and no dict of its key's own,
+    and what expires goes as a whole. To find the windows of one key takes a look into each of a span of time.
+    """
+
+    def __init__(
+        self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+    ) -> None:
+        super().__init__(codec, engine, prefix, record_time, spec, expired)
+        self._panes: dict[int, Pane] = {}
+        self._order: list[int] = []  # their starts
+        self._let_go: deque[Pane] = deque()  # they have expired, and are freed bit by bit
+
+    def _pane(self, start: int) -> Pane:
+        pane = self._panes.get(start)
+        if pane is None:
+            pane = self._panes[start] = {}
+            insort(self._order, start)
+        return pane
+
+    # One window.
+
+    def get_entry(self, key: K, start: int) -> Entry | None:
+        """Return what is there of one window."""
+        index: Any = key if self._faithful else self._codec.key(key)
+        pane = self._panes.get(start)
+        if self._simple:
+            value = MISSING if pane is None else pane.get(index, MISSING)
+            if type(value) is tuple and start > self._limit:
+                return value
+            if value is MISSING and start >= self._low:
+                return None  # all that is so young is in memory
+        return self._other_entry(index, start)
+
+    def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
+        """Set what is there of one window; None deletes it. Raises SerializationError, with nothing changed, for what cannot be written."""
+        kept = entry
+        if entry is not None:
+            value = entry[0]
+            if type(value) is not int or not self._least <= value < self.bound:
+                kept = self._as_kept(key, entry)
+        if start > self._observed:
+            self._observed = start
+            self._limit = start - self._retention
+        if start <= self._limit:
+            self._late(start)
+            return
+        index: Any = key if self._faithful else self._codec.key(key)
+        pane = self._panes.get(start)
+        if pane is None:
+            pane = self._pane(start)
+        handle = (index, start)
+        if handle not in self._dirty:
+            old = pane.get(index, MISSING)
+            if old is MISSING:
+                self._codec.check_key(index)
+                self._resident += 1
+            self._dirty[handle] = old
+            if self._sized_keys:
+                self._size += len(index)
+        elif self._sized:
+            self._uncount(pane[index])
+        pane[index] = kept
+        if kept is None:
+            self._deleted[handle] = self._time()
+        elif self._sized:
+            self._count(kept)
+
+    @property
+    def counts(self) -> bool:
+        """Whether `count_up` can do anything: with a kernel, and keys and values that are told apart and counted by it."""
+        return _kernel is not None and self._faithful and self._simple and not self._sized
+
+    def count_up(
+        self,
+        windows: dict[int, Any],
+        keys: list[Any],
+        timestamps: list[int],
+        first: int,
+        out: tuple[list[Any], list[Any], list[int], bool],
+        clock: tuple[int, int, int],
+    ) -> tuple[int, int]:
+        """Do to plain records what a `get_entry` and a `put_entry` each would do; return where that came to an end, and stream time.
+
+        Windows lie side by side; `clock` is stream time, grace, and how long they are. See `count_windows` in `_kernel.pyi`.
+        """
+        if type(self._panes) is not dict:  # a closed store says so when it is asked record by record
+            return first, clock[0]
+        store = (self._panes, self._dirty, windows, MISSING)
+        numbers = (*clock, self._observed, self._retention, self._low)
+        stop, now, observed, added, size = _kernel.count_windows(store, keys, timestamps, first, out, numbers)
+        if observed > self._observed:
+            self._observed, self._limit = observed, observed - self._retention
+        self._resident += added
+        if self._sized_keys:
+            self._size += size
+        if self._due:
+            self.sweep(2 * added)  # whatever grows pays for what is to go
+        return stop, now
+
+    # Spans of time.
+
+    def _within(self, first: int, last: int) -> list[int]:
+        order = self._order
+        if not order:
+            self._panes.get(first)  # a closed store says so
+        return order[bisect_left(order, first) : bisect_left(order, last + 1)]
+
+    def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
+        """Return start and entry of each window of `key` that starts at `time_from` to `time_to`, both included, in time order."""
+        panes: dict[int, Pane] = self._panes
+        index: Any = key if self._faithful else self._codec.key(key)
+        first = max(time_from, self._limit + 1)
+        if first < self._low and time_to >= first and self.engine is not None and index not in self._loaded:
+            self._load(self.engine, index)
+        found = []
+        for start in self._within(first, time_to):
+            value = panes[start].get(index)
+            entry = None if value is None else self._entry_of(index, start, value)
+            if entry is not None:
+                found.append((start, entry))
+        return found
+
+    def _slots(self, first: int, last: int) -> Iterator[tuple[Any, int]]:
+        for start in self._within(first, last):
+            yield from [(index, start) for index in self._panes[start]]
+
+    def starts_of(self, index: Any) -> list[int]:
+        """Return the starts of a key's windows that are in memory; for queries."""
+        return [start for start in self._order if index in self._panes[start]]
+
+    def handles(self) -> Iterator[tuple[Any, int]]:
+        """Iterate over key and start of all windows that are in memory, while they may change; for queries."""
+        for start in list(self._order):
+            yield from [(index, start) for index in self._panes.get(start, ())]
+
+    # What a transaction needs.
+
+    def _now(self, handle: tuple[Any, int]) -> Any:
+        pane = self._panes.get(handle[1])
+        return MISSING if pane is None else pane.get(handle[0], MISSING)
+
+    def _set(self, index: Any, start: int, value: Any) -> None:
+        pane = self._pane(start)
+        if index not in pane:
+            self._resident += 1
+        pane[index] = value
+
+    def _put_back(self, handle: tuple[Any, int], value: Any) -> None:
+        if value is MISSING:
+            self._take_out(*handle)
+        else:
+            self._pane(handle[1])[handle[0]] = value
+
+    def _take_out(self, index: Any, slot: int) -> None:
+        pane = self._panes.get(slot)
+        if pane is not None and pane.pop(index, MISSING) is not MISSING:
+            self._resident -= 1
+
+    def _entries(self) -> tuple[dict[Any, Any], int] | None:
+        return self._panes, BY_START_AND_KEY
+
+    def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
+        panes, dirty = self._panes, self._dirty
+        if _kernel is not None and (values := _kernel.window_values(panes, dirty, handles, True)) is not None:
+            return values  # type: ignore[no-any-return]
+        try:
+            return [dirty[handle] if handle in dirty else panes[handle[1]][handle[0]] for handle in handles]
+        except KeyError:
+            return list(map(self._frozen_value, handles))
+
+    def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
+        return self._committed_in(self._panes, handles, by_start=True)
+
+    # Memory and disk.
+
+    def _expire(self) -> None:
+        """Take windows that have expired out of sight; nothing of them is of a transaction that is under way, as that would have been too late."""
+        super()._expire()
+        limit, order = self._committed - self._retention, self._order
+        if not order or order[0] > limit or self._looked_at():
+            return
+        gone = bisect_left(order, limit + 1)
+        for start in order[:gone]:
+            pane = self._panes.pop(start)
+            self._resident -= len(pane)
+            self._due += len(pane)
+            self._let_go.append(pane)
+        del order[:gone]
+
+    def sweep(self, visits: int) -> None:
+        """Free some of what has expired: all of it at once would take long."""
+        super().sweep(visits)
+        gone = self._let_go
+        while gone and visits > 0:
+            pane = gone[0]
+            count = min(visits, len(pane))
+            for _ in range(count):
+                pane.popitem()
+            visits -= max(1, count)
+            self._due -= count
+            if not pane:
+                gone.popleft()
+
+    def tidy(self) -> Iterator[None]:
+        """Raise the low-water mark when more is in memory than may be, and take out what is older and on disk."""
+        if self._resident > self.resident_records:
+            oldest = max(self._low, self._committed - self._retention, 0)
+            self._low = (oldest + self._committed) // 2 + 1
+            self._loaded = set()
+        for start in self._within(0, self._low - 1) if self.engine is not None else ():
+            indexes = list(self._panes.get(start, ()))
+            for first in range(0, len(indexes), VISITS):
+                while not self.settle(SLICE):
+                    yield
+                if self._looked_at():
+                    return
+                self._evict(start, indexes[first : first + VISITS])
+                yield
+        while (self._let_go or self._stale) and not self._looked_at():
+            self.sweep(SLICE)
+            yield
+
+    def _evict(self, start: int, indexes: list[Any]) -> None:
+        for index, slot in self._clean([(index, start) for index in indexes]):
+            self._take_out(index, slot)
+            self._loaded.discard(index)
+
+    def close(self) -> None:
+        """Let go of the memory; every later use raises StoreClosed."""
+        super().close()
+        self._panes = Closed(self.name)
+        self._order = []
+        self._let_go.clear()

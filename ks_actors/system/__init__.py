@@ -1,0 +1,1 @@
+"""The platform: file locks, open files, supported versions."""

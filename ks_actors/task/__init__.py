@@ -1,0 +1,1 @@
+"""One task at work: sources, operators, sinks and their context; no actor."""

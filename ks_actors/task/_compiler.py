@@ -1,0 +1,192 @@
+"""Make plain functions of a part of a topology.
+
+A node takes records one at a time, depth first, as Kafka Streams does; and whole batches where that gives the same result:
+
+- behind a source from which no path leads to a node that looks at the record's context (a user's processor) or that is asynchronous;
+- through a node with several children only when these never meet again: they share no node, no store and no topic they write to.
+
+What takes a batch and has no batch form of its own takes it record by record.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ks_actors.processors.joins._table_joins import TableJoinSide
+from ks_actors.task._join_pairs import find_pair
+from ks_actors.task._node import NodeWork, guarded, one_by_one
+from ks_actors.task.calls._blocking import needs_thread
+from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ks_actors.processors.api._operator import Process, ProcessBatch
+    from ks_actors.task._join_pairs import Pair
+    from ks_actors.task._node import TaskServices
+    from ks_actors.task._sink import Sink
+    from ks_actors.task._update_cache import HeldUpdates
+    from ks_actors.task.calls._in_flight import InFlight
+    from ks_actors.topology import Topology
+
+    Node = SourceNode | ProcessorNode | SinkNode
+
+
+class Entrance(NamedTuple):
+    """How records of a source enter: `batch` None takes them one at a time."""
+
+    process: Process
+    batch: ProcessBatch | None
+
+
+class Plan(NamedTuple):
+    """A part of a topology as functions: the entrances by source node, what to close in order, the asynchronous nodes, and whether some of it blocks.
+
+    `caches` hold updates back; they are to be flushed in this order. `pair` is what takes batches of both streams of a join, by its left and right
+    source.
+    """
+
+    entrances: Mapping[str, Entrance]
+    closers: tuple[Callable[[], None], ...]
+    asynchronous: tuple[InFlight, ...]
+    blocking: bool
+    caches: tuple[HeldUpdates, ...]
+    pair: Pair | None
+
+    def close(self) -> list[Exception]:
+        """Close all processors, whatever closing some of them raises; return those errors."""
+        errors: list[Exception] = []
+        for node in self.asynchronous:
+            node.cancel()
+        for close in self.closers:
+            try:
+                close()
+            except Exception as error:  # noqa: BLE001 - a user's close; the others are closed all the same
+                errors.append(error)
+        return errors
+
+
+class Compiler:
+    """Compile the nodes of one task, from the sinks up, every node once.
+
+    What is the user's is made, initialized and closed in the order of `names`, that in which the topology has its nodes, as in Kafka Streams.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        names: Iterable[str],
+        services: TaskServices,
+        *,
+        sink: Callable[[SinkNode], Sink],
+        make_async: Callable[[ProcessorNode, NodeWork], InFlight],
+    ) -> None:
+        self._nodes: dict[str, Node] = {name: topology.nodes[name] for name in names}
+        self._services = services
+        self._sink = sink
+        self._make_async = make_async
+        self._made: dict[str, tuple[Process, ProcessBatch]] = {}
+        self._closers: dict[str, Callable[[], None]] = {}
+        self._asynchronous: list[InFlight] = []
+        self._reach: dict[str, frozenset[str]] = {}
+        self._works: dict[str, NodeWork] = {}
+
+    def compile(self) -> Plan:
+        """Return the functions."""
+        entrances = {}
+        for name, node in self._nodes.items():
+            if isinstance(node, SourceNode):
+                work = self._work(node)
+                entrances[name] = Entrance(work.forward, None if self._exact(name) else work.forward_batch)
+        works = [self._works[name] for name in self._nodes if name in self._works]
+        for work in works:
+            for make, _ in work.beginnings:
+                make()
+        for work in works:
+            for _, init in work.beginnings:
+                init()
+        # Nodes that no source leads to do not exist; the topology refuses them.
+        pair = find_pair(self._nodes, self._works) if all(entrance.batch is not None for entrance in entrances.values()) else None
+        blocking = any(map(needs_thread, self._nodes.values()))
+        caches = self._services.caches
+        held = () if caches is None else caches.in_order()
+        closers = tuple(self._closers[name] for name in self._nodes if name in self._closers)
+        return Plan(entrances, closers, tuple(self._asynchronous), blocking, held, pair)
+
+    def _make(self, name: str) -> tuple[Process, ProcessBatch]:
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = self._make_sink(name) if isinstance(self._nodes[name], SinkNode) else self._make_processor(name)
+        return made
+
+    def _make_sink(self, name: str) -> tuple[Process, ProcessBatch]:
+        node = self._nodes[name]
+        assert isinstance(node, SinkNode)
+        process, batch = self._sink(node).bind()
+        return process, batch or one_by_one(process, self._services.current)
+
+    def _make_processor(self, name: str) -> tuple[Process, ProcessBatch]:
+        node = self._nodes[name]
+        assert isinstance(node, ProcessorNode)
+        work = self._work(node)
+        if node.operator.asynchronous is not None:
+            asynchronous = self._make_async(node, work)
+            self._asynchronous.append(asynchronous)
+            self._closers[name] = asynchronous.close
+            return asynchronous.process, one_by_one(asynchronous.process, self._services.current)
+        bound = node.operator.bind(work)
+        self._closers[name] = bound.close
+        process = guarded(bound.process, work)
+        if bound.batch is None or not self._disjoint(node.children):
+            return process, one_by_one(process, self._services.current)
+        return process, bound.batch
+
+    def _work(self, node: SourceNode | ProcessorNode) -> NodeWork:
+        stores = node.stores if isinstance(node, ProcessorNode) else ()
+        work = self._works[node.name] = NodeWork(self._services, node.name, stores)
+        made = {child: self._make(child) for child in node.children}
+        work.lead_to(
+            {child: process for child, (process, _) in made.items()},
+            {child: batch for child, (_, batch) in made.items()},
+            disjoint=self._disjoint(node.children),
+            exact=self._exact(node.name),
+            joined=any(map(self._joins_tables, self._reached(node.name))),
+        )
+        return work
+
+    def _exact(self, name: str) -> bool:
+        """Return whether a path leads to a node that takes records one at a time."""
+        return any(map(self._one_at_a_time, self._reached(name)))
+
+    def _joins_tables(self, name: str) -> bool:
+        node = self._nodes[name]
+        return isinstance(node, ProcessorNode) and isinstance(node.operator, TableJoinSide)
+
+    def _one_at_a_time(self, name: str) -> bool:
+        node = self._nodes[name]
+        return isinstance(node, ProcessorNode) and (node.operator.record_context or node.operator.asynchronous is not None)
+
+    def _disjoint(self, children: Iterable[str]) -> bool:
+        """Return whether what the children lead to has nothing in common."""
+        seen: set[Any] = set()
+        for child in children:
+            mine: set[Any] = set()
+            for name in self._reached(child) | {child}:
+                node = self._nodes[name]
+                mine.add(name)
+                if isinstance(node, ProcessorNode):
+                    mine.update(("store", store) for store in node.stores)
+                elif isinstance(node, SinkNode):
+                    mine.add(("topic", "*" if callable(node.topic) else node.topic))
+            if seen & mine:
+                return False
+            seen |= mine
+        return True
+
+    def _reached(self, name: str) -> frozenset[str]:
+        found = self._reach.get(name)
+        if found is None:
+            node = self._nodes[name]
+            children = () if isinstance(node, SinkNode) else node.children
+            found = self._reach[name] = frozenset(children).union(*(self._reached(child) for child in children))
+        return found

@@ -1,0 +1,168 @@
+"""What becomes of records that fail: the app's handlers are asked, and what they answer is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._errors import DeserializationFailed, ProcessingFailed, ProductionFailed
+from ks_actors.config._exception_handlers import ErrorContext, FailedRecord, HandlerResponse, Response
+from ks_actors.records._partitioner import partition
+from ks_actors.task._output_buffer import UNKNOWN_PARTITION, OutputBuffer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors._errors import StreamsError
+    from ks_actors.config._exception_handlers import DeadLetter
+    from ks_actors.records._batch import Headers
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.task._environment import Setup
+    from ks_actors.task._record_context import Current
+    from ks_actors.task.origins._pages import RawRecord
+
+
+class Faults:
+    """The exception handlers of one task: each method returns to go on without the record, or raises what ends the task.
+
+    Dead letters are written like other output: in the transaction, if there is one. Those of a record that ends the task are `parting`: under a
+    transaction they go the way of all that the task did, and are void with it.
+    """
+
+    def __init__(self, task_id: TaskId, setup: Setup, current: Current, output: OutputBuffer, dropped: Callable[[int], None]) -> None:
+        self.task_id: TaskId = task_id
+        self.dropped: Callable[[int], None] = dropped
+        self._setup = setup
+        self._config = setup.config
+        self._letters: str | None = setup.config.errors_dead_letter_queue_topic_name
+        self._current = current
+        self._output = output
+        self.parting: OutputBuffer = OutputBuffer()
+
+    def deserialization(self, node: str, raw: RawRecord, error: Exception) -> None:
+        """Decide about bytes that are no record."""
+        context = self._of_source(node, raw)
+        record = FailedRecord(raw.key, raw.value, raw.timestamp, raw.headers, raw.partition.topic, raw.partition.partition)
+        self._ask(
+            self._config.deserialization_exception_handler,
+            context,
+            record,
+            error,
+            DeserializationFailed(f"a record cannot be deserialized: {_told(error)}", **_where(self.task_id, context)),
+        )
+
+    def processing(self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None) -> None:
+        """Decide about a record at which a user's code raised."""
+        context = self._context(node, timestamp, headers, offset)
+        self._ask(
+            self._config.processing_exception_handler,
+            context,
+            FailedRecord(key, value, timestamp, headers),
+            error,
+            ProcessingFailed(f"processing a record raised {_told(error)}", **_where(self.task_id, context)),
+        )
+
+    def punctuation(self, node: str, error: Exception, now: int) -> None:
+        """Decide about a punctuator that raised at time `now`."""
+        if isinstance(error, ProcessingFailed):
+            raise error
+        context = self._unknown(node, now)
+        self._ask(
+            self._config.processing_exception_handler,
+            context,
+            None,
+            error,
+            ProcessingFailed(f"a punctuation at {now} raised {_told(error)}", task=self.task_id, node=node),
+        )
+
+    def unserializable(self, node: str, topic: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        """Decide about a record that a serde cannot write."""
+        context = self._context(node, timestamp, headers)
+        where = _where(self.task_id, context)
+        failure = ProductionFailed(f"a record for topic {topic} cannot be serialized: {_told(error)}", **where)
+        self._ask(self._config.production_exception_handler, context, FailedRecord(key, value, timestamp, headers, topic), error, failure)
+
+    def _ask(self, handler: Callable[..., Any], context: ErrorContext, record: FailedRecord | None, error: Exception, failure: StreamsError) -> None:
+        try:
+            response = Response.of(handler(context, record, error))
+        except Exception as raised:
+            raise type(failure)(f"the exception handler itself raised {_told(raised)}, about: {failure}") from raised
+        output = self.parting if response.result is HandlerResponse.FAIL else self._output
+        for letter in response.dead_letter_queue_records:
+            self._write(letter, output)
+        if response.result is HandlerResponse.FAIL:
+            raise failure from error
+        self.dropped(1)
+
+    def _write(self, letter: DeadLetter, output: OutputBuffer) -> None:
+        partitions = self._setup.partitions(letter.topic)
+        number = UNKNOWN_PARTITION if partitions is None else 0 if letter.key is None else partition(letter.key, partitions)
+        output.column(letter.topic, number).append(letter.key, letter.value, letter.timestamp, letter.headers)
+
+    def _context(self, node: str, timestamp: int, headers: Headers, offset: int | None = None) -> ErrorContext:
+        """Return where a record with this time and these headers failed.
+
+        Its source record may be known, and not kept as it came: a cache lets go of bytes, and a changelog has none. Then time and headers are those
+        that the record has now. When it comes from no single record, or nobody knows from which, nothing is said that is about another one.
+        """
+        raw = self._current.raw(offset)
+        if raw is not None:
+            return self._of_source(node, raw)
+        metadata = self._current.metadata(offset)
+        if metadata is None:
+            return self._unknown(node, timestamp)
+        return ErrorContext(
+            topic=metadata.topic,
+            partition=metadata.partition,
+            offset=metadata.offset if self._current.logged(offset) else -1,
+            headers=headers,
+            processor_node_id=node,
+            task_id=self.task_id,
+            timestamp=timestamp,
+            source_raw_key=None,
+            source_raw_value=None,
+            dead_letter_queue_topic=self._letters,
+        )
+
+    def _of_source(self, node: str, raw: RawRecord) -> ErrorContext:
+        topic, number = raw.partition
+        return ErrorContext(
+            topic=topic,
+            partition=number,
+            offset=raw.offset,
+            headers=raw.headers,
+            processor_node_id=node,
+            task_id=self.task_id,
+            timestamp=raw.timestamp,
+            source_raw_key=raw.key,
+            source_raw_value=raw.value,
+            dead_letter_queue_topic=self._letters,
+        )
+
+    def _unknown(self, node: str, timestamp: int) -> ErrorContext:
+        return ErrorContext(
+            topic=None,
+            partition=-1,
+            offset=-1,
+            headers=(),
+            processor_node_id=node,
+            task_id=self.task_id,
+            timestamp=timestamp,
+            source_raw_key=None,
+            source_raw_value=None,
+            dead_letter_queue_topic=self._letters,
+        )
+
+
+def _where(task: TaskId, context: ErrorContext) -> dict[str, Any]:
+    known = context.topic is not None
+    return {
+        "task": task,
+        "node": context.processor_node_id,
+        "topic": context.topic,
+        "partition": context.partition if known else None,
+        "offset": context.offset if context.offset >= 0 else None,
+    }
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,162 @@
+"""Records of two partitions in one run, in the order in which they would be taken one by one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
+
+from ks_actors.processors.joins._join_pair import Woven
+from ks_actors.task.origins._leaves import Leaf
+
+if TYPE_CHECKING:
+    from ks_actors.processors.api._operator import RecordMetadata
+    from ks_actors.records._batch import Batch
+    from ks_actors.task._compiler import Plan
+    from ks_actors.task._join_pairs import Pair
+    from ks_actors.task._partition_group import PartitionGroup
+    from ks_actors.task._record_context import Current
+    from ks_actors.task._record_queue import RecordQueue
+    from ks_actors.task.origins._leaves import Place
+    from ks_actors.task.origins._pages import Chunk, RawRecord
+
+
+class Weave:
+    """What was taken from two queues: `order` has the places of the records, those of the second queue behind all of the first.
+
+    They are at most so many, and not further apart than `longest_ms` where times ascend. As a page it knows records by their ranks in the order.
+    """
+
+    __slots__ = ("batches", "order", "pages", "queues")
+
+    lasting: bool = True
+
+    def __init__(self, queues: tuple[RecordQueue, RecordQueue], limit: int, longest_ms: int) -> None:
+        first, start, stop = queues[0].upcoming(limit)
+        second, other_start, other_stop = queues[1].upcoming(limit)
+        times, other_times = first.timestamps[start:stop], second.timestamps[other_start:other_stop]
+        order, count = _merged(times, other_times)
+        del order[limit:]
+        _cut(order, times[:count] + other_times, longest_ms)
+        taken = sum(place < count for place in order)
+        self.order: list[int] = order if taken == count else [place if place < count else place - count + taken for place in order]
+        self.queues: tuple[RecordQueue, RecordQueue] = queues
+        self.pages: tuple[Chunk, Chunk] = (queues[0].page, queues[1].page)
+        self.batches: tuple[Batch, Batch] = (
+            queues[0].skip(start + taken) if taken else first.slice(0, 0),
+            queues[1].skip(other_start + len(order) - taken) if len(order) > taken else second.slice(0, 0),
+        )
+
+    def woven(self) -> tuple[Woven, Woven]:
+        """Return the records of both queues with their ranks."""
+        count = len(self.batches[0])
+        ranks = [rank for rank, place in enumerate(self.order) if place < count]
+        others = [rank for rank, place in enumerate(self.order) if place >= count]
+        return Woven(self.batches[0], ranks), Woven(self.batches[1], others)
+
+    def metadata(self, offset: int) -> RecordMetadata:
+        """Return where the record of a rank came from."""
+        page, offset = self._find(offset)
+        return page.metadata(offset)
+
+    def raw(self, offset: int) -> RawRecord | None:
+        """Return the record of a rank as it came."""
+        page, offset = self._find(offset)
+        return page.raw(offset)
+
+    def logged(self, offset: int) -> bool:
+        """Return whether the log has the record of a rank."""
+        page, offset = self._find(offset)
+        return page.logged(offset)
+
+    def origin(self, offset: int) -> Place:
+        """Return the page of the record of a rank, and its offset there."""
+        page, offset = self._find(offset)
+        return Leaf(page, 0), offset
+
+    def bare(self) -> None:
+        """Tell nothing: without its records there are no ranks."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pages))
+
+    def _find(self, rank: int) -> tuple[Chunk, int]:
+        side, at = self.side(self.order[rank])
+        return self.pages[side], self.batches[side].offsets[at]
+
+    def side(self, place: int) -> tuple[int, int]:
+        """Return which queue a place belongs to, and where in its batch it is."""
+        count = len(self.batches[0])
+        return (0, place) if place < count else (1, place - count)
+
+
+def _merged(first: list[int], second: list[int]) -> tuple[list[int], int]:
+    """Return the places of what comes before one of two lists ends, the smaller head first, of equal ones the first list's; and how many are its."""
+    if first != sorted(first) or second != sorted(second):
+        return _merged_by_heads(first, second)
+    if first[-1] <= second[-1]:
+        second = second[: bisect_left(second, first[-1])]
+    else:
+        first = first[: bisect_right(first, second[-1])]
+    both = first + second
+    return sorted(range(len(both)), key=both.__getitem__), len(first)
+
+
+def _cut(order: list[int], times: list[int], longest_ms: int) -> None:
+    """Leave out what is too far away from the first, where times ascend."""
+    last = times[order[0]] + longest_ms
+    if times[order[-1]] > last:
+        del order[max(1, bisect_right(order, last, key=times.__getitem__)) :]
+
+
+def _merged_by_heads(first: list[int], second: list[int]) -> tuple[list[int], int]:
+    at = other = 0
+    of_first: list[bool] = []
+    while at < len(first) and other < len(second):
+        of_first.append(first[at] <= second[other])
+        if of_first[-1]:
+            at += 1
+        else:
+            other += 1
+    places = (iter(range(at)), iter(range(at, at + other)))
+    return [next(places[not is_first]) for is_first in of_first], at
+
+
+class PairedTurns:
+    """Process records of both streams of a join in runs of both."""
+
+    def __init__(self, pair: Pair, plan: Plan, group: PartitionGroup, current: Current) -> None:
+        self._pair = pair
+        self._entrances = plan.entrances
+        self._current = current
+        queues = tuple(group.queues.values())
+        self._queues: tuple[RecordQueue, RecordQueue] | None = (queues[0], queues[1]) if len(queues) == 2 else None  # noqa: PLR2004 - one of each
+        self._left: int = 0 if queues[0].source.name == pair.left else 1
+
+    def take(self, limit: int) -> int:
+        """Process about `limit` records; return how many, 0 unless both queues have records that are ready to be taken."""
+        queues = self._queues
+        if queues is None or queues[0].plain is None or queues[1].plain is None:
+            return 0
+        weave = Weave(queues, limit, self._pair.join.run_ms)
+        current = self._current
+        current.page, current.offset, current.headers = weave, 0, ()
+        before = current.stream_time
+        current.stream_time = max(before, *(queue.partition_time for queue in queues))
+        woven = weave.woven()
+        if not self._pair.join.process(woven[self._left], woven[1 - self._left]):
+            current.stream_time = before
+            self._one_by_one(weave)
+        return len(weave.order)
+
+    def _one_by_one(self, weave: Weave) -> None:
+        current = self._current
+        entrances = [self._entrances[queue.source.name].process for queue in weave.queues]
+        for place in weave.order:
+            side, at = weave.side(place)
+            batch = weave.batches[side]
+            timestamp = batch.timestamps[at]
+            headers = () if batch.headers is None else batch.headers[at]
+            current.page, current.offset = weave.pages[side], batch.offsets[at]
+            current.timestamp, current.headers = timestamp, headers
+            current.stream_time = max(current.stream_time, timestamp)
+            entrances[side](batch.keys[at], batch.values[at], timestamp, headers)

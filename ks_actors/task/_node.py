@@ -1,0 +1,195 @@
+"""One node of one task at work."""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._errors import LogError, StateError, StoreNotConnected, StreamsError
+from ks_actors.task.origins._record_origins import HeldBack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ks_actors.processors.api._operator import Process, ProcessBatch, RecordMetadata
+    from ks_actors.records._batch import Batch, Headers
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.task._error_handling import Faults
+    from ks_actors.task._punctuation import Schedule
+    from ks_actors.task._record_context import Current
+    from ks_actors.task._update_cache import Caches, HeldUpdates
+
+
+class TaskServices:
+    """What all nodes of a task share."""
+
+    def __init__(
+        self,
+        *,
+        application_id: str,
+        task_id: TaskId,
+        current: Current,
+        faults: Faults,
+        stores: Mapping[str, Any],
+        global_stores: Mapping[str, Any],
+        wall_time: Callable[[], int],
+        schedule: Callable[[str, int, str, Callable[[int], None], int | None], Schedule],
+        dropped: Callable[[int], None],
+        request_commit: Callable[[], None],
+        progress: dict[str, int],
+        caches: Caches | None = None,
+    ) -> None:
+        self.application_id: str = application_id
+        self.task_id: TaskId = task_id
+        self.current: Current = current
+        self.faults: Faults = faults
+        self.stores: Mapping[str, Any] = stores
+        self.global_stores: Mapping[str, Any] = global_stores
+        self.wall_time: Callable[[], int] = wall_time
+        self.schedule: Callable[[str, int, str, Callable[[int], None], int | None], Schedule] = schedule
+        self.dropped: Callable[[int], None] = dropped
+        self.request_commit: Callable[[], None] = request_commit
+        self.progress: dict[str, int] = progress
+        self.caches: Caches | None = caches
+
+
+class NodeWork:
+    """The `NodeContext` of one node: its children, its stores, and the services of its task."""
+
+    def __init__(self, services: TaskServices, node: str, connected: Sequence[str]) -> None:
+        self._services: TaskServices = services
+        self._connected: frozenset[str] = frozenset(connected)
+        self._exact: bool = False
+        self._joined: bool = False
+        self.node: str = node
+        self.application_id: str = services.application_id
+        self.task_id: TaskId = services.task_id
+        self.children: dict[str, Process] = {}
+        self.children_batch: dict[str, ProcessBatch] = {}
+        self.forward: Process = _to_nobody
+        self.forward_batch: ProcessBatch = _batch_to_nobody
+        self.dropped: Callable[..., None] = _counting(services.dropped)
+        self.wall_time: Callable[[], int] = services.wall_time
+        self.request_commit: Callable[[], None] = services.request_commit
+        self.progress: dict[str, int] = services.progress
+        self.beginnings: list[tuple[Callable[[], None], Callable[[], None]]] = []
+
+    def when_made(self, make: Callable[[], None], init: Callable[[], None]) -> None:
+        """Call `make` and `init` when the functions of all nodes are made, in the order in which the topology has its nodes."""
+        self.beginnings.append((make, init))
+
+    def lead_to(
+        self, children: Mapping[str, Process], batches: Mapping[str, ProcessBatch], *, disjoint: bool, exact: bool = False, joined: bool = False
+    ) -> None:
+        """Set what comes behind.
+
+        `disjoint` children may take a batch one after the other; `exact`: some node looks at the record's context; `joined`: some node joins tables.
+        """
+        self._exact, self._joined = exact, joined
+        self.children = dict(children)
+        self.children_batch = dict(batches)
+        if len(children) == 1:
+            (self.forward,) = children.values()
+            (self.forward_batch,) = batches.values()
+        elif children:
+            self.forward = _fan_out(tuple(children.values()))
+            self.forward_batch = _batch_fan_out(tuple(batches.values())) if disjoint else one_by_one(self.forward, self._services.current)
+
+    def store(self, name: str) -> Any:
+        """Return a connected or global store."""
+        if name in self._connected:
+            return self._services.stores[name]
+        if name in self._services.global_stores:
+            return self._services.global_stores[name]
+        known = "is connected to " + ", ".join(sorted(self._connected)) if self._connected else "is connected to none"
+        raise StoreNotConnected(
+            f"processor {self.node} has no access to store {name!r}, it {known}: name the store where the processor is added, "
+            f"as in stream.process(supplier, {name!r}) or topology.connect_processor_and_state_stores({self.node!r}, {name!r})"
+        )
+
+    def cache(self, store: str, *, send_old: bool) -> HeldUpdates | None:
+        """Return what takes the updates of a store, if it is to be cached."""
+        caches = self._services.caches
+        if caches is None:
+            return None
+        found, forward, forward_batch = self.store(store), self.forward, self.forward_batch
+        return caches.of(store, found, forward, forward_batch, exact=self._exact, joined=self._joined, send_old=send_old)
+
+    def origins(self) -> HeldBack:
+        """Return what lets this node make records that it has held back the current ones again."""
+        return HeldBack(self._services.current)
+
+    def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
+        """Call back periodically."""
+        return self._services.schedule(self.node, interval_ms, punctuation, callback, start_ms).cancel
+
+    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None = None) -> None:
+        """Ask the handler about a record that could not be processed."""
+        if isinstance(error, (StreamsError, StateError, LogError)):
+            raise error
+        self._services.faults.processing(self.node, error, key, value, timestamp, headers, offset)
+
+    def stream_time(self) -> int:
+        """Return the task's stream time."""
+        return self._services.current.stream_time
+
+    def record_metadata(self) -> RecordMetadata | None:
+        """Return where the current record came from."""
+        return self._services.current.metadata()
+
+
+def guarded(process: Process, work: NodeWork) -> Process:
+    """Return `process` with the handler asked about what it raises; what the framework itself raises goes through."""
+
+    def guard(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        try:
+            process(key, value, timestamp, headers)
+        except Exception as error:  # noqa: BLE001 - whatever a user's code raises
+            work.failed(error, key, value, timestamp, headers)
+
+    return guard
+
+
+def one_by_one(process: Process, current: Current) -> ProcessBatch:
+    """Return a function that takes a batch record by record, and tells the task where it is."""
+
+    def batch(records: Batch) -> None:
+        headers = repeat(()) if records.headers is None else records.headers
+        offsets = records.offsets if len(records.offsets) == len(records) else repeat(current.offset)
+        for key, value, timestamp, header, offset in zip(records.keys, records.values, records.timestamps, headers, offsets, strict=False):
+            current.offset = offset
+            process(key, value, timestamp, header)
+
+    return batch
+
+
+def _fan_out(children: Sequence[Process]) -> Process:
+    def forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        for child in children:
+            child(key, value, timestamp, headers)
+
+    return forward
+
+
+def _batch_fan_out(children: Sequence[ProcessBatch]) -> ProcessBatch:
+    def forward(records: Batch) -> None:
+        if len(records):
+            for child in children:
+                child(records)
+
+    return forward
+
+
+def _to_nobody(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    """Have no children."""
+
+
+def _batch_to_nobody(records: Batch) -> None:
+    """Have no children."""
+
+
+def _counting(count: Callable[[int], None]) -> Callable[..., None]:
+    def dropped(number: int = 1) -> None:
+        count(number)
+
+    return dropped

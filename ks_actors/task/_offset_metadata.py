@@ -1,0 +1,88 @@
+"""What is committed beside an offset, in Kafka Streams' format: the partition's time, and what processors want to be remembered.
+
+base64 of a magic byte 2, the partition time (int64), and processor metadata: the number of entries (int32), for each the length of its key (int32),
+the
+key (UTF-8), a value (int64); all big-endian. Magic 1 is the same without processor metadata.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from ks_actors.log._types import OffsetAndMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ks_actors.records._topic_partition import TopicPartition
+
+_HEAD = struct.Struct(">bq")
+_LENGTH = struct.Struct(">i")
+_VALUE = struct.Struct(">q")
+_WITHOUT_PROGRESS = 1
+_WITH_PROGRESS = 2
+
+
+class Position(NamedTuple):
+    """Where to begin with a partition: the next offset, the partition's time (ms, -1 unknown), and the progress that processors had told.
+
+    A `fresh` one is what `auto_offset_reset` says: the group has committed none.
+    """
+
+    offset: int
+    time: int = -1
+    progress: Mapping[str, int] = {}
+    fresh: bool = False
+
+
+def encode_position(offset: int, time: int, progress: Mapping[str, int]) -> OffsetAndMetadata:
+    """Return what to commit."""
+    parts = [_HEAD.pack(_WITH_PROGRESS, time)]
+    if progress:
+        parts.append(_LENGTH.pack(len(progress)))
+        for key, value in progress.items():
+            encoded = key.encode()
+            parts += (_LENGTH.pack(len(encoded)), encoded, _VALUE.pack(value))
+    return OffsetAndMetadata(offset, base64.b64encode(b"".join(parts)).decode("ascii"))
+
+
+def contained(next_offsets: Mapping[TopicPartition, int]) -> dict[tuple[str, int], int]:
+    """Return the last offset of each partition of which there is something before the next offset."""
+    return {partition: offset - 1 for partition, offset in next_offsets.items() if offset > 0}
+
+
+def decode_position(committed: OffsetAndMetadata) -> Position:
+    """Return what was committed; metadata that is not of this format counts as none, as Kafka Streams has it."""
+    try:
+        data = base64.b64decode(committed.metadata, validate=True)
+        magic, time = _HEAD.unpack_from(data)
+        progress = _decode_progress(data) if magic == _WITH_PROGRESS and len(data) > _HEAD.size else {}
+    except (binascii.Error, ValueError, struct.error):
+        return Position(committed.offset)
+    return Position(committed.offset, time, progress) if magic in {_WITHOUT_PROGRESS, _WITH_PROGRESS} else Position(committed.offset)
+
+
+def _decode_progress(data: bytes) -> dict[str, int]:
+    (count,) = _LENGTH.unpack_from(data, _HEAD.size)
+    at = _HEAD.size + _LENGTH.size
+    progress: dict[str, int] = {}
+    for _ in range(count):
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        key = data[at : at + length].decode()
+        at += length
+        (progress[key],) = _VALUE.unpack_from(data, at)
+        at += _VALUE.size
+    return progress
+
+
+def merged_progress(positions: Iterable[Position]) -> dict[str, int]:
+    """Return the progress that was committed: all partitions of a task have the same, unless some were committed without."""
+    progress: dict[str, int] = {}
+    for position in positions:
+        for name, value in position.progress.items():
+            progress[name] = max(value, progress.get(name, value))
+    return progress

@@ -1,0 +1,146 @@
+"""What a task has written and the collector has not taken yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from ks_actors.log._types import Outgoing
+from ks_actors.records._batch import Batch
+from ks_actors.records._topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from ks_actors.records._batch import Headers
+
+Choose: TypeAlias = Callable[[int], Iterable[int]]
+
+UNKNOWN_PARTITION = -1
+"""The partition of records whose topic's size is not known yet: the collector finds it out and partitions them."""
+_UNPLACED = -2
+
+
+class Unplaced(Outgoing, frozen=True):
+    """Records of a topic whose size is not known yet, each with the function that chooses its partitions when it is."""
+
+    choose: Sequence[Choose] = ()
+
+    def placed(self, count: int) -> list[Outgoing]:
+        """Return the records by partition, of so many. Raises what the functions raise."""
+        batch = self.batch
+        found: dict[int, list[int]] = {}
+        for index, choose in enumerate(self.choose):
+            for number in choose(count):
+                found.setdefault(number, []).append(index)
+        headers = batch.headers
+        return [
+            Outgoing(
+                TopicPartition(self.partition.topic, number),
+                Batch(
+                    [batch.keys[index] for index in picked],
+                    [batch.values[index] for index in picked],
+                    [batch.timestamps[index] for index in picked],
+                    None if headers is None else [headers[index] for index in picked],
+                ),
+            )
+            for number, picked in found.items()
+        ]
+
+
+class Column:
+    """Records on their way to one partition, as four lists; a column that has some is among the `filled` ones."""
+
+    __slots__ = ("_filled", "headers", "keys", "partition", "timestamps", "values")
+
+    def __init__(self, partition: TopicPartition, filled: list[Column]) -> None:
+        self.partition: TopicPartition = partition
+        self._filled = filled
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps: list[int] = []
+        self.headers: list[Headers] = []
+
+    def append(self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        """Add one record."""
+        if not self.keys:
+            self._filled.append(self)
+        self.keys.append(key)
+        self.values.append(value)
+        self.timestamps.append(timestamp)
+        self.headers.append(headers)
+
+    def extend(self, keys: list[bytes | None], values: list[bytes | None], timestamps: list[int], headers: list[Headers] | None) -> None:
+        """Add many records, one at least."""
+        if not self.keys:
+            self._filled.append(self)
+        self.keys += keys
+        self.values += values
+        self.timestamps += timestamps
+        self.headers += [()] * len(keys) if headers is None else headers
+
+    def take(self) -> Outgoing:
+        """Return what there is, and be empty."""
+        headers = self.headers[:] if any(self.headers) else None
+        batch = Batch(self.keys[:], self.values[:], self.timestamps[:], headers)
+        self.keys.clear()
+        self.values.clear()
+        self.timestamps.clear()
+        self.headers.clear()
+        return Outgoing(self.partition, batch)
+
+
+class UnplacedColumn(Column):
+    """Records of a topic whose size is not known yet, and that a function of the user's chooses partitions for."""
+
+    __slots__ = ("_choose",)
+
+    def __init__(self, topic: str, filled: list[Column]) -> None:
+        super().__init__(TopicPartition(topic, UNKNOWN_PARTITION), filled)
+        self._choose: list[Choose] = []
+
+    def add(self, choose: Choose, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        """Add one record."""
+        self.append(key, value, timestamp, headers)
+        self._choose.append(choose)
+
+    def take(self) -> Outgoing:
+        """Return what there is, and be empty."""
+        taken = super().take()
+        choose, self._choose = self._choose, []
+        return Unplaced(taken.partition, taken.batch, choose)
+
+
+class OutputBuffer:
+    """The outgoing records of one task, a column per partition that was ever written to, in the order in which they were written to first."""
+
+    def __init__(self) -> None:
+        self._columns: dict[TopicPartition, Column] = {}
+        self._filled: list[Column] = []
+
+    def column(self, topic: str, partition: int) -> Column:
+        """Return the column of a partition; it stays valid."""
+        found = self._columns.get((topic, partition))  # type: ignore[call-overload]  # a named tuple is found by a plain one
+        if found is None:
+            where = TopicPartition(topic, partition)
+            found = self._columns[where] = Column(where, self._filled)
+        return found  # type: ignore[no-any-return]  # as above
+
+    def unplaced(self, topic: str) -> UnplacedColumn:
+        """Return the column for records of a topic whose partitions are chosen when its size is known."""
+        found = self._columns.get(TopicPartition(topic, _UNPLACED))
+        if not isinstance(found, UnplacedColumn):
+            found = self._columns[TopicPartition(topic, _UNPLACED)] = UnplacedColumn(topic, self._filled)
+        return found
+
+    def take(self) -> list[Outgoing]:
+        """Return all records, and be empty."""
+        taken = [column.take() for column in self._filled]
+        self._filled.clear()
+        return taken
+
+    def drop(self) -> None:
+        """Forget all records."""
+        self.take()
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        """Return the partitions that were ever written to."""
+        return self._columns.keys()

@@ -1,0 +1,104 @@
+"""Which record of a task comes next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ks_actors.records._batch import Batch
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.task._record_queue import RecordQueue
+
+_LAST = 1 << 63
+
+
+class PartitionGroup:
+    """The queues of one task: the record with the smallest timestamp comes first, of equal ones the one of the first partition.
+
+    A task with several partitions waits for data of all of them, as `max_task_idle_ms` says (KIP-695): -1 never waits, 0 waits for what the log is
+    known to have, more waits that long beyond it, per partition, for what a producer may still write. Times are of a clock that never goes back.
+    """
+
+    def __init__(self, queues: Sequence[RecordQueue], max_task_idle_ms: int) -> None:
+        self.queues: dict[TopicPartition, RecordQueue] = {queue.partition: queue for queue in queues}
+        self.enforced: int = 0
+        self._all: tuple[RecordQueue, ...] = tuple(queues)
+        self._only: RecordQueue | None = queues[0] if len(queues) == 1 else None
+        self._idle: int = max_task_idle_ms
+        self._deadlines: dict[TopicPartition, float] = {}
+        self._waits_until: float | None = None
+
+    @property
+    def buffered(self) -> int:
+        """How many records wait in all queues."""
+        return self._only.buffered if self._only is not None else sum(queue.buffered for queue in self._all)
+
+    def ready(self, now_ms: float) -> bool:
+        """Return whether a record may be taken now."""
+        if self._only is not None:
+            return self._only.buffered > 0
+        return self.buffered > 0 and self._complete(now_ms)
+
+    def wakes_at(self) -> float | None:
+        """Return the time (ms) at which waiting for empty partitions ends, when it is only that which `ready` waits for."""
+        return self._waits_until if self.buffered else None
+
+    def take(self, limit: int) -> tuple[RecordQueue, Batch] | None:
+        """Take the next records of one queue: as many, up to `limit`, as come before the head of every other one."""
+        only = self._only
+        if only is not None:
+            return None if only.head(limit) is None else (only, only.take(limit))
+        heads = [(head, index) for index, queue in enumerate(self._all) if (head := queue.head(limit)) is not None]
+        if not heads:
+            return None
+        heads.sort()
+        _, index = heads[0]
+        queue = self._all[index]
+        if len(heads) == 1:
+            # Nothing is known of what the empty partitions will bring: to look again after each record would not change the choice now.
+            return queue, queue.take(limit)
+        until, other = heads[1]
+        return queue, queue.take(limit, (until, index < other))
+
+    def turn(self) -> tuple[RecordQueue, int] | None:
+        """Return whose turn it is, and the time up to which it may go on; None when not all queues have records that are ready to be taken.
+
+        As long as all have some there is nothing to wait for, so one need not ask `ready` again.
+        """
+        first: RecordQueue | None = None
+        time = until = _LAST
+        for queue in self._all:
+            head = queue.plain
+            if head is None:
+                return None
+            if head < time or first is None:
+                # An earlier queue goes first at equal times: this one has to stay below its head.
+                until = time - 1
+                first, time = queue, head
+            elif head < until:
+                until = head
+        return None if first is None else (first, until)
+
+    def _complete(self, now_ms: float) -> bool:
+        if self._idle < 0:
+            return True
+        self._waits_until = None
+        until, enforced = now_ms, False
+        for queue in self._all:
+            if queue.buffered:
+                self._deadlines.pop(queue.partition, None)
+            elif queue.lag != 0:
+                self._deadlines.pop(queue.partition, None)
+                return False
+            elif self._idle and (deadline := self._deadlines.setdefault(queue.partition, now_ms + self._idle)) > now_ms:
+                until = max(until, deadline)
+            else:
+                enforced = True
+        if until > now_ms:
+            self._waits_until = until
+            return False
+        if enforced:
+            self.enforced += 1
+        return True

@@ -1,0 +1,54 @@
+"""The record that a task is at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ks_actors.processors.api._operator import RecordMetadata
+    from ks_actors.records._batch import Headers
+    from ks_actors.task.origins._pages import Page, RawRecord
+
+
+class Current:
+    """What is known of the source record that is being processed; one object per task, changed from record to record.
+
+    The record is the one at `offset` of `page`; without a page it is none, or nobody knows which. In batch mode it is exact for the page, and about
+    the batch's first record otherwise: errors name their record by its own offset. Where records of several partitions come in one batch, or records
+    that were held back, offsets are other numbers that the page understands.
+    """
+
+    __slots__ = ("headers", "offset", "page", "stream_time", "timestamp")
+
+    def __init__(self) -> None:
+        self.page: Page | None = None
+        self.offset: int = -1
+        self.timestamp: int = -1
+        self.headers: Headers = ()
+        self.stream_time: int = -1
+
+    def nowhere(self) -> None:
+        """Be at no record: a punctuation, or between records."""
+        self.page = None
+        self.offset = -1
+        self.headers = ()
+
+    def begin_anew(self) -> None:
+        """Be as new: the task has been elsewhere meanwhile."""
+        self.nowhere()
+        self.timestamp = self.stream_time = -1
+
+    def metadata(self, offset: int | None = None) -> RecordMetadata | None:
+        """Return topic, partition and offset; None at no record."""
+        page = self.page
+        return None if page is None else page.metadata(self.offset if offset is None else offset)
+
+    def logged(self, offset: int | None = None) -> bool:
+        """Return whether the log has the source record. In a backfill it has none of those that come through a repartition topic."""
+        page = self.page
+        return page is None or page.logged(self.offset if offset is None else offset)
+
+    def raw(self, offset: int | None = None) -> RawRecord | None:
+        """Return the source record as it came; None at no record, or when its bytes are not kept."""
+        page = self.page
+        return None if page is None else page.raw(self.offset if offset is None else offset)

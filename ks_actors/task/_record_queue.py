@@ -1,0 +1,340 @@
+"""What one partition has brought that is not processed yet."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from itertools import repeat
+from operator import index as index_of
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ks_actors.records._batch import Batch
+from ks_actors.serdes._columns import for_column
+from ks_actors.task._unreadable_batch import UnreadableBatch
+from ks_actors.task.origins._pages import Chunk, RawRecord
+from ks_actors.topology import InputRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.topology import TimestampExtractor
+
+# Records that are decoded at a time, at most and at least.
+_CHUNK = 1000
+_LEAST = 64
+
+
+def latest(timestamps: list[int]) -> int:
+    """Return the highest of some timestamps."""
+    return max(timestamps)
+
+
+class Source(Protocol):
+    """How a topic's records are read: functions that are bound to the topic, and what to do about those that cannot be."""
+
+    @property
+    def name(self) -> str:
+        """The source node's name."""
+        ...
+
+    @property
+    def decode_key(self) -> Callable[[bytes], Any]: ...
+    @property
+    def decode_value(self) -> Callable[[bytes], Any]: ...
+    @property
+    def extract(self) -> TimestampExtractor:
+        """Tell the event time of a record."""
+        ...
+
+    @property
+    def keeps_valid(self) -> bool:
+        """Return whether the event time is the record's own wherever that is valid."""
+        ...
+
+    def unstampable(self, raw: RawRecord, error: Exception) -> Exception:
+        """Return what the failure of the extractor is to be raised as."""
+        ...
+
+    def undecodable(self, raw: RawRecord, error: Exception) -> None:
+        """Decide about a record that cannot be read: returns to leave it out, raises to end."""
+        ...
+
+    def untimely(self, raw: RawRecord, timestamp: int) -> None:
+        """Count a record without a valid time, which is left out."""
+        ...
+
+
+class RecordQueue:
+    """The records of one partition, first in, first out: kept as they came, decoded a chunk at a time when their turn is near.
+
+    A record that cannot be decoded is decided about when those before it are done. `partition_time` is the highest timestamp taken so far; `page` has
+    the chunk as it came that the records taken last are from; `logged` says whether the log has the records, as everywhere but in a backfill.
+    """
+
+    def __init__(self, partition: TopicPartition, source: Source, position: int, partition_time: int = -1, *, logged: bool = True) -> None:
+        self._logged: bool = logged
+        self.partition: TopicPartition = partition
+        self.source: Source = source
+        self.partition_time: int = partition_time
+        self.end_offset: int | None = None
+        self.buffered: int = 0
+        self._decode_keys: Callable[[list[Any]], list[Any]] = for_column(source.decode_key)
+        self._decode_values: Callable[[list[Any]], list[Any]] = for_column(source.decode_value)
+        self._raw: deque[Batch] = deque()
+        self._chunk: Batch = Batch([], [], [], None, ())
+        self._raw_chunk: Batch = self._chunk
+        self.page: Chunk = Chunk(partition, self._raw_chunk, logged=logged)
+        self._at: int = 0
+        self._behind: int = position
+        self._poison: Exception | None = None
+        self._poisoned: int = -1
+        # Index in the chunk as it came, and error, of records that cannot be decoded and were not decided about yet.
+        self._bad: deque[tuple[int, Exception]] = deque()
+        self._fatal: Exception | None = None
+
+    def add(self, batch: Batch, next_offset: int, end_offset: int) -> None:
+        """Take what was fetched; `next_offset` is where the log goes on behind it."""
+        count = len(batch)
+        if count <= _CHUNK:
+            if count:
+                self._raw.append(batch)
+        else:
+            self._raw.extend(batch.slice(start, start + _CHUNK) for start in range(0, count, _CHUNK))
+        self.buffered += count
+        self._behind = next_offset
+        if not isinstance(batch, UnreadableBatch):
+            self.end_offset = end_offset
+
+    def note_end(self, end_offset: int) -> None:
+        """Note how far the log goes, unless a fetch has told."""
+        if self.end_offset is None:
+            self.end_offset = end_offset
+
+    def move(self, position: int) -> None:
+        """Go on at `position` behind the records there are, as the log has nothing in between. Its end is not known until it is told."""
+        self._behind = position
+        self.end_offset = None
+
+    def clear(self, position: int, partition_time: int) -> None:
+        """Forget all records, to go on from `position`, and how far the log goes: it may have changed meanwhile."""
+        self._raw.clear()
+        self._chunk = self._raw_chunk = Batch([], [], [], None, ())
+        self.page = Chunk(self.partition, self._raw_chunk, logged=self._logged)
+        self._at = self.buffered = 0
+        self.move(position)
+        self._poison = self._fatal = None
+        self._bad.clear()
+        self.partition_time = partition_time
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets the log has behind what was fetched; None when nothing was fetched yet."""
+        return None if self.end_offset is None else max(0, self.end_offset - self._behind)
+
+    @property
+    def position(self) -> int:
+        """The offset of the next record to be processed: what is to be committed."""
+        nearest: list[int] = []
+        if self._at < len(self._chunk):
+            nearest.append(self._chunk.offsets[self._at])
+        if self._bad:
+            nearest.append(self._raw_chunk.offsets[self._bad[0][0]])
+        if self._poison is not None:
+            nearest.append(self._poisoned)
+        if nearest:
+            return min(nearest)
+        return self._raw[0].offsets[0] if self._raw else self._behind
+
+    def head(self, wanted: int = _CHUNK) -> int | None:
+        """Return the timestamp of the next record; None when there is none. Raises what an undecodable record is worth.
+
+        About as many records are decoded as are `wanted` next: decoded ones are to be in the processor's cache still when they are processed.
+        """
+        while True:
+            chunk = self._chunk
+            more = self._at < len(chunk)
+            if self._bad:
+                self._decide(chunk.offsets[self._at] if more else None)
+            if more:
+                return chunk.timestamps[self._at]
+            if self._poison is not None:
+                raise self._poison
+            if not self._raw:
+                return None
+            self._decode(wanted)
+
+    def take(self, limit: int, until: tuple[int, bool] | None = None) -> Batch:
+        """Take the next records, after `head` found one: at most `limit`, all in front of `until`.
+
+        `until` is a timestamp and whether records of that very time may be taken too; the first record is taken in any case.
+        """
+        start, chunk = self._at, self._chunk
+        stop = min(len(chunk), start + limit)
+        if until is not None:
+            stop = self._run(start, stop, *until)
+        if self._bad:
+            stop = self._decide_within(stop)
+        self._at = stop
+        self.buffered -= stop - start
+        batch = chunk if start == 0 and stop == len(chunk) else chunk.slice(start, stop)
+        self.partition_time = max(self.partition_time, latest(batch.timestamps))
+        return batch
+
+    def run(self, limit: int, until: int) -> tuple[Batch, int, int]:
+        """Take as `take` does the next records up to time `until`, and the first one in any case; return the chunk, and where in it they are.
+
+        Only after `plain` has said that the queue is.
+        """
+        start, chunk = self._at, self._chunk
+        timestamps = chunk.timestamps
+        stop, last, time = start + 1, min(len(timestamps), start + limit), timestamps[start]
+        highest = max(self.partition_time, time)
+        while stop < last and (time := timestamps[stop]) <= until:
+            stop += 1
+            if time > highest:  # noqa: PLR1730 - faster than a call, for every record
+                highest = time
+        self._at = stop
+        self.buffered -= stop - start
+        self.partition_time = highest
+        return chunk, start, stop
+
+    def upcoming(self, limit: int) -> tuple[Batch, int, int]:
+        """Return the chunk of the next records, and where in it they are, at most `limit`. Only after `plain` has said that the queue is."""
+        return self._chunk, self._at, min(len(self._chunk), self._at + limit)
+
+    def skip(self, stop: int) -> Batch:
+        """Take the upcoming records to before a place in the chunk; there is one at least."""
+        batch = self._chunk.slice(self._at, stop)
+        self.buffered -= stop - self._at
+        self._at = stop
+        self.partition_time = max(self.partition_time, latest(batch.timestamps))
+        return batch
+
+    @property
+    def plain(self) -> int | None:
+        """The timestamp of the next record when there is one that is decoded, and nothing to decide about others; else None."""
+        chunk, at = self._chunk, self._at
+        return chunk.timestamps[at] if at < len(chunk.timestamps) and not self._bad else None
+
+    def _run(self, start: int, stop: int, until: int, inclusive: bool) -> int:
+        timestamps = self._chunk.timestamps
+        bound = until if inclusive else until - 1
+        if start + 1 < stop and timestamps[start + 1] > bound:
+            return start + 1
+        if max(timestamps[start:stop]) <= bound:
+            return stop
+        for index in range(start + 1, stop):
+            if timestamps[index] > bound:
+                return index
+        return stop
+
+    def _decode(self, wanted: int) -> None:
+        raw = self._raw.popleft()
+        wanted = max(wanted, _LEAST)
+        if len(raw) > wanted + _LEAST:
+            self._raw.appendleft(raw.slice(wanted, len(raw)))
+            raw = raw.slice(0, wanted)
+        self._raw_chunk, self._at = raw, 0
+        self.page = Chunk(self.partition, raw, logged=self._logged)
+        if isinstance(raw, UnreadableBatch):
+            self._chunk = Batch([], [], [])
+            self._bad.append((0, raw.error))
+            return
+        source = self.source
+        failures: dict[int, Exception] = {}
+        keys = _decoded(self._decode_keys, source.decode_key, raw.keys, failures)
+        values = _decoded(self._decode_values, source.decode_value, raw.values, failures)
+        chunk = Batch(keys, values, raw.timestamps, raw.headers, raw.offsets)
+        if failures:
+            self._bad.extend(sorted(failures.items()))
+            keep = [True] * len(raw)
+            for index in failures:
+                keep[index] = False
+            chunk = chunk.select(keep)
+        good = len(chunk)
+        if not source.keeps_valid or min(chunk.timestamps, default=0) < 0:
+            chunk = self._stamp(chunk, raw)
+        self._chunk = chunk
+        if self._poison is None:
+            self.buffered -= good - len(chunk)
+
+    def _decide(self, before: int | None) -> None:
+        """Have it decided about the records that cannot be decoded, up to an offset (None: to the end of the chunk).
+
+        That happens when the position passes them, no sooner: what the handler writes about them is committed with that position.
+        """
+        if self._fatal is not None:
+            raise self._fatal
+        offsets = self._raw_chunk.offsets
+        while self._bad and (before is None or offsets[self._bad[0][0]] < before):
+            index, error = self._bad[0]
+            if self._poison is not None and offsets[index] > self._poisoned:
+                return
+            try:
+                self.source.undecodable(RawRecord(self.partition, self._raw_chunk, index, logged=self._logged), error)
+            except Exception as fatal:
+                self._fatal = fatal
+                raise
+            self._bad.popleft()
+            self.buffered -= 1
+
+    def _decide_within(self, stop: int) -> int:
+        """Decide about what lies between the records taken up to `stop`; return where to stop instead when one of those ends the task."""
+        offsets = self._chunk.offsets
+        try:
+            self._decide(offsets[stop] if stop < len(offsets) else None)
+        except Exception:  # noqa: BLE001 - raised when those in front are done, by `head`
+            return min(stop, bisect_left(offsets, self._raw_chunk.offsets[self._bad[0][0]]))
+        return stop
+
+    def _stamp(self, chunk: Batch, raw: Batch) -> Batch:
+        """Give every record its event time; leave out those that have none."""
+        extract, time = self.source.extract, self.partition_time
+        stamps: list[int] = []
+        topic, partition = self.partition
+        headers = repeat(()) if chunk.headers is None else chunk.headers
+        columns = zip(chunk.keys, chunk.values, chunk.timestamps, headers, repeat(topic), repeat(partition), chunk.offsets, strict=False)
+        try:
+            for record in map(InputRecord._make, columns):
+                stamp = index_of(extract(record, time))
+                stamps.append(stamp)
+                time = max(time, stamp)
+        except Exception as error:  # noqa: BLE001 - a user's function; kept until those in front are done
+            at = bisect_left(raw.offsets, chunk.offsets[len(stamps)])
+            self._poison, self._poisoned = self.source.unstampable(RawRecord(self.partition, raw, at, logged=self._logged), error), raw.offsets[at]
+            chunk = chunk.slice(0, len(stamps))
+        stamped = Batch(chunk.keys, chunk.values, stamps, chunk.headers, chunk.offsets)
+        if min(stamps, default=0) >= 0:
+            return stamped
+        for offset, stamp in zip(chunk.offsets, stamps, strict=True):
+            if stamp < 0:
+                self.source.untimely(RawRecord(self.partition, raw, bisect_left(raw.offsets, offset), logged=self._logged), stamp)
+        return stamped.select([stamp >= 0 for stamp in stamps])
+
+
+def _decoded(
+    whole: Callable[[list[Any]], list[Any]], decode: Callable[[bytes], Any], column: list[bytes | None], failures: dict[int, Exception]
+) -> list[Any]:
+    """Return a column decoded, with None where that failed, and the errors by index."""
+    try:
+        return whole(column)
+    except Exception:  # noqa: BLE001 - bytes may be anything; once more, and note which
+        decoded: list[Any] = []
+    rest = iter(column)
+    while len(decoded) < len(column):
+        try:
+            # What was decoded in front of an error stays in the list, and `rest` is behind it.
+            decoded.extend(None if data is None else decode(data) for data in rest)
+        except Exception as error:  # noqa: BLE001 - as above
+            failures.setdefault(len(decoded), error.with_traceback(_of_the_serde(error.__traceback__)))
+            decoded.append(None)
+    return decoded
+
+
+def _of_the_serde(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the two frames that are ours: they would keep the whole chunk, and themselves, alive."""
+    for _ in range(2):
+        traceback = None if traceback is None else traceback.tb_next
+    return traceback

@@ -1,0 +1,253 @@
+"""Where records leave a task: serialized, partitioned, into the output buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from itertools import compress, count, repeat
+from typing import TYPE_CHECKING, Any, cast
+
+from ks_actors._errors import StreamsError
+from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.records._partitioner import Partitioner, partition
+from ks_actors.serdes._columns import for_column
+from ks_actors.task._output_buffer import UNKNOWN_PARTITION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.processors.api._operator import Process, ProcessBatch, RecordMetadata
+    from ks_actors.records._batch import Batch, Headers
+    from ks_actors.serdes import Serde
+    from ks_actors.task._error_handling import Faults
+    from ks_actors.task._output_buffer import Column, OutputBuffer
+    from ks_actors.task._record_context import Current
+    from ks_actors.task._topic_sizes import TopicSizes
+    from ks_actors.topology import SinkNode
+
+
+class Sink:
+    """One sink node of one task.
+
+    Records with a key go where Kafka's default partitioner sends it, those without are spread batch by batch, or with `spread_each`
+    one by one: then what goes where does not depend on how records happen to come together. What cannot be serialized is for the production handler
+    to decide about.
+    """
+
+    def __init__(
+        self,
+        node: SinkNode,
+        *,
+        topic: Callable[[str], str],
+        serdes: tuple[Serde[Any], Serde[Any]],
+        output: OutputBuffer,
+        sizes: TopicSizes,
+        current: Current,
+        faults: Faults,
+        spread_each: bool = False,
+    ) -> None:
+        self._node = node
+        self._topic = topic
+        self._key_serde, self._value_serde = serdes
+        self._output = output
+        self._sizes = sizes
+        self._current = current
+        self._faults = faults
+        self._spread = count()
+        self._spread_each = spread_each
+        self._writers: dict[str, _TopicWriter] = {}
+
+    def bind(self) -> tuple[Process, ProcessBatch | None]:
+        """Return the functions that write records; a sink whose topic depends on the record has none for batches."""
+        if callable(self._node.topic):
+            return self._process_extracted(self._node.topic), None
+        writer = self._writer(self._topic(self._node.topic))
+        return writer.record, writer.batch
+
+    def _process_extracted(self, extract: Callable[..., str]) -> Process:
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                topic = extract(key, value, self._current.metadata())
+            except Exception as error:
+                raise self.failure(f"the topic name extractor raised {type(error).__name__}: {error}") from error
+            if not topic or not isinstance(topic, str):
+                raise self.failure(f"the topic name extractor gave {topic!r} for a record: it must name a topic")
+            self._writer(topic).record(key, value, timestamp, headers)
+
+        return process
+
+    def failure(self, text: str, record: RecordMetadata | None = None) -> StreamsError:
+        """Return what is wrong with what a user's function answered, and at which record: the current one unless another is given."""
+        found = record or self._current.metadata()
+        return StreamsError(
+            text,
+            task=self._faults.task_id,
+            node=self._node.name,
+            topic=None if found is None else found.topic,
+            partition=None if found is None else found.partition,
+            offset=None if found is None or not self._current.logged() else found.offset,
+        )
+
+    def _writer(self, topic: str) -> _TopicWriter:
+        found = self._writers.get(topic)
+        if found is None:
+            found = self._writers[topic] = _TopicWriter(self, topic)
+        return found
+
+
+class _Columns(dict[int, "Column"]):
+    """The columns of a topic by partition, each made when it is written to first: most tasks write to few of many."""
+
+    def __init__(self, output: OutputBuffer, topic: str) -> None:
+        super().__init__()
+        self._output = output
+        self._topic = topic
+
+    def __missing__(self, number: int) -> Column:
+        column = self[number] = self._output.column(self._topic, number)
+        return column
+
+
+class _TopicWriter:
+    """A sink's way into one topic."""
+
+    def __init__(self, sink: Sink, topic: str) -> None:
+        self._sink = sink
+        self._topic = topic
+        self._encode_key = sink._key_serde.serializer(topic, is_key=True)
+        self._encode_value = sink._value_serde.serializer(topic)
+        self._encode_keys = for_column(self._encode_key)
+        self._encode_values = for_column(self._encode_value)
+        self._custom: Callable[..., Any] | None = sink._node.partitioner
+        # A partitioner that looks at a part of the serialized key need not be asked record by record.
+        self._part: Callable[[bytes], bytes] | None = getattr(self._custom, "part", None)
+        self._columns = _Columns(sink._output, topic)
+        # The only partition, if there is but one.
+        self._only: Column | None
+        sink._sizes.follow(topic, self)
+        self._resize()
+
+    def _resize(self) -> None:
+        """Take note of how many partitions the topic has; 0 when that is not known."""
+        self.stale = False
+        self._count = count = self._sink._sizes(self._topic) or 0
+        self._only = None if count > 1 else self._columns[0 if count else UNKNOWN_PARTITION]
+        self._partition: Partitioner = Partitioner(max(1, count))
+
+    def record(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        """Write one record."""
+        if self.stale:
+            self._resize()
+        try:
+            key_bytes = None if key is None else self._encode_key(key)
+            value_bytes = None if value is None else self._encode_value(value)
+        except Exception as error:  # noqa: BLE001 - a serde may raise anything
+            self._sink._faults.unserializable(self._sink._node.name, self._topic, error, key, value, timestamp, headers)
+            return
+        if self._custom is not None:
+            if self._count:
+                for number in self._chosen(self._count, key, value, key_bytes):
+                    self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
+            else:
+                choose = partial(self._chosen, key=key, value=value, key_bytes=key_bytes, record=self._sink._current.metadata())
+                self._sink._output.unplaced(self._topic).add(choose, key_bytes, value_bytes, timestamp, headers)
+        elif self._only is not None:
+            self._only.append(key_bytes, value_bytes, timestamp, headers)
+        else:
+            number = next(self._sink._spread) % self._count if key_bytes is None else self._partition.one(key_bytes)
+            self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
+
+    def batch(self, records: Batch) -> None:
+        """Write many records."""
+        if self.stale:
+            self._resize()
+        if self._custom is not None and (self._part is None or not self._count):
+            self._one_by_one(records)
+            return
+        try:
+            keys = self._encode_keys(records.keys)
+            values = self._encode_values(records.values)
+        except Exception:  # noqa: BLE001 - found out and decided about one by one
+            self._one_by_one(records)
+            return
+        if not keys:
+            return
+        if self._only is not None:
+            self._only.extend(keys, values, records.timestamps, records.headers)
+        else:
+            self._spread_out(keys, values, records)
+
+    def _spread_out(self, keys: list[bytes | None], values: list[bytes | None], records: Batch) -> None:
+        if None not in keys:
+            whole = cast("list[bytes]", keys)
+            numbers = self._partition(whole if self._part is None else list(map(self._part, whole)))
+        else:
+            part = self._part
+            without = self._sink._spread if self._sink._spread_each else repeat(next(self._sink._spread))
+            numbers = [next(without) % self._count if key is None else partition(key if part is None else part(key), self._count) for key in keys]
+        headers = records.headers
+        timestamps = records.timestamps
+        if numbers and numbers.count(numbers[0]) == len(numbers):  # as ever where keys are those of the input
+            self._columns[numbers[0]].extend(keys, values, timestamps, headers)
+            return
+        if len(numbers) < self._count:  # most partitions get none
+            for place, number in enumerate(numbers):
+                self._columns[number].append(keys[place], values[place], timestamps[place], () if headers is None else headers[place])
+            return
+        for number, picked in enumerate(_scattered(numbers, self._count, keys, values, timestamps, headers)):
+            if picked is not None:
+                self._columns[number].extend(*picked)
+
+    def _one_by_one(self, records: Batch) -> None:
+        headers: Iterable[Headers] = repeat(()) if records.headers is None else records.headers
+        current = self._sink._current
+        offsets: Iterable[int] = records.offsets if len(records.offsets) == len(records) else repeat(current.offset)
+        for key, value, timestamp, header, offset in zip(records.keys, records.values, records.timestamps, headers, offsets, strict=False):
+            current.offset = offset
+            self.record(key, value, timestamp, header)
+
+    def _chosen(self, count: int, key: Any, value: Any, key_bytes: bytes | None, record: RecordMetadata | None = None) -> Iterable[int]:
+        """Return the partitions, of so many, that the user's partitioner wants; none drops the record (KIP-837)."""
+        custom = self._custom
+        try:
+            if self._part is not None:
+                chosen: Any = None if key_bytes is None else partition(self._part(key_bytes), count)
+            else:
+                chosen = custom(self._topic, key, value, count) if custom is not None else None
+        except Exception as error:
+            raise self._sink.failure(f"the partitioner of topic {self._topic} raised {type(error).__name__}: {error}", record) from error
+        if chosen is None:
+            return (next(self._sink._spread) % count if key_bytes is None else partition(key_bytes, count),)
+        numbers = tuple(chosen) if isinstance(chosen, Iterable) else (chosen,)
+        if not numbers:
+            self._sink._faults.dropped(1)
+        for number in numbers:
+            if not isinstance(number, int) or not 0 <= number < count:
+                raise self._sink.failure(f"the partitioner chose partition {number!r} of topic {self._topic}, which has {count}", record)
+        return numbers
+
+
+Part = tuple[list[bytes | None], list[bytes | None], list[int], "list[Headers] | None"]
+
+
+def _scattered(
+    numbers: list[int], count: int, keys: list[bytes | None], values: list[bytes | None], timestamps: list[int], headers: list[Headers] | None
+) -> Iterable[Part | None]:
+    """Return columns taken apart by number; None for numbers that do not occur."""
+    if _kernel is not None:
+        columns: list[list[Any]] = [keys, values, timestamps] if headers is None else [keys, values, timestamps, headers]
+        for part in zip(*_kernel.scatter(numbers, count, columns), strict=True):
+            yield None if part[0] is None else part if headers is not None else (*part, None)
+        return
+    for place in range(count):
+        picked = [number == place for number in numbers]
+        yield (
+            None
+            if True not in picked
+            else (
+                list(compress(keys, picked)),
+                list(compress(values, picked)),
+                list(compress(timestamps, picked)),
+                None if headers is None else list(compress(headers, picked)),
+            )
+        )

@@ -1,0 +1,57 @@
+"""Where records enter a task."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._errors import StreamsError, TimestampInvalid
+from ks_actors.topology._timestamp_extractors import RecordTimestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.serdes import Serde
+    from ks_actors.task._error_handling import Faults
+    from ks_actors.task.origins._pages import RawRecord
+    from ks_actors.topology import SourceNode, TimestampExtractor
+
+_log = logging.getLogger("ks_actors")
+
+
+class TopicSource:
+    """One topic of a source node, in one task: its serdes bound to the topic, its time, and what happens to records without either."""
+
+    def __init__(self, node: SourceNode, topic: str, serdes: tuple[Serde[Any], Serde[Any]], extract: TimestampExtractor, faults: Faults) -> None:
+        key, value = serdes
+        self.name: str = node.name
+        self.decode_key: Callable[[bytes], Any] = key.deserializer(topic, is_key=True)
+        self.decode_value: Callable[[bytes], Any] = value.deserializer(topic)
+        self.extract: TimestampExtractor = extract
+        self.keeps_valid: bool = isinstance(extract, RecordTimestamp)
+        self._faults = faults
+
+    def undecodable(self, raw: RawRecord, error: Exception) -> None:
+        """Ask the deserialization handler."""
+        self._faults.deserialization(self.name, raw, error)
+
+    def unstampable(self, raw: RawRecord, error: Exception) -> Exception:
+        """Say where a timestamp extractor failed."""
+        if isinstance(error, TimestampInvalid) and error.topic is not None:
+            return error
+        kind = TimestampInvalid if isinstance(error, TimestampInvalid) else StreamsError
+        failure = kind(
+            f"the timestamp extractor of source {self.name} failed: {error}",
+            task=self._faults.task_id,
+            node=self.name,
+            topic=raw.partition.topic,
+            partition=raw.partition.partition,
+            offset=raw.offset if raw.offset >= 0 else None,
+        )
+        failure.__cause__ = error
+        return failure
+
+    def untimely(self, raw: RawRecord, timestamp: int) -> None:
+        """Leave a record out that has a negative time."""
+        _log.warning("%s offset %d left out: its timestamp is %d", raw.partition, raw.offset, timestamp)
+        self._faults.dropped(1)

@@ -1,0 +1,401 @@
+"""One partition of one subtopology at work: the unit that is scheduled, committed and moved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ks_actors._errors import StreamsError
+from ks_actors.processors.api._operator import PunctuationType
+from ks_actors.task._compiler import Compiler
+from ks_actors.task._error_handling import Faults
+from ks_actors.task._merged_run import PairedTurns
+from ks_actors.task._node import TaskServices
+from ks_actors.task._offset_metadata import encode_position, merged_progress
+from ks_actors.task._output_buffer import OutputBuffer
+from ks_actors.task._partition_group import PartitionGroup
+from ks_actors.task._punctuation import PunctuationQueue, Schedule
+from ks_actors.task._record_context import Current
+from ks_actors.task._record_queue import RecordQueue
+from ks_actors.task._sink import Sink
+from ks_actors.task._source import TopicSource
+from ks_actors.task._states import TASK_TRANSITIONS, TaskLife, TaskState
+from ks_actors.task._update_cache import Caches
+from ks_actors.task.calls._batch_node import in_flight_node
+from ks_actors.task.calls._drain import Draining
+from ks_actors.task.calls._thread_guard import Absence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ks_actors.log._types import OffsetAndMetadata, Outgoing
+    from ks_actors.records._batch import Batch
+    from ks_actors.records._task_id import TaskId
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.state import TaskStores
+    from ks_actors.task._compiler import Plan
+    from ks_actors.task._environment import Setup
+    from ks_actors.task._node import NodeWork
+    from ks_actors.task._offset_metadata import Position
+    from ks_actors.task.calls._in_flight import InFlight
+    from ks_actors.topology import ProcessorNode, SinkNode
+
+_FIRST_RUN = 64
+_LONGEST_RUN = 1000
+_RUN_SECONDS = 0.001
+_FEW = 4
+_TURN_MS = 0.05
+
+
+class Task:
+    """Process the records of one set of partitions, on whoever's turn it is: nothing here waits, and only one may be at it at a time.
+
+    `positions` tells for each partition the offset to begin at, and the partition's time (ms, -1 when it is not known). A record goes from its queue
+    through the compiled functions into the output buffer; stores are changed on the way. What becomes final of all that, and when, is the committer's
+    business: `positions` and the stores' tokens at one moment belong together.
+    """
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        setup: Setup,
+        positions: Mapping[TopicPartition, Position],
+        stores: TaskStores | None,
+        *,
+        wake: Callable[[], None],
+        current: Current | None = None,
+    ) -> None:
+        self.id: TaskId = task_id
+        self.life: TaskLife = TASK_TRANSITIONS.start(TaskState.CREATED)
+        self.stores: TaskStores | None = stores
+        self.commit_requested: bool = False
+        self.commit_needed: bool = False
+        self.broken: bool = False
+        self.absence: Absence = Absence()
+        self.processed: int = 0
+        self.dropped: int = 0
+        self._setup = setup
+        self._wake = wake
+        self._uncommitted: int = 0
+        self._current = current if current is not None else Current()
+        self._output = OutputBuffer()
+        self._faults = Faults(task_id, setup, self._current, self._output, self._count_dropped)
+        self.parting: OutputBuffer = self._faults.parting
+        self._stream_punctuation = PunctuationQueue()
+        self._wall_punctuation = PunctuationQueue()
+        self._run: int = _FIRST_RUN
+        self._plan: Plan | None = None
+        self._paired: PairedTurns | None = None
+        self.draining: Draining = Draining((), ())
+        places = sorted(positions.items())
+        queues = [RecordQueue(one, self._source(one.topic), at.offset, at.time, logged=one.topic not in setup.unlogged) for one, at in places]
+        self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
+        self._current.stream_time = max((position.time for position in positions.values()), default=-1)
+        self._progress: dict[str, int] = merged_progress(positions.values())
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Make the processors; to be called when the stores are restored."""
+        self.life.to(TaskState.RESTORING)
+        self._plan = self._compile()
+        self.life.to(TaskState.RUNNING)
+
+    def give_up(self) -> None:
+        """Cancel what is in flight; nothing of it will be handed on."""
+        for node in () if self._plan is None else self._plan.asynchronous:
+            node.cancel()
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """About how much memory open transactions of its stores take; while a thread is at the task what it was before."""
+        if self.absence.since is None and self.stores is not None:
+            self._uncommitted = self.stores.uncommitted_bytes
+        return self._uncommitted
+
+    @property
+    def leaving(self) -> list[str]:
+        """The asynchronous processors in which calls that were given up have not ended yet: they may still be at the stores."""
+        return [node.node for node in self._plan.asynchronous if node.leaving] if self._plan is not None else []
+
+    def rewind(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Forget everything since the last commit, and go on from there with new processors. The stores are dropped by their owner."""
+        self._close_plan()
+        self._output.drop()
+        self.parting.drop()
+        for partition, position in positions.items():
+            self.group.queues[partition].clear(position.offset, position.time)
+        self._progress = merged_progress(positions.values())
+        self._current.stream_time = max((queue.partition_time for queue in self.group.queues.values()), default=-1)
+        self.commit_needed = self.commit_requested = self.broken = False
+        self._plan = self._compile()
+
+    def close(self) -> None:
+        """Close the processors; what is in flight is cancelled."""
+        if self.life.is_(TaskState.RUNNING):
+            self.life.to(TaskState.SUSPENDED)
+        self._close_plan()
+        self.life.to(TaskState.CLOSED)
+
+    def abandon(self) -> None:
+        """Leave processors as they are, to be closed by nobody, as if the process had ended; what is in flight is cancelled."""
+        plan, self._plan = self._plan, None
+        self.draining.drop()
+        for node in () if plan is None else plan.asynchronous:
+            node.cancel()
+
+    # --- records --------------------------------------------------------------------------------------------------------------
+
+    def add(self, partition: TopicPartition, batch: Batch, next_offset: int, end_offset: int) -> int:
+        """Buffer records; return how many of the partition are buffered now."""
+        queue = self.group.queues[partition]
+        queue.add(batch, next_offset, end_offset)
+        return queue.buffered
+
+    def move(self, partition: TopicPartition, position: int) -> None:
+        """Go on at `position` behind what is buffered of a partition, and have that committed in place of a position that the log does not have."""
+        self.group.queues[partition].move(position)
+        self.commit_needed = True
+
+    def ready(self, now_ms: float) -> bool:
+        """Return whether `process` has something to do at `now_ms` of the steady time."""
+        assert self._plan is not None
+        return any(node.has_results for node in self._plan.asynchronous) or (self.draining.room() > 0 and self.group.ready(now_ms))
+
+    def process(self, seconds: float) -> int:
+        """Process for about so long, or until nothing is left to do; return the number of records."""
+        clock, steady_time = self._setup.work_time, self._setup.steady_time
+        done, began = 0, clock()
+        deadline = began + seconds
+        while True:
+            self.draining.take_results()
+            limit = self.draining.room()
+            if limit == 0 or not self.group.ready(steady_time()):
+                break
+            done += self._process_some(min(limit, self._run))
+            now = clock()
+            self._adapt(now - began)
+            if now >= deadline:
+                break
+            began = now
+        return done
+
+    @property
+    def work_ms(self) -> float:
+        """About how long `process` takes for what is buffered (ms), as far as the records before have told."""
+        return _TURN_MS + self.group.buffered / self._run
+
+    def process_one(self) -> bool:
+        """Process one record, as far as it goes; return whether there was one."""
+        self.draining.take_results()
+        return self.draining.room() > 0 and self.group.ready(self._setup.steady_time()) and self._process_some(1) > 0
+
+    def punctuate(self, now_ms: int) -> bool:
+        """Call the wall-clock punctuators that are due."""
+        self._current.nowhere()
+        called = self._wall_punctuation.punctuate(now_ms)
+        self.commit_needed = self.commit_needed or called
+        return called
+
+    @property
+    def next_punctuation(self) -> int | None:
+        """When (ms) the next wall-clock punctuation is due."""
+        return self._wall_punctuation.due_by(self._setup.wall_time())
+
+    @property
+    def in_flight(self) -> int:
+        """How many records are in the hands of asynchronous processors."""
+        return sum(node.in_flight for node in self._plan.asynchronous) if self._plan is not None else 0
+
+    def busy_nodes(self) -> list[str]:
+        """Return the asynchronous processors that have records in flight."""
+        return [node.node for node in self._plan.asynchronous if node.in_flight] if self._plan is not None else []
+
+    @property
+    def drains(self) -> bool:
+        """Whether something has to be drained before a commit: there are asynchronous processors, or caches."""
+        return self.draining.wanted
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing is in flight, and nothing held back."""
+        return self.draining.done
+
+    @property
+    def can_drain(self) -> bool:
+        """Whether `drain` has something to do."""
+        return self.draining.ready
+
+    @property
+    def held(self) -> int:
+        """How many updates are held back by caches."""
+        return self.draining.held
+
+    @property
+    def blocking(self) -> bool:
+        """Whether processing has to be done in a thread."""
+        return self._plan is not None and self._plan.blocking
+
+    @property
+    def stream_time(self) -> int:
+        """The highest timestamp of all records taken, -1 before the first."""
+        return self._current.stream_time
+
+    def drain(self, seconds: float) -> None:
+        """Hand on what asynchronous processors have finished, and what caches hold, for about so long."""
+        self.draining.step(self._setup.work_time, seconds)
+
+    def take_output(self) -> list[Outgoing]:
+        """Return what was written since the last call."""
+        return self._output.take()
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what to commit: the next offset of each partition, with the partition's time."""
+        return {partition: encode_position(queue.position, queue.partition_time, self._progress) for partition, queue in self.group.queues.items()}
+
+    # --- inside ---------------------------------------------------------------------------------------------------------------
+
+    def _process_some(self, limit: int) -> int:
+        # What is left out while looking for a record is done with as well.
+        self.commit_needed = True
+        if self._stream_punctuation.next_due is not None:
+            limit = 1
+        elif len(self.group.queues) > 1 and (done := self._take_turns(limit)):
+            return done
+        taken = self.group.take(limit)
+        if taken is None:
+            return 0
+        self._enter(*taken)
+        return len(taken[1])
+
+    def _take_turns(self, limit: int) -> int:
+        """Process records of several queues that all have some, by time; return how many.
+
+        The streams of a join have a record or two in a row: what is to be done per turn counts as much as what is done per record.
+        """
+        if self._paired is not None and (done := self._paired.take(limit)):
+            self.processed += done
+            return done
+        group, done = self.group, 0
+        assert self._plan is not None
+        while done < limit and (turn := group.turn()) is not None:
+            queue, until = turn
+            chunk, start, stop = queue.run(limit - done, until)
+            if stop - start < _FEW:
+                self._current.page = queue.page
+                self._one_at_a_time(chunk, range(start, stop), self._plan.entrances[queue.source.name].process)
+                self.processed += stop - start
+            else:
+                self._enter(queue, chunk.slice(start, stop))
+            done += stop - start
+            if self._stream_punctuation.next_due is not None:
+                self._punctuate_by_stream()
+                break
+        return done
+
+    def _enter(self, queue: RecordQueue, batch: Batch) -> None:
+        assert self._plan is not None
+        entrance = self._plan.entrances[queue.source.name]
+        current = self._current
+        current.page = queue.page
+        if entrance.batch is not None:
+            current.offset = batch.offsets[0]
+            current.stream_time = max(current.stream_time, queue.partition_time)
+            entrance.batch(batch)
+        else:
+            self._one_at_a_time(batch, range(len(batch)), entrance.process)
+        self.processed += len(batch)
+        if self._stream_punctuation.next_due is not None:
+            self._punctuate_by_stream()
+
+    def _punctuate_by_stream(self) -> None:
+        self._current.nowhere()
+        self._stream_punctuation.punctuate(self._current.stream_time)
+
+    def _one_at_a_time(self, batch: Batch, places: range, process: Callable[[Any, Any, int, Any], None]) -> None:
+        current, headers = self._current, batch.headers
+        keys, values, timestamps, offsets = batch.keys, batch.values, batch.timestamps, batch.offsets
+        for at in places:
+            timestamp = timestamps[at]
+            header = () if headers is None else headers[at]
+            current.offset, current.timestamp, current.headers = offsets[at], timestamp, header
+            if timestamp > current.stream_time:  # noqa: PLR1730 - faster than a call, for every record
+                current.stream_time = timestamp
+            process(keys[at], values[at], timestamp, header)
+
+    def _adapt(self, seconds: float) -> None:
+        """Take as many records at a time as keep a run near a millisecond."""
+        if seconds > 2 * _RUN_SECONDS:
+            self._run = max(1, self._run // 2)
+        elif seconds < _RUN_SECONDS:
+            self._run = min(_LONGEST_RUN, self._run * 2)
+
+    def _source(self, topic: str) -> TopicSource:
+        setup, node = self._setup, self._setup.source_of(topic)
+        serdes = setup.serdes(node.key, node.value, of=f"source {node.name}, which reads {topic}")
+        return TopicSource(node, topic, serdes, setup.extractor_of(topic), self._faults)
+
+    def _compile(self) -> Plan:
+        setup = self._setup
+        services = TaskServices(
+            application_id=setup.application_id,
+            task_id=self.id,
+            current=self._current,
+            faults=self._faults,
+            stores={} if self.stores is None else {name: self.stores.store(name) for name in self.stores.names},
+            global_stores=setup.global_stores,
+            wall_time=setup.wall_time,
+            schedule=self._schedule,
+            dropped=self._count_dropped,
+            request_commit=self._request_commit,
+            progress=self._progress,
+            caches=Caches(setup.cache, setup.cached_stores, self._current) if setup.cached_stores else None,
+        )
+
+        def sink(node: SinkNode) -> Sink:
+            return Sink(
+                node,
+                topic=setup.topic,
+                serdes=setup.serdes(node.key, node.value, of=f"sink {node.name}"),
+                output=self._output,
+                sizes=setup.partitions,
+                current=self._current,
+                faults=self._faults,
+                spread_each=setup.replayable,
+            )
+
+        def asynchronous(node: ProcessorNode, work: NodeWork) -> InFlight:
+            return in_flight_node(node.operator, work, current=self._current, wake=self._wake, replayable=setup.replayable)
+
+        plan = Compiler(setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous).compile()
+        self._paired = None if plan.pair is None else PairedTurns(plan.pair, plan, self.group, self._current)
+        self.draining = Draining(plan.asynchronous, plan.caches, replayable=setup.replayable, apart=setup.transactional)
+        return plan
+
+    def _close_plan(self) -> None:
+        plan, self._plan = self._plan, None
+        self.draining.drop()
+        self._stream_punctuation.clear()
+        self._wall_punctuation.clear()
+        if plan is not None and (errors := plan.close()):
+            raise StreamsError(f"a processor failed to close: {errors[0]}", task=self.id) from errors[0]
+
+    def _schedule(self, node: str, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None) -> Schedule:
+        def call(now: int) -> None:
+            try:
+                callback(now)
+            except Exception as error:  # noqa: BLE001 - a user's code; the handler decides
+                self._faults.punctuation(node, error, now)
+
+        if punctuation == PunctuationType.STREAM_TIME:
+            now = self._current.stream_time
+            return self._stream_punctuation.schedule(interval_ms, call, start_ms or 0, anchored_at=None if start_ms is None else now)
+        now = self._setup.wall_time()
+        first = now + interval_ms if start_ms is None else start_ms
+        self._wake()
+        return self._wall_punctuation.schedule(interval_ms, call, first, anchored_at=None if start_ms is None else now)
+
+    def _count_dropped(self, number: int) -> None:
+        self.dropped += number
+
+    def _request_commit(self) -> None:
+        self.commit_requested = True

@@ -1,0 +1,49 @@
+"""Record batches that cannot be read: they are passed over as one record without key and value, for the deserialization handler to decide about."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, final
+
+from ks_actors._errors import LogCorrupted
+from ks_actors.log._types import Fetched
+from ks_actors.records._batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from ks_actors.log import Fetcher
+    from ks_actors.records._topic_partition import TopicPartition
+
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class UnreadableBatch(Batch):
+    """One record in the place of all that could not be read, at the first offset of these; `error` says why."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: LogCorrupted, offset: int) -> None:
+        super().__init__([None], [None], [-1], None, (offset,))
+        self.error: LogCorrupted = error
+
+
+def passed_over(error: Exception, fetcher: Fetcher, reading: Container[TopicPartition]) -> tuple[Fetched, ...]:
+    """Have a fetcher read on behind what it could not read; return that as if it were fetched.
+
+    Returns nothing for other errors, where it is not known how to go on, and where the partition is read from somewhere else by now.
+    """
+    if not isinstance(error, LogCorrupted) or error.partition is None or error.offset is None or error.next_offset is None:
+        return ()
+    partition, offset, behind = error.partition, error.offset, error.next_offset
+    if partition not in reading or fetcher.position(partition) != offset:
+        return ()
+    _log.warning("%s: offsets %d to %d cannot be read, and are left to the deserialization handler: %s", partition, offset, behind - 1, error)
+    fetcher.seek(partition, behind)
+    return (Fetched(partition, UnreadableBatch(error, offset), behind, behind),)
+
+
+def left_out(passed: Fetched) -> Fetched:
+    """Return what was passed over without anything to be decided about, for stores that follow what was decided when it was processed."""
+    return Fetched(passed.partition, Batch([], [], []), passed.next_offset, passed.end_offset)

@@ -1,0 +1,400 @@
+"""Updates of tables that are held back, so that only the last one of several goes downstream."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from itertools import islice, repeat
+from operator import is_not, itemgetter
+from typing import TYPE_CHECKING, Any
+
+from ks_actors.processors.api._update_cache import Gone, HeldRows
+from ks_actors.processors.stateless._remaining import ATOMS
+from ks_actors.records._batch import Batch
+from ks_actors.records._windowed import Windowed
+from ks_actors.state.core._size_estimate import average
+from ks_actors.task._cache_budget import weigh
+from ks_actors.task._hit_ratio import HitRatio
+from ks_actors.task.origins._cached_origins import NONE_LATE, Flushed, Recent
+from ks_actors.topology import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from ks_actors.processors.api._operator import Process, ProcessBatch
+    from ks_actors.records._batch import Headers
+    from ks_actors.records._windowed import Window
+    from ks_actors.task._cache_budget import CacheBudget
+    from ks_actors.task._record_context import Current
+    from ks_actors.task.origins._leaves import Place
+    from ks_actors.topology import StoreSpec
+
+_ROW = 64  # what a row takes beside its key and value: so a cache holds about as many as one of Kafka Streams with as many bytes
+_SAMPLED = 16  # every so many times that room is looked for a row is weighed
+_UNSEEN = 64  # so many new rows may come one by one before room is looked for
+_SPARE = 16  # a part like this is sent on beyond what is too much, so that it is not one row at a time
+
+_GONE = (None, 0)
+_value, _timestamp = itemgetter(0), itemgetter(1)
+_new = tuple.__new__  # what a named tuple's own constructor calls
+
+
+class HeldUpdates:
+    """The updates of one store of one task that have not gone downstream yet: at most one per row, the latest (see `processors._cache.Cache`).
+
+    They go window by window, by the order in which windows and rows came here since they were last sent: all of them when the task is committed, and
+    the oldest when there is no room. With a row goes the value that was last sent, and the timestamp and headers of its last update; an update from
+    nothing to nothing does not go. Behind it `forward` gets them one by one where `exact`, which says that somebody there looks at the record's
+    context, else `forward_batch` gets them in batches. Either way the current record is the last one of the row, as far as that is known: see Recent.
+    """
+
+    def __init__(
+        self,
+        spec: StoreSpec,
+        store: Any,
+        budget: CacheBudget,
+        current: Current,
+        forward: Process,
+        forward_batch: ProcessBatch,
+        *,
+        exact: bool,
+        joined: bool,
+    ) -> None:
+        self.name: str = spec.name
+        self.plain: bool = spec.key.faithful
+        self.send_old: bool = False
+        self._windowed: bool = spec.kind is StoreKind.TIMESTAMPED_WINDOW
+        self._sessions: bool = spec.kind is StoreKind.SESSION  # each is a row of its own: they are held together
+        self._keeps_news: bool = self._windowed or self._sessions
+        self._index: Callable[[Any], Any] = spec.key.serializer(spec.name, is_key=True)
+        self._mutable: bool = not spec.value.immutable
+        self._read_key: Callable[[bytes], Any] | None = None if spec.key.immutable else spec.key.deserializer(spec.name, is_key=True)
+        self._written: Callable[[Any], bytes] = spec.value.serializer(spec.name)
+        self._read: Callable[[bytes], Any] = spec.value.deserializer(spec.name)
+        self._store = store
+        self._budget = budget
+        self._current = current
+        self._forward = forward
+        self._forward_batch = forward_batch
+        self._exact = exact
+        self._joined = joined
+        # Counts that are put by the kernel: their store notes what has changed since the last commit, and nothing of that has been sent, unless the
+        # note is `spent`. Then rows are held here.
+        self._by_store: bool = not self._keeps_news and getattr(store, "count_up", None) is not None and not exact
+        self._spent: Any = None
+        self._groups: dict[Window | None, HeldRows] = {}
+        self._touched: dict[HeldRows, int] = {}
+        self._count: int = 0
+        self._weight: int = 0
+        self._typical: int = 0
+        self._settled: int = 0
+        self._fresh: int = 0
+        self._next: int = 0
+        self._updates: int = 0
+        self._recent = Recent(current, self._row, windowed=self._windowed)
+        self.hit_ratio: HitRatio = HitRatio()
+
+    def __len__(self) -> int:
+        if self._by_store and self._spent is not self._store.uncommitted:
+            return len(self._store.uncommitted)
+        self._absorb()
+        return self._count
+
+    @property
+    def with_headers(self) -> bool:
+        """Whether a row has headers."""
+        return any(rows.headers for rows in self._groups.values())
+
+    @property
+    def copies(self) -> bool:
+        """Whether old values are sent that could be changed in place."""
+        return self._mutable and self.send_old
+
+    @property
+    def current(self) -> Current:
+        """The record that the task is at."""
+        return self._current
+
+    # --- taking ---------------------------------------------------------------------------------------------------------------
+
+    def before(self, key: Any, value: Any, window: Window | None = None) -> Any:
+        """Return a row's value before an update, such as it stays when the row's object is changed in place."""
+        if not self.copies or value is None or type(value) in ATOMS:
+            return value
+        rows = self._groups.get(window)
+        held = rows is not None and (self._row(key) if self._sessions else key if self.plain else self._index(key)) in rows.olds
+        return value if held else deepcopy(value)
+
+    def hold(self, key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        """Take an update."""
+        recent = self._recent
+        if self._current.page is not recent.page:
+            recent.turn()
+        rows = self._take(key, change, timestamp, (recent.leaf, self._current.offset))
+        if rows is None:
+            return
+        if headers or rows.headers:
+            row = self._row(key)
+            if headers:
+                rows.headers[row] = headers
+            else:
+                rows.headers.pop(row, None)
+        if self._fresh > self._next:
+            self.settle()
+
+    def hold_batch(self, batch: Batch) -> None:
+        """Take many."""
+        self._recent.came(batch, whole=True)
+        for key, change, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            rows = self._take(key, change, timestamp, None)
+        if batch.headers is not None or self.with_headers:
+            headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
+            for key, header in zip(batch.keys, headers, strict=False):
+                rows = self.rows(key[1] if self._windowed else None)
+                rows.note_headers((self._row(key),), (header,))
+        self.settle(len(batch))
+
+    def came(self, batch: Batch, skipped: Collection[int] = (), late: Mapping[int, int | None] = NONE_LATE) -> None:
+        """Note where updates come from that an operator adds itself."""
+        self._recent.came(batch, skipped, late)
+
+    def leave_to_store(self, batch: Batch) -> bool:
+        """Return whether it is enough that the store has noted what is changed: not when some was sent since the last commit, or has headers."""
+        if not self._by_store or batch.headers is not None:
+            return False
+        changed = self._store.uncommitted
+        if changed is self._spent:
+            return False
+        before, self._count = self._count, len(changed)
+        self.hit_ratio.note(len(batch), self._count - before if self._count >= before else self._count)
+        if not self._settled % _SAMPLED:
+            key = next(reversed(changed))
+            self._typical = average(self._typical, _ROW + weigh(key) + weigh(self._store.get_entry(key)[0]))
+        self._settled += 1
+        if self._weigh() > 0:
+            self._take_from_store()
+            self.settle()
+        return True
+
+    def _take_from_store(self) -> None:
+        """Hold here, from now on until the next commit, what the store has noted."""
+        changed = self._store.uncommitted
+        if changed is self._spent:
+            return
+        self._spent = changed
+        self.hit_ratio.note(0, max(0, len(changed) - self._count))
+        if changed:
+            olds = {key: entry[0] if type(entry) is tuple else None for key, entry in changed.items()}
+            rows = self._groups[None] = HeldRows(None)
+            rows.olds = olds
+        self._count = len(changed)
+
+    def _row(self, key: Any) -> Any:
+        if self._sessions:
+            return key if self.plain else (self._index(key[0]), key[1])
+        if self._windowed:
+            key = key[0]
+        return key if self.plain else self._index(key)
+
+    def _take(self, key: Any, change: tuple[Any, Any], timestamp: int, place: Place | None) -> HeldRows | None:
+        """Hold an update; return None when nothing is left to send of its row."""
+        new, old = change
+        rows = self.rows(key[1] if self._windowed else None)
+        row = self._row(key)
+        if place is not None:
+            rows.places[row] = place
+        again = row in rows.olds
+        if not again:
+            self._fresh += 1
+            rows.olds[row] = old
+            if not self.plain:
+                rows.keys[row] = self._own_key(key, row)
+        if new is None and again:
+            if self._sessions and rows.olds[row] is None and not self._joined:  # a session that has grown into another before it was ever sent
+                for column in (rows.olds, rows.news, rows.keys, rows.headers, rows.places):
+                    column.pop(row, None)
+                return None
+            rows.news[row] = Gone(None, timestamp)
+        elif new is None or self._keeps_news:
+            # As bytes where it could be changed in place until it is sent.
+            rows.news[row] = (new if new is None or not self._mutable else self._written(new), timestamp)
+        elif rows.news:
+            rows.news.pop(row, None)
+        return rows
+
+    def _own_key(self, key: Any, row: Any) -> Any:
+        """Return the key of a row as nobody else has it who could change it in place."""
+        read = self._read_key
+        if self._sessions:
+            return key if read is None else _new(Windowed, (read(row[0]), row[1]))
+        return read(row) if read is not None else key[0] if self._windowed else key
+
+    def rows(self, window: Window | None = None) -> HeldRows:
+        """Return the rows, or those of a window."""
+        if self._by_store:
+            self._take_from_store()
+        rows = self._groups.get(window)
+        if rows is None:
+            rows = self._groups[window] = HeldRows(window)
+        if rows not in self._touched:
+            self._touched[rows] = len(rows.olds)
+        return rows
+
+    def settle(self, updates: int = 0) -> None:
+        """Count what was added by so many updates, and by those of `hold`, and send on what is too much: the oldest."""
+        self._updates += updates
+        if self._touched:
+            if not self._settled % _SAMPLED:
+                self._sample(next(reversed(self._touched)))
+            self._settled += 1
+            self._absorb()
+        over = self._weigh()
+        if over > 0:
+            self.flush(over // max(1, self._typical) + 1 + self._count // _SPARE)
+            over = self._weigh()
+        self._fresh, self._next = 0, min(_UNSEEN, max(0, -over // max(1, self._typical)))
+
+    def _absorb(self) -> None:
+        fresh = 0
+        for rows, before in self._touched.items():
+            fresh += len(rows.olds) - before
+        self._touched.clear()
+        self._count += fresh
+        self.hit_ratio.note(self._updates, fresh)
+        self._updates = 0
+
+    def _sample(self, rows: HeldRows) -> None:
+        if not rows.olds:
+            return
+        row = next(reversed(rows.olds))
+        entry = self._entries(rows, (row,))[0]
+        self._typical = average(self._typical, _ROW + weigh(row) + weigh(entry[0]))
+
+    def _weigh(self) -> int:
+        weight = self._count * self._typical
+        self._weight, before = weight, self._weight
+        return self._budget.add(weight - before)
+
+    # --- sending --------------------------------------------------------------------------------------------------------------
+
+    def flush(self, limit: int) -> None:
+        """Send the oldest updates, at most so many."""
+        if self._by_store:
+            self._take_from_store()
+        self._absorb()
+        keys: list[Any] = []
+        entries: list[tuple[Any, int]] = []
+        olds: list[Any] = []
+        headers: list[Headers] = []
+        places: list[Place | None] = []
+        groups = self._groups
+        while groups and len(keys) < limit:
+            rows = next(iter(groups.values()))
+            taken = list(islice(rows.olds, limit - len(keys)))
+            entries += self._entries(rows, taken)
+            keys += self._keys(rows, taken)
+            if rows.headers:
+                headers += repeat((), len(olds) - len(headers))
+                headers += map(rows.headers.pop, taken, repeat(()))
+            if rows.places:
+                places += repeat(None, len(olds) - len(places))
+                places += map(rows.places.pop, taken, repeat(None))
+            if len(taken) < len(rows.olds):
+                olds += map(rows.olds.pop, taken)
+                for row in taken if rows.news else ():
+                    rows.news.pop(row, None)
+            else:
+                olds += rows.olds.values()
+                del groups[rows.window]
+        self._count -= len(keys)
+        self._weigh()
+        if headers:
+            headers += repeat((), len(keys) - len(headers))
+        if places:
+            places += repeat(None, len(keys) - len(places))
+        seen = self._recent.seen()
+        if not self._count:
+            self._recent.clear()
+        self._send(keys, entries, olds, headers or None, Flushed(keys, places, seen))
+
+    def _entries(self, rows: HeldRows, taken: Iterable[Any]) -> list[tuple[Any, int]]:
+        """Return the latest entry of each row."""
+        news = rows.news
+        if self._keeps_news and self._mutable:
+            read = self._read
+            return [(None if value is None else read(value), time) for value, time in map(news.__getitem__, taken)]
+        if self._keeps_news:
+            return list(map(news.__getitem__, taken))
+        get = self._store.get_entry
+        keys = taken if self.plain else map(rows.keys.__getitem__, taken)
+        entries = [news.get(row) or get(key) for row, key in zip(taken, keys, strict=True)] if news else list(map(get, keys))
+        # A user's processor may have deleted what is held here.
+        return entries if all(entries) else [entry or _GONE for entry in entries]
+
+    def _keys(self, rows: HeldRows, taken: list[Any]) -> Iterable[Any]:
+        keys: Iterable[Any] = taken if self.plain else map(rows.keys.pop, taken)
+        return map(_new, repeat(Windowed), zip(keys, repeat(rows.window), strict=False)) if self._windowed else keys
+
+    def _send(self, keys: list[Any], entries: list[tuple[Any, int]], olds: list[Any], headers: list[Headers] | None, page: Flushed) -> None:
+        values = list(map(_value, entries))
+        changes = list(zip(values, olds if self.send_old else repeat(None), strict=False))
+        batch = Batch(keys, changes, list(map(_timestamp, entries)), headers, range(len(keys)))
+        if not all(map(is_not, values, repeat(None))):
+            lasting = [new is not None or old is not None for new, old in zip(values, olds, strict=True)]
+            if self._joined:  # a join may have met what was there, and what came of that has to be taken back
+                lasting = [lasts or type(entry) is Gone for lasts, entry in zip(lasting, entries, strict=True)]
+            batch = batch.select(lasting)
+        if not len(batch):
+            return
+        current = self._current
+        was = current.page, current.offset, current.timestamp, current.headers
+        current.page, current.offset, current.headers = page, batch.offsets[0], ()
+        try:
+            if self._exact:
+                self._one_by_one(batch, page)
+            else:
+                self._forward_batch(batch)
+        finally:
+            current.page, current.offset, current.timestamp, current.headers = was
+
+    def _one_by_one(self, batch: Batch, page: Flushed) -> None:
+        current, forward = self._current, self._forward
+        headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
+        for key, change, timestamp, header, number in zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=False):
+            current.page, current.offset = page.place(number)
+            current.timestamp, current.headers = timestamp, header
+            forward(key, change, timestamp, header)
+
+    def drop(self) -> None:
+        """Forget everything."""
+        self._groups.clear()
+        self._touched.clear()
+        self._count = 0
+        self._recent.clear()
+        self._weigh()
+
+
+class Caches:
+    """The caches of one task, one per store that is to have one."""
+
+    def __init__(self, budget: CacheBudget, specs: Mapping[str, StoreSpec], current: Current) -> None:
+        self._budget = budget
+        self._specs = specs
+        self._current = current
+        self._made: dict[str, HeldUpdates] = {}
+
+    def of(
+        self, name: str, store: Any, forward: Process, forward_batch: ProcessBatch, *, exact: bool, joined: bool, send_old: bool
+    ) -> HeldUpdates | None:
+        """Return the cache of a store; None when it has none. Operators that share a store lead to the same node, and have one cache."""
+        spec = self._specs.get(name)
+        if spec is None:
+            return None
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = HeldUpdates(spec, store, self._budget, self._current, forward, forward_batch, exact=exact, joined=joined)
+        made.send_old = made.send_old or send_old
+        return made
+
+    def in_order(self) -> tuple[HeldUpdates, ...]:
+        """Return all, upstream first: nodes are made from the sinks up."""
+        return tuple(reversed(self._made.values()))

@@ -1,0 +1,1 @@
+"""Calls that take long: async, blocking and batch functions."""

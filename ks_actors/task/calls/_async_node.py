@@ -1,0 +1,317 @@
+"""A user's coroutine in the middle of a task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextvars import copy_context
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextvars import Context
+
+    from ks_actors.processors.api._async_options import AsyncOptions
+    from ks_actors.processors.api._operator import AsyncOperator, RecordMetadata
+    from ks_actors.records._batch import Headers
+    from ks_actors.task._node import NodeWork
+    from ks_actors.task._record_context import Current
+    from ks_actors.task.origins._pages import Page
+
+_UNHASHABLE = object()
+
+
+class Call:
+    """One record in the hands of a user's coroutine."""
+
+    __slots__ = ("deadline", "error", "headers", "key", "lane", "late", "offset", "over", "page", "result", "task", "timestamp", "value")
+
+    def __init__(self, key: Any, value: Any, timestamp: int, headers: Headers, current: Current) -> None:
+        self.key: Any = key
+        self.value: Any = value
+        self.timestamp: int = timestamp
+        self.headers: Headers = headers
+        self.page: Page | None = current.page
+        self.offset: int = current.offset
+        self.lane: Any = None
+        self.deadline: float = inf
+        self.late: bool = False
+        self.task: asyncio.Task[None] | None = None
+        self.result: Any = None
+        self.error: Exception | None = None
+        self.over: bool = False
+
+    @property
+    def origin(self) -> RecordMetadata | None:
+        """Where the record came from; None when it is a punctuation's, or that is not known."""
+        return None if self.page is None else self.page.metadata(self.offset)
+
+
+class AsyncNode:
+    """Run a node's coroutine for up to `max_in_flight` records at once, and hand their results on in order.
+
+    By key (the default), calls of one key follow each other and calls of different keys run side by side; keys that cannot be hashed follow each
+    other, as if they were one. By partition, all run side by side and results are handed on in the order of the records; with none, as they come.
+    Results are handed on in the task's own turns, by `emit`: `wake` asks for one. A call that takes longer than `timeout_ms` is cancelled and fails
+    with TimeoutError; a failed call is tried again as `retry` says, then the processing handler decides. Records that come while there is no room,
+    of a node in front that makes many of one, wait. With `replayable` results are handed on in the order of the records, whatever `order` is: it says
+    only which calls run side by side.
+    """
+
+    def __init__(
+        self,
+        work: NodeWork,
+        operator: AsyncOperator,
+        options: AsyncOptions,
+        *,
+        current: Current,
+        wake: Callable[[], None],
+        replayable: bool = False,
+    ) -> None:
+        self.node: str = work.node
+        self.in_flight: int = 0
+        self._work = work
+        self._call: Callable[[Any, Any, int, Headers], Awaitable[Any]]
+        self._emit: Callable[[Any, Any, Any, int, Headers], None]
+        self._close: Callable[[], None]
+        self._call, self._emit, self._close = operator.bind_async(work)
+        self._options = options
+        self._most: int = options.max_in_flight
+        self._by_key: bool = options.order == "key"
+        self._in_order: bool = replayable or options.order == "partition"
+        self._timeout: float | None = None if options.timeout_ms is None else options.timeout_ms / 1000
+        self._current = current
+        self._wake = wake
+        # Calls must not see the context variables that the call before them has set.
+        self._context: Context = copy_context()
+        # The keys that are being called, each with those that wait for it.
+        self._lanes: dict[Any, deque[Call] | None] = {}
+        self._waiting: deque[Call] = deque()
+        self._order: deque[Call] = deque()
+        self._done: deque[Call] = deque()
+        self._running: dict[Call, None] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    @property
+    def room(self) -> int:
+        """How many records may be taken now."""
+        return max(0, self._most - self.in_flight)
+
+    @property
+    def has_results(self) -> bool:
+        """Return whether `emit` has something to do."""
+        return bool(self._done)
+
+    @property
+    def settled(self) -> bool:
+        """Return whether no call is running, or waits to be."""
+        return not (self._running or self._waiting)
+
+    @property
+    def oldest(self) -> Call | None:
+        """Return the call that has been under way for longest."""
+        return next(iter(self._running), None)
+
+    @property
+    def leaving(self) -> bool:
+        """Return whether calls that were given up are still on their way out of the user's code."""
+        return bool(self._leaving)
+
+    @property
+    def waits(self) -> bool:
+        """Return whether `flush` would send something: never, each record is on its way at once."""
+        return False
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        """Take a record; its result comes out of a later `emit`."""
+        call = Call(key, value, timestamp, headers, self._current)
+        self.in_flight += 1
+        if self._in_order:
+            self._order.append(call)
+        if self._by_key and not self._enter(call):
+            return
+        if len(self._running) < self._most:
+            self._start(call)
+        else:
+            self._waiting.append(call)
+
+    def emit(self) -> bool:
+        """Hand on the results there are; return whether there were any."""
+        done = self._done
+        any_done = bool(done)
+        while done:
+            call = done.popleft()
+            self.in_flight -= 1
+            self._hand_on(call)
+        return any_done
+
+    def cancel(self) -> None:
+        """Give up all records in flight: nothing of them will be handed on. Their coroutines are cancelled, and are `leaving` until they end."""
+        running, self._running = self._running, {}
+        for call in running:
+            task = call.task
+            if task is not None:
+                task.cancel()
+                self._leaving.add(task)
+                task.add_done_callback(self._left)
+        self._lanes.clear()
+        self._waiting.clear()
+        self._order.clear()
+        self._done.clear()
+        self.in_flight = 0
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+
+    def close(self) -> None:
+        """Cancel what is in flight, and close the user's processor."""
+        self.cancel()
+        self._close()
+
+    # --- one call -------------------------------------------------------------------------------------------------------------
+
+    def _enter(self, call: Call) -> bool:
+        """Return whether the call is the first of its key; else it waits for those before it."""
+        lanes, lane = self._lanes, call.key
+        try:
+            first = lane not in lanes
+        except TypeError:
+            lane = _UNHASHABLE
+            first = lane not in lanes
+        call.lane = lane
+        if first:
+            lanes[lane] = None
+        else:
+            queue = lanes[lane]
+            if queue is None:
+                lanes[lane] = deque((call,))
+            else:
+                queue.append(call)
+        return first
+
+    def _start(self, call: Call) -> None:
+        loop = asyncio.get_running_loop()
+        self._running[call] = None
+        call.task = loop.create_task(self._run(call), context=self._context.copy())
+        if self._timeout is not None and self._sweep is None:
+            self._sweep = loop.call_later(self._timeout, self._cancel_late, loop)
+
+    async def _run(self, call: Call) -> None:
+        retry, attempt, timeout = self._options.retry, 1, self._timeout
+        while True:
+            if timeout is not None:
+                call.deadline = asyncio.get_running_loop().time() + timeout
+            try:
+                call.result = await self._invoke(call)
+                call.error = None
+            except asyncio.CancelledError as cancelled:
+                if call not in self._running:
+                    raise  # given up
+                if not call.late:
+                    call.error = self._cancelled(call, cancelled)
+                    break
+                call.error = self._too_late(call)
+            except Exception as error:  # noqa: BLE001 - a user's code; the handler decides
+                call.error = error
+            call.deadline = inf
+            if call.late:
+                call.late = False
+                assert call.task is not None
+                call.task.uncancel()
+            if call.error is None or retry is None or attempt >= retry.attempts or not isinstance(call.error, retry.on):
+                break
+            await asyncio.sleep(min(retry.max_backoff_ms, retry.backoff_ms * 2 ** (attempt - 1)) / 1000)
+            attempt += 1
+        if call in self._running:
+            self._over(call)
+
+    def _invoke(self, call: Call) -> Awaitable[Any]:
+        """Call the user's code as if the task were at its record, which it may not be any more."""
+        current = self._current
+        was = current.page, current.offset, current.timestamp, current.headers
+        self._go_to(call)
+        try:
+            return self._call(call.key, call.value, call.timestamp, call.headers)
+        finally:
+            current.page, current.offset, current.timestamp, current.headers = was
+
+    def _go_to(self, call: Call) -> None:
+        current = self._current
+        current.page, current.offset = call.page, call.offset
+        current.timestamp, current.headers = call.timestamp, call.headers
+
+    def _over(self, call: Call) -> None:
+        del self._running[call]
+        call.over = True
+        call.task = None
+        if self._in_order:
+            order = self._order
+            while order and order[0].over:
+                self._done.append(order.popleft())
+        else:
+            self._done.append(call)
+        if self._by_key:
+            self._leave(call.lane)
+        if self._waiting and len(self._running) < self._most:
+            self._start(self._waiting.popleft())
+        if self._done:
+            self._wake()
+
+    def _leave(self, lane: Any) -> None:
+        """Let the next call of a key go on."""
+        queue = self._lanes[lane]
+        if not queue:
+            del self._lanes[lane]
+        elif self._waiting:
+            self._waiting.append(queue.popleft())
+        else:
+            self._start(queue.popleft())
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._leaving.discard(task)
+        if not self._leaving:
+            self._wake()
+
+    def _hand_on(self, call: Call) -> None:
+        self._go_to(call)
+        try:
+            if call.error is not None:
+                raise call.error
+            self._emit(call.result, call.key, call.value, call.timestamp, call.headers)
+        except Exception as error:  # noqa: BLE001 - whatever a user's code raised
+            self._work.failed(error, call.key, call.value, call.timestamp, call.headers)
+
+    # --- time -----------------------------------------------------------------------------------------------------------------
+
+    def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Cancel the calls that are overdue; look again when the next of the others will be."""
+        self._sweep = None
+        assert self._timeout is not None
+        now, following = loop.time(), inf
+        for call in self._running:
+            if call.deadline > now:
+                following = min(following, call.deadline)
+            elif call.task is not None:
+                call.late, call.deadline = True, inf
+                call.task.cancel()
+        if self._running:
+            self._sweep = loop.call_at(min(following, now + self._timeout), self._cancel_late, loop)
+
+    def _too_late(self, call: Call) -> TimeoutError:
+        return TimeoutError(f"the asynchronous processor {self.node} did not return within {self._options.timeout_ms} ms, for {where(call)}")
+
+    def _cancelled(self, call: Call, cancelled: BaseException) -> Exception:
+        error = RuntimeError(f"the asynchronous processor {self.node} was cancelled, and not by the app that runs it, for {where(call)}")
+        error.__cause__ = cancelled
+        return error
+
+
+def where(call: Call) -> str:
+    """Return which record a call is about."""
+    origin = call.origin
+    return "a record of a punctuation, or one of unknown origin" if origin is None else f"{origin.topic}-{origin.partition} offset {origin.offset}"

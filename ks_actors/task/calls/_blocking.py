@@ -1,0 +1,76 @@
+"""Functions that may hold a thread."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ks_actors._errors import TopologyError
+from ks_actors.processors.api._async_options import is_async
+from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
+
+if TYPE_CHECKING:
+    from ks_actors.topology import Node, TimestampExtractor, Topology
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "__ks_actors_blocking__"
+_METHODS = ("__call__", "process", "transform")
+
+
+def blocking(function: F, /) -> F:
+    """Declare that a function, or a processor class, blocks or computes for long: tasks that have it are processed in a worker's own thread.
+
+    The event loop stays free meanwhile. Where such tasks have stores, workers stand still until a commit has ended: a store is used by one thread at
+    a time. Such a function must not touch the loop. It may be one given to the DSL, a processor, a partitioner, or what names the topic of a sink; a
+    timestamp extractor may not, it is called on the loop when the task's next record is looked for. Raises TopologyError for an `async def`, which is
+    to wait without a thread; `await asyncio.to_thread(...)` inside it where it cannot.
+    """
+    if not callable(function):
+        raise TopologyError(f"{function!r} is declared as blocking, and cannot be called: give a function, or a processor class")
+    if is_async(function) or inspect.isasyncgenfunction(function) or is_async(getattr(function, "process", function)):
+        raise TopologyError(f"{function!r} is 'async def' and declared as blocking: await asyncio.to_thread(...) what blocks, and leave out the mark")
+    setattr(function, _MARK, True)
+    return function
+
+
+def is_blocking(operator: object) -> bool:
+    """Return whether one of the functions of an operator, the processor that it makes, or a method of that is declared so."""
+    return any(map(_marked, (*getattr(operator, "__dict__", {}).values(), getattr(operator, "processor", None))))
+
+
+def needs_thread(node: Node) -> bool:
+    """Return whether a node has a function that is declared as blocking."""
+    if isinstance(node, ProcessorNode):
+        return is_blocking(node.operator)
+    return isinstance(node, SinkNode) and (_marked(node.partitioner) or _marked(node.topic))
+
+
+def check_threads(topology: Topology, default_extractor: TimestampExtractor) -> None:
+    """Raise TopologyError when a part of the topology would need both a thread and the loop, or a timestamp extractor a thread."""
+    for node in topology.nodes.values():
+        if isinstance(node, SourceNode) and _marked(node.timestamp_extractor or default_extractor):
+            raise TopologyError(
+                f"the timestamp extractor of {node.name} is declared as blocking, and extractors run on the loop: leave out the mark if it is quick, "
+                "or tell the time in a processor that is declared so"
+            )
+    for part in topology.subtopologies():
+        nodes = [topology.nodes[name] for name in part.nodes]
+        blocks = next((node.name for node in nodes if needs_thread(node)), None)
+        waits = next((node.name for node in nodes if isinstance(node, ProcessorNode) and node.operator.asynchronous is not None), None)
+        if blocks is not None and waits is not None:
+            raise TopologyError(
+                f"{blocks} is declared as blocking and {waits} is 'async def', and both are in subtopology {part.id}, whose tasks run either in a "
+                f"thread or on the loop: make {blocks} 'async def' and await asyncio.to_thread(...) there, or part them by stream.repartition()"
+            )
+
+
+def _marked(part: Any) -> bool:
+    if isinstance(part, list | tuple):
+        return any(map(_marked, part))
+    if isinstance(part, partial):
+        return _marked(part.func)
+    if getattr(part, _MARK, False):
+        return True
+    return any(getattr(getattr(part, method, None), _MARK, False) for method in _METHODS)

@@ -1,0 +1,1 @@
+"""Where records that are held back came from."""

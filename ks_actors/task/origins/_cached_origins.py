@@ -1,0 +1,189 @@
+"""Where rows came from that caches hold back."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+
+from ks_actors.task.origins._leaves import Leaf, Leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from ks_actors.processors.api._operator import RecordMetadata
+    from ks_actors.records._batch import Batch
+    from ks_actors.records._windowed import Window
+    from ks_actors.task._record_context import Current
+    from ks_actors.task.origins._leaves import Place
+    from ks_actors.task.origins._pages import Page, RawRecord
+
+NONE_LATE: Final[Mapping[int, int | None]] = MappingProxyType({})
+
+
+class _Batch(NamedTuple):
+    """Records that have changed rows, all but those at `skipped`. Those that were `late` have changed the windows that end behind a time (ms).
+
+    For None it is not known which windows they have changed. `whole` says that keys are those of rows, with their windows.
+    """
+
+    batch: Batch
+    skipped: Collection[int]
+    late: Mapping[int, int | None]
+    whole: bool
+
+
+class _Found(NamedTuple):
+    """A record that may have changed a row: of the window that begins and ends so, or of those around a time that end behind `closed`."""
+
+    begin: int
+    end: int | None
+    closed: int
+    place: Place
+
+    def changed(self, window: Window) -> bool:
+        """Tell whether a window is among those that the record has changed."""
+        if self.end is not None:
+            return window == (self.begin, self.end)
+        return window.start <= self.begin < window.end and window.end > self.closed
+
+
+@final
+class Recent(Leaves[_Batch]):
+    """The records that have come to a cache since it was empty, as far as they are kept.
+
+    Batches are noted as such, at no cost per record: which of their records was the last one of a row is found when somebody asks, which is after an
+    error. `row` tells under which name a cache has a key.
+    """
+
+    def __init__(self, current: Current, row: Callable[[Any], Any], *, windowed: bool) -> None:
+        super().__init__(current)
+        self._row: Callable[[Any], Any] = row
+        self._windowed: bool = windowed
+        self._gone: int = 0
+        self._seen: Seen | None = None
+
+    def came(self, batch: Batch, skipped: Collection[int] = (), late: Mapping[int, int | None] = NONE_LATE, *, whole: bool = False) -> None:
+        """Note a batch."""
+        self._begin(_Batch(batch, skipped, late, whole))
+        self._seen = None
+        # A record that comes by itself is later than these.
+        self.page, self.leaf = None, Leaf(None, self._number)
+
+    def seen(self) -> Seen:
+        """Return what has come so far."""
+        seen = self._seen
+        if seen is None:
+            batches = [(leaf, batch) for leaf, batch, _ in self._kept if batch is not None]
+            seen = self._seen = Seen(batches, self._weight, self._gone, self._row, windowed=self._windowed)
+        return seen
+
+    def clear(self) -> None:
+        """Forget all: no row is held."""
+        self._kept.clear()
+        self._weight = 0
+        self._seen = self._last = self.page = None
+        self.leaf = Leaf(None, self._number)
+
+    def _let_go(self, leaf: Leaf, extra: _Batch) -> None:  # noqa: ARG002 - for those that count what each holds
+        self._gone, self._seen = leaf.number, None
+
+
+@final
+class Seen:
+    """The batches that had come to a cache by some moment, but those up to number `gone`, which are not kept."""
+
+    __slots__ = ("_index", "_row", "_weight", "_windowed", "batches", "gone")
+
+    def __init__(self, batches: Sequence[tuple[Leaf, _Batch]], weight: int, gone: int, row: Callable[[Any], Any], *, windowed: bool) -> None:
+        self.gone: int = gone
+        self.batches: Sequence[tuple[Leaf, _Batch]] = batches
+        self._weight: int = weight
+        self._row: Callable[[Any], Any] = row
+        self._windowed: bool = windowed
+        self._index: dict[Any, list[_Found]] | None = None
+
+    def __len__(self) -> int:
+        return self._weight
+
+    def last(self, key: Any) -> Place | None:
+        """Return the last record of a row, of an empty page if it may be one of several; None when it is not among these."""
+        index = self._index
+        if index is None:
+            index = self._index = self._indexed()
+        found = index.get(self._row(key))
+        if not found:
+            return None
+        if not self._windowed:
+            return found[0].place
+        window: Window = key[1]
+        return next((record.place for record in reversed(found) if record.changed(window)), None)
+
+    def _indexed(self) -> dict[Any, list[_Found]]:
+        index: dict[Any, list[_Found]] = {}
+        row, windowed = self._row, self._windowed
+        for leaf, (batch, skipped, late, whole) in self.batches:
+            nowhere = Leaf(None, leaf.number)
+            for number, (key, timestamp, offset) in enumerate(zip(batch.keys, batch.timestamps, batch.offsets, strict=True)):
+                if key is None or number in skipped:
+                    continue
+                closed = late.get(number, -1)
+                place = (nowhere if closed is None else leaf, offset)
+                if not windowed:
+                    index[row(key)] = [_Found(timestamp, None, -1, place)]
+                elif whole:
+                    index.setdefault(row(key), []).append(_Found(key[1].start, key[1].end, -1, place))
+                else:  # batches have keys without windows only where a key is its own name
+                    index.setdefault(key, []).append(_Found(timestamp, None, -1 if closed is None else closed, place))
+        return index
+
+
+@final
+class Flushed:
+    """Rows that a cache sends in one batch, as a page: they are known by their places in it."""
+
+    __slots__ = ("_keys", "_places", "_seen")
+
+    lasting: bool = False
+
+    def __init__(self, keys: Sequence[Any], places: Sequence[Place | None], seen: Seen) -> None:
+        self._keys: Sequence[Any] = keys
+        self._places: Sequence[Place | None] = places
+        self._seen: Seen = seen
+
+    def metadata(self, offset: int) -> RecordMetadata | None:
+        """Return where the last record of a row came from."""
+        page, offset = self.place(offset)
+        return None if page is None else page.metadata(offset)
+
+    def raw(self, offset: int) -> RawRecord | None:
+        """Return the last record of a row as it came."""
+        page, offset = self.place(offset)
+        return None if page is None else page.raw(offset)
+
+    def logged(self, offset: int) -> bool:
+        """Return whether the log has the last record of a row."""
+        page, offset = self.place(offset)
+        return page is None or page.logged(offset)
+
+    def origin(self, offset: int) -> Place | None:
+        """Return where the last record of a row came from, for those who want to know it later."""
+        place = self._found(offset)
+        return None if place is None or place[0].page is None else place
+
+    def bare(self) -> None:
+        """Tell nothing: which record was the last one of a row is not known in advance."""
+
+    def __len__(self) -> int:
+        return len(self._keys) + len(self._seen)
+
+    def place(self, number: int) -> tuple[Page | None, int]:
+        """Return the page of the last record of a row, None when that is not known, and its offset there."""
+        place = self._found(number)
+        return (None, -1) if place is None else (place[0].page, place[1])
+
+    def _found(self, number: int) -> Place | None:
+        own = self._places[number] if self._places else None
+        place = self._seen.last(self._keys[number]) if self._seen.batches else None
+        if own is not None and own[0].number > (self._seen.gone if place is None else place[0].number):
+            return own
+        return place

@@ -1,0 +1,106 @@
+"""Source records that were taken together, for those who ask where the record at hand came from."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Protocol, final
+
+from ks_actors.processors.api._operator import RecordMetadata
+from ks_actors.task.origins._leaves import Leaf
+
+if TYPE_CHECKING:
+    from ks_actors.records._batch import Batch, Headers
+    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.task.origins._leaves import Place
+
+
+@final
+class RawRecord:
+    """A record as it came, for those who have to look at it again. The offset is -1 if the log has no such record."""
+
+    __slots__ = ("headers", "key", "offset", "partition", "timestamp", "value")
+
+    def __init__(self, partition: TopicPartition, raw: Batch, index: int, *, logged: bool = True) -> None:
+        self.partition: TopicPartition = partition
+        self.offset: int = raw.offsets[index] if logged else -1
+        self.key: bytes | None = raw.keys[index]
+        self.value: bytes | None = raw.values[index]
+        self.timestamp: int = raw.timestamps[index]
+        self.headers: Headers = raw.headers[index] if raw.headers is not None else ()
+
+
+class Page(Protocol):
+    """Source records, each known by its offset, or by another number that its batch has in the place of the offset."""
+
+    def metadata(self, offset: int) -> RecordMetadata | None:
+        """Return where a record came from; None when that is not known."""
+        ...
+
+    def raw(self, offset: int) -> RawRecord | None:
+        """Return a record as it came; None when it is not kept."""
+        ...
+
+    def logged(self, offset: int, /) -> bool:
+        """Return whether the log has the record; if not, its offset counts the records of a history."""
+        ...
+
+    def bare(self) -> Page | None:
+        """Return a page that still tells where records came from, and keeps none of their bytes; None when there is no such page."""
+        ...
+
+    def __len__(self) -> int:
+        """Return about how many source records the page keeps in memory."""
+        ...
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the page may be kept; else those who want to know later where a record came from ask for its `origin`."""
+        ...
+
+    def origin(self, offset: int) -> Place | None:
+        """Return where a record came from, in a page that may be kept."""
+        ...
+
+
+@final
+class Chunk:
+    """Records of one partition as they came. Without a batch it tells where they came from, and no more.
+
+    `logged` says whether the log has them.
+    """
+
+    __slots__ = ("_batch", "_logged", "partition")
+
+    lasting: bool = True
+
+    def __init__(self, partition: TopicPartition, batch: Batch | None, *, logged: bool = True) -> None:
+        self.partition: TopicPartition = partition
+        self._batch: Batch | None = batch
+        self._logged: bool = logged
+
+    def metadata(self, offset: int) -> RecordMetadata:
+        """Return topic, partition and offset."""
+        return RecordMetadata(self.partition.topic, self.partition.partition, offset)
+
+    def raw(self, offset: int) -> RawRecord | None:
+        """Return the record at an offset as it came."""
+        if self._batch is None:
+            return None
+        offsets = self._batch.offsets
+        index = bisect_left(offsets, offset)
+        return RawRecord(self.partition, self._batch, index, logged=self._logged) if index < len(offsets) and offsets[index] == offset else None
+
+    def logged(self, _: int, /) -> bool:
+        """Return whether the log has the records."""
+        return self._logged
+
+    def origin(self, offset: int) -> Place:
+        """Return this page."""
+        return Leaf(self, 0), offset
+
+    def bare(self) -> Chunk:
+        """Return the partition alone."""
+        return self if self._batch is None else Chunk(self.partition, None, logged=self._logged)
+
+    def __len__(self) -> int:
+        return 0 if self._batch is None else len(self._batch)

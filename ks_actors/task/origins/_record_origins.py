@@ -1,0 +1,52 @@
+"""Where records came from that operators hold back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.task.origins._leaves import Leaves
+from ks_actors.task.origins._pages import Chunk
+
+if TYPE_CHECKING:
+    from ks_actors.processors.api._record_origins import Origin
+    from ks_actors.records._batch import Headers
+    from ks_actors.task.origins._pages import Page
+
+Place = tuple["Page | None", int, int, "Headers"]
+
+
+@final
+class HeldBack(Leaves[None]):
+    """The places of the records that one node holds back; and the way to these, and back."""
+
+    def origin(self) -> Origin:
+        """Return where the current record came from."""
+        current = self.current
+        page = current.page
+        if page is not self.page:
+            self.turn()
+        return None if page is None else (self.leaf, current.offset) if page.lasting else page.origin(current.offset)
+
+    def here(self) -> Place:
+        """Return which record is the current one."""
+        current = self.current
+        return current.page, current.offset, current.timestamp, current.headers
+
+    def go_to(self, origin: Origin, timestamp: int, headers: Headers) -> None:
+        """Make another record the current one; None: none."""
+        current = self.current
+        current.timestamp, current.headers = timestamp, headers
+        if origin is None:
+            current.page, current.offset = None, -1
+        elif len(origin) == 2:  # noqa: PLR2004 - a leaf, and an offset there
+            leaf, current.offset = origin
+            current.page = leaf.page
+        else:
+            topic, partition, current.offset = origin
+            current.page = Chunk(TopicPartition(topic, partition), None)
+
+    def back(self, there: Place) -> None:
+        """Make the record the current one again that was so before."""
+        current = self.current
+        current.page, current.offset, current.timestamp, current.headers = there
