@@ -7,7 +7,11 @@ has the test drivers.
 
 from importlib.metadata import version
 
-from ks_actors import serdes  # noqa: F401 - the first one checks, by being imported
+from ks_actors.system import _supported  # noqa: F401 - it checks, by being imported
+
+# isort: split
+
+from ks_actors import serdes
 from ks_actors._errors import (
     BackfillRefused,
     BatchError,
@@ -60,22 +64,23 @@ from ks_actors._errors import (
     UnknownStore,
     UnknownTopicOrPartition,
 )
-from ks_actors.app._app import App
-from ks_actors.app._memory_tuning import tune_gc
-from ks_actors.config._config import ProcessingGuarantee, StreamsConfig
-from ks_actors.config._exception_handlers import (
+from ks_actors.app import App, ResetOffset, ResetPlan, reset, tune_gc
+from ks_actors.config import (
     DeadLetter,
     DeserializationExceptionHandler,
     ErrorContext,
     FailedRecord,
     HandlerResponse,
     ProcessingExceptionHandler,
+    ProcessingGuarantee,
     ProductionExceptionHandler,
+    ResetTo,
     Response,
+    ShiftBy,
+    StreamsConfig,
     log_and_continue,
     log_and_fail,
 )
-from ks_actors.config._reset_to import ResetTo, ShiftBy
 from ks_actors.dsl import (
     BranchedStream,
     BufferConfig,
@@ -118,15 +123,10 @@ from ks_actors.processors import (
     Retry,
     ValueTransformer,
 )
-from ks_actors.records._batch import Batch, Headers
-from ks_actors.records._partitioner import partition as partition_of
-from ks_actors.records._task_id import TaskId
-from ks_actors.records._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, VersionedRecord
-from ks_actors.records._windowed import Window, Windowed
+from ks_actors.records import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, Batch, Headers, TaskId, VersionedRecord, Window, Windowed
+from ks_actors.records import partition as partition_of
 from ks_actors.runtime import (
     InstanceState,
-    ResetOffset,
-    ResetPlan,
     RestoreListener,
     StandbyUpdateListener,
     SuspendReason,
@@ -135,7 +135,6 @@ from ks_actors.runtime import (
     WaitReason,
     WorkerMetadata,
     blocking,
-    reset,
 )
 from ks_actors.serdes import Serde
 from ks_actors.state import (
@@ -147,23 +146,21 @@ from ks_actors.state import (
     VersionedKeyValueStore,
     WindowStore,
 )
-from ks_actors.system import _supported
 from ks_actors.topology import (
+    FailOnInvalidTimestamp,
     InputRecord,
+    LogAndSkipOnInvalidTimestamp,
     RecordContext,
+    StateStore,
+    StateStoreContext,
     StoreKind,
     StoreSpec,
     TimestampExtractor,
     Topology,
     TopologyDescription,
-    stores,
-)
-from ks_actors.topology._custom_store import StateStore, StateStoreContext
-from ks_actors.topology._timestamp_extractors import (
-    FailOnInvalidTimestamp,
-    LogAndSkipOnInvalidTimestamp,
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
+    stores,
 )
 
 __all__ = [

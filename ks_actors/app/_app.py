@@ -17,32 +17,20 @@ from ks_actors.app._event_loop import fastest_loop
 from ks_actors.app._memory_tuning import tune_gc
 from ks_actors.app._orders import ENDS, AppOrders
 from ks_actors.app._signals import until_signal
-from ks_actors.config._open_log import opened
-from ks_actors.kernel._native import tell_if_missing
-from ks_actors.lifecycle._attempt import try_step
-from ks_actors.lifecycle._clock import steady_time, wall_time, work_time
-from ks_actors.lifecycle._closing import Closing
-from ks_actors.lifecycle._shield import whole
-from ks_actors.log._retrying_log import patient
-from ks_actors.query import StoreQueries
-from ks_actors.query._execute import answer, lags
-from ks_actors.query._local import LocalStores
-from ks_actors.query._serve import serve
+from ks_actors.config import opened
+from ks_actors.kernel import tell_if_missing
+from ks_actors.lifecycle import Closing, steady_time, try_step, wall_time, whole, work_time
+from ks_actors.log import patient
+from ks_actors.query import LocalStores, StoreQueries, answer, lags, serve
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.commit._last_calls import let_calls_end
-from ks_actors.runtime.instance._instance import INSTANCE_MAILBOX, Instance
-from ks_actors.runtime.instance._wiring import Parts
-from ks_actors.runtime.instance._workers import Crew, WorkerMetadata
-from ks_actors.runtime.shared._metrics import Metrics
-from ks_actors.runtime.shared._states import InstanceState
-from ks_actors.runtime.shared._uncaught import UncaughtHandler, shut_down
-from ks_actors.runtime.stores._restore_progress import Progress
-from ks_actors.runtime.stores._store_metrics import TaskMetrics, task_metrics
-from ks_actors.runtime.watch._partition_state import Standing
-from ks_actors.runtime.watch._unreachable import longest_outage_ms, wait_of_instance
-from ks_actors.system._open_files import raise_open_files
-from ks_actors.task._environment import Setup
-from ks_actors.topology._services import enter_services
+from ks_actors.runtime.commit import let_calls_end
+from ks_actors.runtime.instance import INSTANCE_MAILBOX, Crew, Instance, Parts, WorkerMetadata
+from ks_actors.runtime.shared import InstanceState, Metrics, UncaughtHandler, shut_down
+from ks_actors.runtime.stores import Progress, TaskMetrics, task_metrics
+from ks_actors.runtime.watch import Standing, longest_outage_ms, wait_of_instance
+from ks_actors.system import raise_open_files
+from ks_actors.task import Setup
+from ks_actors.topology import enter_services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -50,12 +38,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from actors import Ref
-    from ks_actors.config._config import StreamsConfig
+    from ks_actors.config import StreamsConfig
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult, StoreEndpoint
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.runtime.shared._listeners import RestoreListener, StandbyUpdateListener
-    from ks_actors.runtime.watch._waits import Wait
+    from ks_actors.records import TaskId
+    from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener
+    from ks_actors.runtime.watch import Wait
     from ks_actors.topology import Topology
 
 R = TypeVar("R")

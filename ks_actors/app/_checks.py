@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api._argument_checks import check_function, check_kind, check_whole
-from ks_actors.runtime.shared._listeners import RestoreListener, StandbyUpdateListener
+from ks_actors.processors.api import check_function, check_kind, check_whole
+from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener
 
 
 def check_topics(topics: Any) -> None:

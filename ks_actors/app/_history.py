@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ks_actors._errors import NotRunning, SparkUnavailable, TopicExists
 from ks_actors.app._checks import check_topics
 from ks_actors.app._reset import reset
-from ks_actors.config._config import StreamsConfig
-from ks_actors.config._open_log import opened
+from ks_actors.config import StreamsConfig, opened
 from ks_actors.log import NewTopic
-from ks_actors.processors.api._argument_checks import check_kind
-from ks_actors.runtime.snapshots._bootstrap import Seeder
-from ks_actors.task._environment import Setup, nodes_of
-from ks_actors.topology._missing_serdes import check_serdes, check_topology
+from ks_actors.processors.api import check_kind
+from ks_actors.runtime.snapshots import Seeder
+from ks_actors.task import Setup, nodes_of
+from ks_actors.topology import check_serdes, check_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from actors import Ref
     from ks_actors.app._reset_plan import ResetPlan
     from ks_actors.batch import Backfill, BackfillProgress, Choice, Engine, SparkSettings
-    from ks_actors.batch.spark._messages import BridgeMessage
-    from ks_actors.config._reset_to import ResetTo
+    from ks_actors.batch.spark import BridgeMessage
+    from ks_actors.config import ResetTo
     from ks_actors.log import Log, TopicPartition
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.runtime.snapshots._bootstrap import IfSeeded
+    from ks_actors.records import TaskId
+    from ks_actors.runtime.snapshots import IfSeeded
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.topology import Topology
 
@@ -114,7 +113,7 @@ class AppOverHistory:
         and SparkUnavailable without pyarrow (`pip install 'ks-actors[spark]'`).
         """
         try:
-            from ks_actors.batch.tables._export import export  # noqa: PLC0415 - it needs a package that others do without
+            from ks_actors.batch.tables import export  # noqa: PLC0415 - it needs a package that others do without
         except ModuleNotFoundError as error:
             if error.name != "pyarrow":
                 raise

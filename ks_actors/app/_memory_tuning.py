@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.kernel import kernel as _kernel
 
 _THRESHOLDS = (100_000, 10, 100)
 _LARGE = 512 << 10

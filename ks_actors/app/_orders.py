@@ -10,16 +10,16 @@ from actors import ActorsError, AskTimeout
 from ks_actors._errors import KsActorsError, LogError, NotRunning, SnapshotFailed, TaskTimeout
 from ks_actors.app._history import AppOverHistory
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.instance._consumer_lag import offsets_behind
-from ks_actors.runtime.shared._states import InstanceState
+from ks_actors.runtime.instance import offsets_behind
+from ks_actors.runtime.shared import InstanceState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from actors import Ask, Ref
     from ks_actors.log import Log
-    from ks_actors.runtime.instance._instance import Instance
-    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.runtime.instance import Instance
+    from ks_actors.runtime.shared import Metrics
     from ks_actors.snapshots import SnapshotManifest
 
 T = TypeVar("T")

@@ -14,22 +14,19 @@ import msgspec
 
 from ks_actors._errors import ConfigError, IllegalGeneration, KsActorsError, ResetIncomplete, ResetRefused, StateLocked, UnknownTopicOrPartition
 from ks_actors.app._reset_plan import Planner
-from ks_actors.config._open_log import opened
-from ks_actors.config._reset_to import is_target
-from ks_actors.lifecycle._shield import in_thread
-from ks_actors.log._groups import ManagesGroups
-from ks_actors.log._types import OffsetAndMetadata
-from ks_actors.runtime.shared._state_directory import PROCESS_FILE, StateDirectory
+from ks_actors.config import is_target, opened
+from ks_actors.lifecycle import in_thread
+from ks_actors.log import ManagesGroups, OffsetAndMetadata
+from ks_actors.runtime.shared import PROCESS_FILE, StateDirectory
 from ks_actors.snapshots import delete_snapshot
-from ks_actors.system._file_locks import close_locked, open_locked
+from ks_actors.system import close_locked, open_locked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from ks_actors.app._reset_plan import ResetPlan
-    from ks_actors.config._config import StreamsConfig
-    from ks_actors.config._reset_to import ResetTo
+    from ks_actors.config import ResetTo, StreamsConfig
     from ks_actors.log import GroupMember, Log
     from ks_actors.topology import Topology
 

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Final, final
 import msgspec
 
 from ks_actors._errors import ResetRefused
-from ks_actors.config._reset_to import ShiftBy, clamped, milliseconds
-from ks_actors.lifecycle._shield import in_thread
-from ks_actors.log._types import IsolationLevel
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.config import ShiftBy, clamped, milliseconds
+from ks_actors.lifecycle import in_thread
+from ks_actors.log import IsolationLevel
+from ks_actors.records import TopicPartition
 from ks_actors.snapshots import find_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from ks_actors.config._config import StreamsConfig
-    from ks_actors.config._reset_to import ResetTo
+    from ks_actors.config import ResetTo, StreamsConfig
     from ks_actors.log import GroupMember, Log, ManagesGroups, OffsetAndMetadata
     from ks_actors.topology import Topology
 

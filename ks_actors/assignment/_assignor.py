@@ -12,7 +12,7 @@ from ks_actors.assignment._info import TopologyInfo, decode_member, encode_probl
 from ks_actors.assignment._standbys import assign_standbys
 from ks_actors.assignment._sticky import assign_sticky
 from ks_actors.assignment._versions import admit
-from ks_actors.records._task_id import TaskId
+from ks_actors.records import TaskId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.assignment._grouper import PartitionGrouper, Tasks
     from ks_actors.assignment._info import MemberState
     from ks_actors.assignment._sticky import AssignTasks, Warm
-    from ks_actors.log._types import MemberAssignment, MemberInfo
+    from ks_actors.log import MemberAssignment, MemberInfo
 
 _log = logging.getLogger("ks_actors")
 _ALL = (1 << 63) - 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ks_actors._errors import MissingSourceTopics, TopologyError
-from ks_actors.records._task_id import TaskId
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TaskId, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

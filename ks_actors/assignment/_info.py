@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ks_actors._errors import MissingSourceTopics, SerializationError, StreamsError, TopologyError
-from ks_actors.log._types import MemberAssignment
-from ks_actors.records._task_id import TaskId
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log import MemberAssignment
+from ks_actors.records import TaskId, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from ks_actors.assignment._sticky import Warm
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
 
 
 def assign_standbys(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
 
 Warm: TypeAlias = "Mapping[str, Mapping[TaskId, int]]"
 """What members have of the state of tasks: by member and task, the sum of the offsets up to which its changelogs are there."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from ks_actors.batch._backfill import Engine, backfill
 from ks_actors.batch._reading import LogAddress
-from ks_actors.batch.backfill._plan import Choice
-from ks_actors.batch.backfill._publish import publish
-from ks_actors.batch.backfill._result import Backfill, BackfillProgress, TaskDone
-from ks_actors.batch.spark._bridge import BatchBridge
-from ks_actors.batch.spark._messages import (
+from ks_actors.batch.backfill import Backfill, BackfillProgress, Choice, TaskDone, publish
+from ks_actors.batch.spark import (
+    BatchBridge,
     CancelJob,
     JobProgress,
     QueryEnded,
@@ -17,12 +15,13 @@ from ks_actors.batch.spark._messages import (
     QueryProgress,
     QueryStarted,
     RunJob,
+    SparkBridge,
+    SparkFunction,
+    SparkSettings,
     StartQuery,
     StopQuery,
+    register,
 )
-from ks_actors.batch.spark._session import register
-from ks_actors.batch.spark._settings import SparkSettings
-from ks_actors.batch.spark._spark_bridge import SparkBridge, SparkFunction
 
 __all__ = [
     "Backfill",

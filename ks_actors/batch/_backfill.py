@@ -15,30 +15,23 @@ from urllib.parse import quote
 
 from ks_actors._errors import ConfigError, JobCancelled
 from ks_actors.batch._reading import Bounds, LogAddress, SharedLog, address_of
-from ks_actors.batch.backfill._plan import make_plan, make_setup
-from ks_actors.batch.backfill._result import Backfill, tell
-from ks_actors.batch.backfill._rows import RowFiles
-from ks_actors.batch.backfill._snapshot import Target, commit_snapshot, new_snapshot
-from ks_actors.batch.backfill._task_run import Recipe, TaskRun, probe
-from ks_actors.batch.spark._on_spark import on_spark
-from ks_actors.config._open_log import opened
-from ks_actors.lifecycle._shield import in_thread
+from ks_actors.batch.backfill import Backfill, Recipe, RowFiles, Target, TaskRun, commit_snapshot, make_plan, make_setup, new_snapshot, probe, tell
+from ks_actors.batch.spark import on_spark
+from ks_actors.config import opened
+from ks_actors.lifecycle import in_thread
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.topology._missing_serdes import check_serdes
-from ks_actors.topology._services import enter_services
+from ks_actors.topology import check_serdes, enter_services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from actors import Ref
-    from ks_actors.batch.backfill._plan import Choice, Stage, TaskPlan
-    from ks_actors.batch.backfill._result import BackfillProgress, TaskDone
-    from ks_actors.batch.spark._messages import BridgeMessage
-    from ks_actors.batch.spark._settings import SparkSettings
-    from ks_actors.config._config import StreamsConfig
+    from ks_actors.batch.backfill import BackfillProgress, Choice, Stage, TaskDone, TaskPlan
+    from ks_actors.batch.spark import BridgeMessage, SparkSettings
+    from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
     from ks_actors.snapshots import SnapshotManifest, SnapshotWriter
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
     from ks_actors.topology import Topology
 
 Engine: TypeAlias = Literal["local", "spark"]

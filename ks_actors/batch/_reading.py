@@ -11,20 +11,18 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from ks_actors._errors import ConfigError, LogError, LogTimeout, OffsetOutOfRange, UnknownTopicOrPartition
-from ks_actors.config._kafka import SCHEME
-from ks_actors.config._open_log import kafka_options
-from ks_actors.log._open import kafka_log
-from ks_actors.log._types import IsolationLevel
+from ks_actors.config import SCHEME, kafka_options
+from ks_actors.log import IsolationLevel, kafka_log
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
     from typing import Protocol
 
-    from ks_actors.config._config import StreamsConfig
+    from ks_actors.config import StreamsConfig
     from ks_actors.log import Fetched, Fetcher, Log
-    from ks_actors.records._batch import Batch
+    from ks_actors.records import Batch
 
 T = TypeVar("T")
 _AT_ONCE = 20_000

@@ -12,7 +12,7 @@ import msgspec
 
 from ks_actors import _errors
 from ks_actors._errors import JobFailed, StreamsError
-from ks_actors.records._task_id import TaskId
+from ks_actors.records import TaskId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

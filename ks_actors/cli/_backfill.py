@@ -14,13 +14,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from ks_actors._errors import KsActorsError
 from ks_actors.batch import SparkSettings
-from ks_actors.batch.backfill._plan import CHOICES
+from ks_actors.batch.backfill import CHOICES
 from ks_actors.cli._target import app_of, settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ks_actors.app._app import App
+    from ks_actors.app import App
     from ks_actors.batch import Backfill, BackfillProgress, Choice
 
 Until: TypeAlias = int | dict[str, dict[int, int]] | None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, final
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ks_actors._errors import LogError
-from ks_actors.runtime.shared._listeners import RestoreListener, StandbyUpdateListener, SuspendReason
+from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener, SuspendReason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TaskId, TopicPartition
 
     Ends = Callable[[TopicPartition], Awaitable[int]]
     """Returns where a changelog partition ends."""

@@ -10,7 +10,7 @@ from ks_actors.cli._backfill import backfill
 from ks_actors.cli._export import export
 from ks_actors.cli._reset import reset
 from ks_actors.cli._run import run
-from ks_actors.kernel._native import kernel, missing
+from ks_actors.kernel import kernel, missing
 
 _KERNEL = "" if kernel is not None else f", without its kernel in C, which is slower: {missing}"
 

@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ks_actors._errors import KsActorsError, ResetIncomplete
+from ks_actors.app import reset as reset_application
 from ks_actors.cli._target import app_of, settings
-from ks_actors.config._config import StreamsConfig
-from ks_actors.config._reset_to import ShiftBy
+from ks_actors.config import ShiftBy, StreamsConfig
 from ks_actors.log import TopicPartition
-from ks_actors.runtime import reset as reset_application
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ks_actors.app._app import App
-    from ks_actors.config._reset_to import ResetTo
-    from ks_actors.runtime import ResetPlan
+    from ks_actors.app import App, ResetPlan
+    from ks_actors.config import ResetTo
 
 _DURATION: Final = re.compile(r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d{1,9})?)S)?)?", re.IGNORECASE)
 _COLUMNS: Final = 3

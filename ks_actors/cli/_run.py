@@ -15,7 +15,7 @@ from ks_actors.cli._target import app_of
 from ks_actors.log import IsolationLevel
 
 if TYPE_CHECKING:
-    from ks_actors.app._app import App
+    from ks_actors.app import App
     from ks_actors.log import TopicPartition
 
 LEVELS = ("debug", "info", "warning", "error")

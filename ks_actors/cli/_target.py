@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ks_actors._errors import KsActorsError
-from ks_actors.app._app import App
-from ks_actors.config._config import StreamsConfig
+from ks_actors.app import App
+from ks_actors.config import StreamsConfig
 from ks_actors.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ks_actors.config._settings import Keywords
+    from ks_actors.config import Keywords
 
 
 def load(target: str) -> Any:

@@ -1,1 +1,44 @@
 """Settings: their names, sources, values and checks."""
+
+from ks_actors.config._config import StreamsConfig
+from ks_actors.config._exception_handlers import (
+    DeadLetter,
+    DeserializationExceptionHandler,
+    ErrorContext,
+    FailedRecord,
+    HandlerResponse,
+    ProcessingExceptionHandler,
+    ProductionExceptionHandler,
+    Response,
+    log_and_continue,
+    log_and_fail,
+)
+from ks_actors.config._kafka import SCHEME
+from ks_actors.config._open_log import kafka_options, opened
+from ks_actors.config._parsers import ProcessingGuarantee
+from ks_actors.config._reset_to import ResetTo, ShiftBy, clamped, is_target, milliseconds
+from ks_actors.config._settings import Keywords
+
+__all__ = [
+    "SCHEME",
+    "DeadLetter",
+    "DeserializationExceptionHandler",
+    "ErrorContext",
+    "FailedRecord",
+    "HandlerResponse",
+    "Keywords",
+    "ProcessingExceptionHandler",
+    "ProcessingGuarantee",
+    "ProductionExceptionHandler",
+    "ResetTo",
+    "Response",
+    "ShiftBy",
+    "StreamsConfig",
+    "clamped",
+    "is_target",
+    "kafka_options",
+    "log_and_continue",
+    "log_and_fail",
+    "milliseconds",
+    "opened",
+]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from ks_actors.records._batch import Headers
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import Headers, TaskId
 
 _log = logging.getLogger("ks_actors")
 

@@ -118,9 +118,3 @@ def _login(given: Collection[str]) -> list[str]:
     if "sasl_jaas_config" in given:
         return [f"{name}: is given, and so is sasl_jaas_config: set one of them" for name in sorted(pair)]
     return [f"{name}: is required for SASL, or sasl_jaas_config" for name in ("sasl_username", "sasl_password") if name not in pair]
-
-
-
-
-
-

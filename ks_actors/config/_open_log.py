@@ -20,7 +20,7 @@ def open_configured(config: StreamsConfig) -> Log:
 
     if not config.log.startswith(SCHEME):
         return open_log(config.log)
-    from ks_actors.log._open import kafka_log  # noqa: PLC0415 - likewise
+    from ks_actors.log import kafka_log  # noqa: PLC0415 - likewise
 
     return kafka_log(config.log.removeprefix(SCHEME), client_id=config.client_id, **kafka_options(config))
 

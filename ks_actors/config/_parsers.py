@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ks_actors import serdes
+from ks_actors import topology as timestamps
 from ks_actors._errors import TopologyError
 from ks_actors.config import _exception_handlers as handlers
 from ks_actors.config._kafka import servers
-from ks_actors.processors.api._argument_checks import check_function
+from ks_actors.processors.api import check_function
 from ks_actors.serdes import Serde
-from ks_actors.topology import _timestamp_extractors as timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Callable

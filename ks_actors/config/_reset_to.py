@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 
 
 class ShiftBy(msgspec.Struct, frozen=True):

@@ -21,9 +21,8 @@ from ks_actors.config._parsers import (
     topic_name,
     whole_number,
 )
-from ks_actors.log._types import IsolationLevel
-from ks_actors.topology._optimizations import optimization
-from ks_actors.topology._timestamp_extractors import FailOnInvalidTimestamp
+from ks_actors.log import IsolationLevel
+from ks_actors.topology import FailOnInvalidTimestamp, optimization
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

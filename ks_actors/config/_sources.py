@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors._errors import ConfigError
 from ks_actors.config._names import canonical
-from ks_actors.kernel._native import SWITCHES
+from ks_actors.kernel import SWITCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

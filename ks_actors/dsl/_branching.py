@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
-from ks_actors.processors.api._argument_checks import check_function, check_names
-from ks_actors.processors.stateless._branch import Branch
-from ks_actors.processors.stateless._stateless import PassThrough
-from ks_actors.topology._names import valid_name
+from ks_actors.processors.api import check_function, check_names
+from ks_actors.processors.stateless import Branch, PassThrough
+from ks_actors.topology import valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,21 +8,18 @@ from ks_actors.dsl import _stream, _table
 from ks_actors.dsl._graph import GraphBuilder, StreamSource
 from ks_actors.dsl._optimize import optimize
 from ks_actors.dsl._options import Consumed
-from ks_actors.processors.api._argument_checks import check_kind, check_options
-from ks_actors.topology._missing_serdes import check_serdes
-from ks_actors.topology._names import checked_topics, valid_topic
-from ks_actors.topology._optimizations import wanted_by
-from ks_actors.topology._stores import StoreSpec
+from ks_actors.processors.api import check_kind, check_options
+from ks_actors.topology import StoreSpec, check_serdes, checked_topics, valid_topic, wanted_by
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
-    from ks_actors.config._config import StreamsConfig
+    from ks_actors.config import StreamsConfig
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl._table import GlobalTable, Table
-    from ks_actors.processors.api._adapter import AnySupplier
+    from ks_actors.processors.api import AnySupplier
     from ks_actors.topology import Topology
 
 K = TypeVar("K")

@@ -8,7 +8,7 @@ from ks_actors.dsl import _grouped, _session_windowed, _table, _windowed
 from ks_actors.dsl._logic import PassLogic, add_logic
 from ks_actors.dsl._materialize import check_materialized, key_value_store, window_store
 from ks_actors.dsl._windows import EmitStrategy, SessionWindows, check_windows
-from ks_actors.processors.api._argument_checks import check_function, check_kind
+from ks_actors.processors.api import check_function, check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._session_windowed import SessionWindowedCogroupedStream
     from ks_actors.dsl._table import Table
     from ks_actors.dsl._windows import Windows
-    from ks_actors.records._windowed import Windowed
+    from ks_actors.records import Windowed
     from ks_actors.serdes import Serde
 
 K = TypeVar("K")

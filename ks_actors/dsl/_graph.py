@@ -9,16 +9,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.stateless._stateless import DropNullKeys, PassThrough
-from ks_actors.topology._names import valid_name
-from ks_actors.topology._topology import Topology
+from ks_actors.processors.stateless import DropNullKeys, PassThrough
+from ks_actors.topology import Topology, valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from ks_actors.processors.api._operator import Operator
-    from ks_actors.topology._nodes import Partitioner
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.processors.api import Operator
+    from ks_actors.topology import Partitioner, StoreSpec
 
 __all__ = ["GraphBuilder", "GraphNode", "Repartition", "StreamJoin", "StreamSource", "named_or_behind", "valid_name"]
 

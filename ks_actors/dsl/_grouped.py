@@ -9,10 +9,9 @@ from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._logic import AggregateLogic, add_logic, table_aggregate, table_reduce
 from ks_actors.dsl._materialize import check_materialized, key_value_store
 from ks_actors.dsl._windows import SessionWindows, check_windows
-from ks_actors.processors.aggregates._aggregates import StreamAggregate, StreamCount
-from ks_actors.processors.api._argument_checks import check_function
-from ks_actors.processors.tables._change_serde import ChangeSerde
-from ks_actors.processors.tables._views import StoreView
+from ks_actors.processors.aggregates import StreamAggregate, StreamCount
+from ks_actors.processors.api import check_function
+from ks_actors.processors.tables import ChangeSerde, StoreView
 from ks_actors.serdes import LONG
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._table import Table
     from ks_actors.dsl._windowed import TimeWindowedStream
     from ks_actors.dsl._windows import Windows
-    from ks_actors.processors.api._operator import Operator
+    from ks_actors.processors.api import Operator
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
 

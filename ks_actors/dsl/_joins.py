@@ -8,18 +8,17 @@ from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
 from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._options import Joined
-from ks_actors.processors.api._argument_checks import check_function, check_options
-from ks_actors.processors.joins._buffered_join import BufferedStreamTableJoin, WaitingKeySerde
-from ks_actors.processors.joins._stream_table_join import StreamTableJoin
-from ks_actors.processors.tables._suppressed_serde import HeldSerde
-from ks_actors.topology._stores import StoreKind, StoreSpec
+from ks_actors.processors.api import check_function, check_options
+from ks_actors.processors.joins import BufferedStreamTableJoin, StreamTableJoin, WaitingKeySerde
+from ks_actors.processors.tables import HeldSerde
+from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl._table import GlobalTable, Table
-    from ks_actors.processors.api._operator import Operator
+    from ks_actors.processors.api import Operator
 
 _JOIN = "KSTREAM-JOIN-"
 _LEFT_JOIN = "KSTREAM-LEFTJOIN-"

@@ -6,22 +6,29 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ks_actors.dsl._materialize import history_ms
-from ks_actors.processors.aggregates._table_aggregates import TableAggregate, TableReduce
-from ks_actors.processors.joins._table_joins import TableJoinMerge, TableJoinSide
-from ks_actors.processors.tables._tables import TableFilter, TableMapValues, TablePassThrough, TableSource
-from ks_actors.processors.tables._transform import TableTransformValues, TransformView
-from ks_actors.processors.tables._views import FilterView, JoinView, MapView, StoreView
+from ks_actors.processors.aggregates import TableAggregate, TableReduce
+from ks_actors.processors.joins import TableJoinMerge, TableJoinSide
+from ks_actors.processors.tables import (
+    FilterView,
+    JoinView,
+    MapView,
+    StoreView,
+    TableFilter,
+    TableMapValues,
+    TablePassThrough,
+    TableSource,
+    TableTransformValues,
+    TransformView,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ks_actors.dsl._graph import GraphBuilder, GraphNode
     from ks_actors.dsl._table import Table
-    from ks_actors.processors.api._operator import Operator
-    from ks_actors.processors.tables._transform import ValueTransformer
-    from ks_actors.processors.tables._views import View
-    from ks_actors.topology import Topology
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.processors.api import Operator
+    from ks_actors.processors.tables import ValueTransformer, View
+    from ks_actors.topology import StoreSpec, Topology
 
 
 class Logic(Protocol):

@@ -10,9 +10,8 @@ from ks_actors._errors import TopologyError
 from ks_actors.dsl._graph import valid_name
 from ks_actors.dsl._options import Materialized
 from ks_actors.dsl._windows import TimeWindows
-from ks_actors.processors.api._argument_checks import check_options
-from ks_actors.topology._store_specs import versioned_key_value
-from ks_actors.topology._stores import StoreKind, StoreSpec
+from ks_actors.processors.api import check_options
+from ks_actors.topology import StoreKind, StoreSpec, versioned_key_value
 
 if TYPE_CHECKING:
     from ks_actors.dsl._graph import GraphBuilder

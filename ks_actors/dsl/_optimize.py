@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.dsl._graph import Repartition, StreamJoin
-from ks_actors.topology._optimizations import MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN
+from ks_actors.topology import MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ks_actors.processors.api._argument_checks import check_configs, check_flag, check_function, check_one_of, check_serde, check_whole
-from ks_actors.topology._names import valid_name
+from ks_actors.processors.api import check_configs, check_flag, check_function, check_one_of, check_serde, check_whole
+from ks_actors.topology import valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ks_actors.serdes import Serde
-    from ks_actors.topology._nodes import OffsetReset, Partitioner, TimestampExtractor
-    from ks_actors.topology._stores import StoreType
+    from ks_actors.topology import OffsetReset, Partitioner, StoreType, TimestampExtractor
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -8,12 +8,10 @@ from ks_actors.dsl import _cogroup, _grouped, _table
 from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import check_materialized, session_store
 from ks_actors.dsl._windows import EmitStrategy, check_emit
-from ks_actors.processors.aggregates._final_sessions import FinalSessionAggregate
-from ks_actors.processors.aggregates._sessions import SessionAggregate, SessionAggregation
-from ks_actors.processors.api._argument_checks import check_function
-from ks_actors.processors.tables._views import SessionView
-from ks_actors.serdes import LONG
-from ks_actors.serdes._windowed import SessionWindowedSerde
+from ks_actors.processors.aggregates import FinalSessionAggregate, SessionAggregate, SessionAggregation
+from ks_actors.processors.api import check_function
+from ks_actors.processors.tables import SessionView
+from ks_actors.serdes import LONG, SessionWindowedSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +23,8 @@ if TYPE_CHECKING:
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
     from ks_actors.dsl._windows import SessionWindows
-    from ks_actors.processors.api._operator import Operator
-    from ks_actors.records._windowed import Windowed
+    from ks_actors.processors.api import Operator
+    from ks_actors.records import Windowed
     from ks_actors.serdes import Serde
 
 K = TypeVar("K")

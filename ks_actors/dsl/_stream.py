@@ -10,13 +10,9 @@ from ks_actors.dsl import _branching, _grouped, _stream_joins, _table
 from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._options import Grouped, Produced, Repartitioned
 from ks_actors.dsl._windowed_partitioner import default_partitioner
-from ks_actors.processors.api._adapter import ProcessorOperator
-from ks_actors.processors.api._argument_checks import check_function, check_kind, check_names, check_options, check_whole
-from ks_actors.processors.api._async_options import async_options, options_of
-from ks_actors.processors.stateless._batched import Batched
-from ks_actors.processors.stateless._flat import FlatMap, FlatMapValues
-from ks_actors.processors.stateless._stateless import Filter, ForEach, Map, MapValues, PassThrough, Peek, SelectKey
-from ks_actors.topology._names import valid_name, valid_topic
+from ks_actors.processors.api import ProcessorOperator, async_options, check_function, check_kind, check_names, check_options, check_whole, options_of
+from ks_actors.processors.stateless import Batched, Filter, FlatMap, FlatMapValues, ForEach, Map, MapValues, PassThrough, Peek, SelectKey
+from ks_actors.topology import valid_name, valid_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -27,13 +23,9 @@ if TYPE_CHECKING:
     from ks_actors.dsl._grouped import GroupedStream
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
-    from ks_actors.processors.api._api import FixedKeyProcessor, Processor
-    from ks_actors.processors.api._async_options import AsyncArguments, Retry
-    from ks_actors.processors.api._operator import Operator
-    from ks_actors.processors.api._record import Record
+    from ks_actors.processors.api import AsyncArguments, FixedKeyProcessor, Operator, Processor, Record, Retry
     from ks_actors.serdes import Serde
-    from ks_actors.topology import Topology
-    from ks_actors.topology._nodes import TopicExtractor
+    from ks_actors.topology import TopicExtractor, Topology
 
 K = TypeVar("K")
 V = TypeVar("V")

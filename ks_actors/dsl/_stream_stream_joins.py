@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 from ks_actors.dsl import _stream
 from ks_actors.dsl._graph import StreamJoin, named_or_behind
 from ks_actors.dsl._windows import JoinWindows
-from ks_actors.processors.api._argument_checks import check_configs, check_flag, check_function, check_kind, check_one_of, check_options, check_serde
-from ks_actors.processors.joins._pending_serdes import PendingKeySerde, PendingValuesSerde
-from ks_actors.processors.joins._self_join import SelfJoin
-from ks_actors.processors.joins._stream_join import JoinWindow, StreamJoinSide, Trackers
-from ks_actors.processors.stateless._stateless import PassThrough
-from ks_actors.topology._names import valid_name
-from ks_actors.topology._stores import StoreKind, StoreSpec
+from ks_actors.processors.api import check_configs, check_flag, check_function, check_kind, check_one_of, check_options, check_serde
+from ks_actors.processors.joins import JoinWindow, PendingKeySerde, PendingValuesSerde, SelfJoin, StreamJoinSide, Trackers
+from ks_actors.processors.stateless import PassThrough
+from ks_actors.topology import StoreKind, StoreSpec, valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,8 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._graph import GraphBuilder
     from ks_actors.dsl._stream import Stream
     from ks_actors.serdes import Serde
-    from ks_actors.topology import Topology
-    from ks_actors.topology._stores import StoreType
+    from ks_actors.topology import StoreType, Topology
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _table
 from ks_actors.dsl._logic import add_logic
-from ks_actors.processors.api._argument_checks import check_configs, check_flag, check_kind, check_one_of, check_whole
-from ks_actors.processors.tables._suppress import Suppress, SuppressView
-from ks_actors.processors.tables._suppressed_serde import HeldSerde
-from ks_actors.topology._names import valid_name
-from ks_actors.topology._stores import StoreKind, StoreSpec
+from ks_actors.processors.api import check_configs, check_flag, check_kind, check_one_of, check_whole
+from ks_actors.processors.tables import HeldSerde, Suppress, SuppressView
+from ks_actors.topology import StoreKind, StoreSpec, valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ks_actors.dsl._table import Table
-    from ks_actors.processors.api._operator import Operator
-    from ks_actors.processors.tables._views import View
+    from ks_actors.processors.api import Operator
+    from ks_actors.processors.tables import View
 
 K = TypeVar("K")
 V = TypeVar("V")

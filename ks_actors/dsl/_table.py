@@ -11,13 +11,10 @@ from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
 from ks_actors.dsl._materialize import check_materialized, history_ms, key_value_store, optional_store, without_history
 from ks_actors.dsl._options import Grouped
-from ks_actors.processors.aggregates._table_aggregates import TableSelect
-from ks_actors.processors.api._argument_checks import check_function, check_kind, check_options, check_supplier
-from ks_actors.processors.tables._tables import TableSource, ToStream
-from ks_actors.processors.tables._transform import ValueTransformer
-from ks_actors.processors.tables._views import StoreView
-from ks_actors.topology._names import valid_topic
-from ks_actors.topology._optimizations import REUSE_SOURCE_TOPICS
+from ks_actors.processors.aggregates import TableSelect
+from ks_actors.processors.api import check_function, check_kind, check_options, check_supplier
+from ks_actors.processors.tables import StoreView, TableSource, ToStream, ValueTransformer
+from ks_actors.topology import REUSE_SOURCE_TOPICS, valid_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._options import Consumed, Materialized
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl._suppressed import Suppressed
-    from ks_actors.processors.tables._views import View
+    from ks_actors.processors.tables import View
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
 

@@ -8,7 +8,7 @@ from ks_actors.dsl import _table
 from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._logic import JoinLogic, JoinSideLogic
 from ks_actors.dsl._materialize import check_materialized, key_value_store
-from ks_actors.processors.api._argument_checks import check_function, check_kind
+from ks_actors.processors.api import check_function, check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

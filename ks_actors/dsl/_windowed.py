@@ -9,14 +9,10 @@ from ks_actors.dsl import _grouped, _table
 from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import check_materialized, window_store
 from ks_actors.dsl._windows import EmitStrategy, SlidingWindows, TimeWindows, UnlimitedWindows, check_emit
-from ks_actors.processors.aggregates._sliding import SlidingAggregate
-from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-from ks_actors.processors.aggregates._windowed import WindowedAggregate
-from ks_actors.processors.aggregates._windowed_special import FinalWindowedAggregate, UnlimitedAggregate
-from ks_actors.processors.api._argument_checks import check_function
-from ks_actors.processors.tables._views import WindowView
-from ks_actors.serdes import LONG
-from ks_actors.serdes._windowed import WindowedSerde
+from ks_actors.processors.aggregates import FinalWindowedAggregate, SlidingAggregate, UnlimitedAggregate, WindowAggregation, WindowedAggregate
+from ks_actors.processors.api import check_function
+from ks_actors.processors.tables import WindowView
+from ks_actors.serdes import LONG, WindowedSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +22,8 @@ if TYPE_CHECKING:
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
     from ks_actors.dsl._windows import Windows
-    from ks_actors.processors.api._operator import Operator
-    from ks_actors.records._windowed import Windowed
+    from ks_actors.processors.api import Operator
+    from ks_actors.records import Windowed
     from ks_actors.serdes import Serde
 
 K = TypeVar("K")

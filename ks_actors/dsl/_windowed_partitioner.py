@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.records._partitioner import partition
-from ks_actors.serdes._windowed import WindowedKeySerde
+from ks_actors.records import partition
+from ks_actors.serdes import WindowedKeySerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.serdes import Serde
-    from ks_actors.topology._nodes import Partitioner
+    from ks_actors.topology import Partitioner
 
 
 class WindowedKeyPartitioner:

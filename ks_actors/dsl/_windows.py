@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, TypeAlias, final
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api._argument_checks import check_kind, check_whole
+from ks_actors.processors.api import check_kind, check_whole
 
 LAST_INSTANT = 2**63 - 1
 """The end (ms) of a window that has none."""

@@ -1,1 +1,15 @@
 """The C kernel and its Python boundary."""
+
+from typing import TYPE_CHECKING
+
+from ks_actors.kernel._native import SWITCHES, kernel, missing, tell_if_missing
+
+if TYPE_CHECKING:
+    from ks_actors.kernel._kernel import Rows as Rows
+
+__all__ = [
+    "SWITCHES",
+    "kernel",
+    "missing",
+    "tell_if_missing",
+]

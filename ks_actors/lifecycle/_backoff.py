@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ks_actors._errors import StreamsError
 
 if TYPE_CHECKING:
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
 
 _FIRST_SECONDS = 0.1
 _LONGEST_SECONDS = 5.0

@@ -1,9 +1,14 @@
 """The port to a log, and the logs that there are."""
 
 from ks_actors.log._groups import GroupMember, ManagesGroups
+from ks_actors.log._groups import TellsGroups as TellsGroups
 from ks_actors.log._lease import Lease
+from ks_actors.log._open import kafka_log as kafka_log
 from ks_actors.log._open import open_log
 from ks_actors.log._port import Assignor, Fetcher, Log, Membership, MembershipEvent, NewMember, Producer, TransactionalProducer, Writer, WritesBytes
+from ks_actors.log._port import TellsOutages as TellsOutages
+from ks_actors.log._retrying_log import PatientLog as PatientLog
+from ks_actors.log._retrying_log import patient as patient
 from ks_actors.log._types import (
     Assigned,
     Fetched,
@@ -19,7 +24,7 @@ from ks_actors.log._types import (
     TopicDescription,
     TransactionScope,
 )
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 
 __all__ = [
     "Assigned",

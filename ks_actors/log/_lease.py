@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ks_actors.lifecycle._clock import elapsed_time
+from ks_actors.lifecycle import elapsed_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         TopicDescription,
         TransactionScope,
     )
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 MembershipEvent: TypeAlias = Assigned | Revoked | Lost
 

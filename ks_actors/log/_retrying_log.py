@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ks_actors.lifecycle._slow_log import Patience
+from ks_actors.lifecycle import Patience
 from ks_actors.log._port import WritesBytes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
-    from ks_actors.lifecycle._closing import Closing
+    from ks_actors.lifecycle import Closing
     from ks_actors.log import (
         Fetched,
         Fetcher,

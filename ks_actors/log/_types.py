@@ -10,10 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ks_actors.records._batch import Batch
-    from ks_actors.records._topic_partition import TopicPartition
-
-
+    from ks_actors.records import Batch, TopicPartition
 
 
 class OffsetAndMetadata(msgspec.Struct, frozen=True):

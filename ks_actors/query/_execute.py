@@ -38,7 +38,7 @@ from ks_actors.query._store import (
     with_time,
 )
 from ks_actors.state import TIMESTAMPED
-from ks_actors.task._store_registry import Role
+from ks_actors.task import Role
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ks_actors._errors import FailureReason, NotRunning, QueryFailed, StoreClosed, UnknownStore
 from ks_actors.log import IsolationLevel
 from ks_actors.query._position import Position
-from ks_actors.records._task_id import TaskId
-from ks_actors.runtime.globals._global_tables import GLOBAL_TASK
-from ks_actors.runtime.shared._states import InstanceState
+from ks_actors.records import TaskId
+from ks_actors.runtime.globals import GLOBAL_TASK
+from ks_actors.runtime.shared import InstanceState
 from ks_actors.state import reader_of
-from ks_actors.task._store_registry import Role
+from ks_actors.task import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.config._config import StreamsConfig
-    from ks_actors.state import AnyReader
-    from ks_actors.state._positions import At
-    from ks_actors.task._environment import Setup
-    from ks_actors.task._store_registry import Resident
+    from ks_actors.config import StreamsConfig
+    from ks_actors.state import AnyReader, At
+    from ks_actors.task import Resident, Setup
     from ks_actors.topology import StoreSpec, Topology
 
 T = TypeVar("T")

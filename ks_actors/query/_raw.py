@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import FailureReason, QueryFailed
 from ks_actors.query._scan import Scan
-from ks_actors.records._batch import Batch
+from ks_actors.records import Batch
 from ks_actors.state import SUFFIXES, CustomReader, KeyValueReader, SessionReader, VersionedReader, log_batch
 from ks_actors.topology import StoreKind
 

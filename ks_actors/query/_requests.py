@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import msgspec
 
 from ks_actors.query._position import PositionBound
-from ks_actors.records._versioned import VersionedRecord
-from ks_actors.records._windowed import Windowed
+from ks_actors.records import VersionedRecord, Windowed
 from ks_actors.state import ValueAndTimestamp
 
 if TYPE_CHECKING:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-
-
 @final
 class QueryResult(Generic[R]):
     """What one partition has answered: `value`, or a `failure` with its `message`.

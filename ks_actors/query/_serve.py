@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ks_actors.query._local import LocalStores
     from ks_actors.query._wire import Reply, Request
-    from ks_actors.records._batch import Batch
+    from ks_actors.records import Batch
 
 _AT_ONCE: Final = 1_000
 _ENCODED_AT_ONCE: Final = 100

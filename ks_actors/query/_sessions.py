@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.query._scan import Scan
-from ks_actors.records._windowed import Windowed
+from ks_actors.records import Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

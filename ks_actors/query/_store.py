@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, final, overload
 from ks_actors._errors import FailureReason, QueryFailed
 from ks_actors.query._scan import Scan, StoreScan, slices
 from ks_actors.query._sessions import session_key_scan, session_scan
-from ks_actors.records._partitioner import partition as partition_of
+from ks_actors.records import partition as partition_of
 from ks_actors.state import TIMESTAMPED, KeyValueReader, SessionReader, ValueAndTimestamp, VersionedReader, WindowReader
 from ks_actors.topology import StoreKind
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import IsolationLevel
     from ks_actors.query._local import LocalStores, Part
-    from ks_actors.records._versioned import VersionedRecord
-    from ks_actors.records._windowed import Windowed
+    from ks_actors.records import VersionedRecord, Windowed
 
 KEY_VALUE: Final = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
 VERSIONED: Final = frozenset({StoreKind.VERSIONED})

@@ -1,1 +1,30 @@
 """Values that travel between all parts: batches, task ids, windows."""
+
+from ks_actors.records._batch import Batch, Headers
+from ks_actors.records._encoded_batch import WrittenBatch
+from ks_actors.records._lazy_batch import WORTHWHILE, CompactBatch
+from ks_actors.records._packed_batch import PackedBatch
+from ks_actors.records._partitioner import Partitioner, partition, warm_up
+from ks_actors.records._task_id import TaskId
+from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, VersionedRecord
+from ks_actors.records._windowed import Window, Windowed
+
+__all__ = [
+    "PUT_RETURN_CODE_NOT_PUT",
+    "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
+    "WORTHWHILE",
+    "Batch",
+    "CompactBatch",
+    "Headers",
+    "PackedBatch",
+    "Partitioner",
+    "TaskId",
+    "TopicPartition",
+    "VersionedRecord",
+    "Window",
+    "Windowed",
+    "WrittenBatch",
+    "partition",
+    "warm_up",
+]

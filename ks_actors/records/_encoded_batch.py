@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.kernel import kernel as _kernel
 from ks_actors.records._lazy_batch import CompactBatch
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from ks_actors.records._lazy_batch import CompactBatch
 
 if TYPE_CHECKING:
-    from ks_actors.kernel._kernel import Rows
+    from ks_actors.kernel import Rows
     from ks_actors.records._batch import Batch
     from ks_actors.records._lazy_batch import Columns
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.kernel import kernel as _kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

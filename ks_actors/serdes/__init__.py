@@ -5,10 +5,19 @@ Those in capitals write what the Java serdes of their names write; `json` and `m
 
 from __future__ import annotations
 
+from ks_actors.serdes._as_read import AsRead as AsRead
+from ks_actors.serdes._as_read import of_serde as of_serde
+from ks_actors.serdes._columns import for_column as for_column
+from ks_actors.serdes._columns import has_form as has_form
+from ks_actors.serdes._defaults import is_told as is_told
+from ks_actors.serdes._defaults import with_default as with_default
 from ks_actors.serdes._lists import list_of
 from ks_actors.serdes._scalars import BOOLEAN, BYTES, DOUBLE, FLOAT, INTEGER, LONG, SHORT, STRING, UUID, VOID
 from ks_actors.serdes._serde import Serde
 from ks_actors.serdes._structured import json, msgpack
+from ks_actors.serdes._windowed import SessionWindowedSerde as SessionWindowedSerde
+from ks_actors.serdes._windowed import WindowedKeySerde as WindowedKeySerde
+from ks_actors.serdes._windowed import WindowedSerde as WindowedSerde
 from ks_actors.serdes._windowed import session_windowed, windowed
 
 __all__ = [

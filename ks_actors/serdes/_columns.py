@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.kernel import kernel as _kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

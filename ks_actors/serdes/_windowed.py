@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ks_actors._errors import SerializationError, TopologyError
-from ks_actors.records._windowed import Window, Windowed
+from ks_actors.records import Window, Windowed
 from ks_actors.serdes._defaults import with_default
 from ks_actors.serdes._serde import Serde, checked_inner
 

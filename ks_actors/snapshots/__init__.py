@@ -1,6 +1,10 @@
 """Snapshots: the state of tasks in files, to be written and read by anybody; nothing here needs a running app."""
 
+from ks_actors.snapshots._manifest import MANIFEST as MANIFEST
+from ks_actors.snapshots._manifest import SUFFIXES as SUFFIXES
 from ks_actors.snapshots._manifest import DataFile, Shape, SnapshotManifest, SourcePosition, StoreSnapshot, TaskSnapshot
+from ks_actors.snapshots._manifest import LeftOut as LeftOut
+from ks_actors.snapshots._manifest import fingerprint as fingerprint
 from ks_actors.snapshots._place import Place
 from ks_actors.snapshots._reader import SnapshotReader, find_snapshots
 from ks_actors.snapshots._retention import delete_old_snapshots, delete_snapshot

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import SnapshotRefused
-from ks_actors.records._batch import Batch
+from ks_actors.records import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

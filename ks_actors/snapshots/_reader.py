@@ -14,7 +14,7 @@ from ks_actors.snapshots._place import Place
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ks_actors.records._batch import Batch
+    from ks_actors.records import Batch
     from ks_actors.snapshots._manifest import DataFile, SnapshotManifest, StoreSnapshot
 
 _READ_AHEAD: Final = 1 << 20

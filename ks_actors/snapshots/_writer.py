@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import IO
 
-    from ks_actors.records._batch import Batch
+    from ks_actors.records import Batch
     from ks_actors.snapshots._manifest import LeftOut
 
 FILE_BYTES: Final = 256 << 20

@@ -8,11 +8,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast, final
 
 from ks_actors._errors import SerializationError, StateError, StoreClosed, TaskCorrupted
-from ks_actors.records._batch import Batch
+from ks_actors.records import Batch
 from ks_actors.state._discard import give_up
-from ks_actors.state.core._memory_budget import Measured
-from ks_actors.state.core._undo_log import RECORD_BYTES, SLICE
-from ks_actors.topology._custom_store import StateStore, StateStoreContext
+from ks_actors.state.core import RECORD_BYTES, SLICE, Measured
+from ks_actors.topology import StateStore, StateStoreContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
     from ks_actors.log import TopicPartition
     from ks_actors.state._commit_times import CommitTimes
-    from ks_actors.state.disk._rocksdb import Engine, Row
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.state.disk import Engine, Row
+    from ks_actors.topology import StoreSpec
 
 Change = tuple[bytes | None, int]
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.topology import StoreSpec
 
 _log = logging.getLogger("ks_actors")
 

@@ -6,27 +6,25 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from ks_actors.state._custom import CustomReader, CustomStore
-from ks_actors.state.core._codec import Codec
-from ks_actors.state.disk._rocksdb import Engine
-from ks_actors.state.join_window._lookups import SpanWindows
-from ks_actors.state.key_value._reader import KeyValueReader
-from ks_actors.state.key_value._store import KeyValueBase, KeyValueStore, TimestampedKeyValueStore
-from ks_actors.state.session._reader import SessionReader
-from ks_actors.state.session._store import SessionStore
-from ks_actors.state.versioned._codec import VersionCodec
-from ks_actors.state.versioned._store import VersionedKeyValueStore, VersionedReader
-from ks_actors.state.window._by_key import Windows
-from ks_actors.state.window._reader import DuplicatesReader, WindowReader
-from ks_actors.state.window._store import (
+from ks_actors.state.core import Codec
+from ks_actors.state.disk import Engine
+from ks_actors.state.join_window import SpanWindows
+from ks_actors.state.key_value import KeyValueBase, KeyValueReader, KeyValueStore, TimestampedKeyValueStore
+from ks_actors.state.session import SessionReader, SessionStore
+from ks_actors.state.versioned import VersionCodec, VersionedKeyValueStore, VersionedReader
+from ks_actors.state.window import (
+    DuplicatesReader,
     DuplicatesTimestampedWindowStore,
     DuplicatesWindowStore,
     PanesTimestampedWindowStore,
     PanesWindowStore,
     SingleTimestampedWindowStore,
     SingleWindowStore,
+    WindowReader,
+    Windows,
     window_class,
 )
-from ks_actors.topology._stores import StoreKind, StoreSpec
+from ks_actors.topology import StoreKind, StoreSpec
 
 AnyStore: TypeAlias = (
     KeyValueStore[Any, Any]

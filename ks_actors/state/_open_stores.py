@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ks_actors.state._discard import give_up
 from ks_actors.state._positions import POSITION
-from ks_actors.state.core._key_ranges import after
-from ks_actors.state.core._write_back import Transactional
-from ks_actors.state.disk._manifest import FACTS, OFFSET, Manifest, StoreFacts, recall
-from ks_actors.topology._stores import StoreKind
+from ks_actors.state.core import Transactional, after
+from ks_actors.state.disk import FACTS, OFFSET, Manifest, StoreFacts, recall
+from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
     from ks_actors.state._custom import CustomStores
     from ks_actors.state._kinds import AnyStore
     from ks_actors.state._positions import Positions
-    from ks_actors.state.disk._checkpoint_file import CheckpointFile
-    from ks_actors.state.disk._rocksdb import Engine
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.state.disk import CheckpointFile, Engine
+    from ks_actors.topology import StoreSpec
 
 
 class Place(NamedTuple):

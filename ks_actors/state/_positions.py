@@ -10,16 +10,15 @@ import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from ks_actors.records._batch import Batch
-from ks_actors.state.disk._checkpoint_file import read_offsets
-from ks_actors.state.disk._manifest import META
+from ks_actors.records import Batch
+from ks_actors.state.disk import META, read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from ks_actors.records._batch import Headers
-    from ks_actors.state.disk._rocksdb import Engine, Row
+    from ks_actors.records import Headers
+    from ks_actors.state.disk import Engine, Row
 
 At: TypeAlias = Mapping[tuple[str, int], int]
 """Offsets by topic and partition, each of a record that is included."""

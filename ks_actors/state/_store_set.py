@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from ks_actors.state._kinds import AnyStore
     from ks_actors.state._positions import At
-    from ks_actors.state.disk._rocksdb import Engine
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.state.disk import Engine
+    from ks_actors.topology import StoreSpec
 
 
 class StoreSet:

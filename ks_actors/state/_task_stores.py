@@ -15,25 +15,20 @@ from ks_actors.state._kinds import MAKERS, TIMESTAMPED
 from ks_actors.state._open_stores import Place, open_stores
 from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
-from ks_actors.state.core._codec import Codec
-from ks_actors.state.core._memory_budget import TaskMemory
-from ks_actors.state.core._undo_log import SLICE
-from ks_actors.state.core._write_back import Transactional
-from ks_actors.state.disk._checkpoint_file import CheckpointFile
-from ks_actors.state.disk._manifest import facts_row, offset_row
-from ks_actors.state.disk._rocksdb import BEHIND, RocksEngine, SharedResources
-from ks_actors.state.timed._key_index import FACTS
-from ks_actors.topology._stores import StoreKind
+from ks_actors.state.core import SLICE, Codec, TaskMemory, Transactional
+from ks_actors.state.disk import BEHIND, CheckpointFile, RocksEngine, SharedResources, facts_row, offset_row
+from ks_actors.state.timed import FACTS
+from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ks_actors.records._batch import Batch
+    from ks_actors.records import Batch
     from ks_actors.state._kinds import AnyStore
     from ks_actors.state._positions import At
-    from ks_actors.state.disk._rocksdb import Engine
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.state.disk import Engine
+    from ks_actors.topology import StoreSpec
 
 DATABASE: Final = "rocksdb"
 

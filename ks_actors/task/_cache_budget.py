@@ -5,8 +5,8 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any
 
-from ks_actors.processors.stateless._remaining import ATOMS
-from ks_actors.state.core._size_estimate import TEXTS, size
+from ks_actors.processors.stateless import ATOMS
+from ks_actors.state.core import TEXTS, size
 
 
 class CacheBudget:

@@ -12,21 +12,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ks_actors.processors.joins._table_joins import TableJoinSide
+from ks_actors.processors.joins import TableJoinSide
 from ks_actors.task._join_pairs import find_pair
 from ks_actors.task._node import NodeWork, guarded, one_by_one
-from ks_actors.task.calls._blocking import needs_thread
+from ks_actors.task.calls import needs_thread
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ks_actors.processors.api._operator import Process, ProcessBatch
+    from ks_actors.processors.api import Process, ProcessBatch
     from ks_actors.task._join_pairs import Pair
     from ks_actors.task._node import TaskServices
     from ks_actors.task._sink import Sink
     from ks_actors.task._update_cache import HeldUpdates
-    from ks_actors.task.calls._in_flight import InFlight
+    from ks_actors.task.calls import InFlight
     from ks_actors.topology import Topology
 
     Node = SourceNode | ProcessorNode | SinkNode

@@ -8,23 +8,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ks_actors._errors import ConfigError, TopologyError
-from ks_actors.config._parsers import ProcessingGuarantee
-from ks_actors.log._types import TransactionScope
-from ks_actors.serdes._defaults import is_told, with_default
+from ks_actors.config import ProcessingGuarantee
+from ks_actors.log import TransactionScope
+from ks_actors.serdes import is_told, with_default
 from ks_actors.task._cache_budget import CacheBudget
 from ks_actors.task._store_registry import Residents
 from ks_actors.task._topic_sizes import TopicSizes
-from ks_actors.task.calls._blocking import check_threads, needs_thread
-from ks_actors.topology import ProcessorNode, SinkNode, SourceNode, StoreKind
-from ks_actors.topology._optimizations import wanted_by
-from ks_actors.topology._timestamp_extractors import FailOnInvalidTimestamp
+from ks_actors.task.calls import check_threads, needs_thread
+from ks_actors.topology import FailOnInvalidTimestamp, ProcessorNode, SinkNode, SourceNode, StoreKind, wanted_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ks_actors.config._config import StreamsConfig
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.config import StreamsConfig
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.serdes import Serde
     from ks_actors.topology import StoreSpec, TimestampExtractor, Topology
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import DeserializationFailed, ProcessingFailed, ProductionFailed
-from ks_actors.config._exception_handlers import ErrorContext, FailedRecord, HandlerResponse, Response
-from ks_actors.records._partitioner import partition
+from ks_actors.config import ErrorContext, FailedRecord, HandlerResponse, Response
+from ks_actors.records import partition
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, OutputBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors._errors import StreamsError
-    from ks_actors.config._exception_handlers import DeadLetter
-    from ks_actors.records._batch import Headers
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.config import DeadLetter
+    from ks_actors.records import Headers, TaskId
     from ks_actors.task._environment import Setup
     from ks_actors.task._record_context import Current
-    from ks_actors.task.origins._pages import RawRecord
+    from ks_actors.task.origins import RawRecord
 
 
 class Faults:

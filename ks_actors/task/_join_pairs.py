@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ks_actors.processors.joins._join_pair import JoinPair
-from ks_actors.processors.joins._stream_join import JoinWindow, StreamJoinSide
+from ks_actors.processors.joins import JoinPair, JoinWindow, StreamJoinSide
 from ks_actors.topology import ProcessorNode, SourceNode
 
 if TYPE_CHECKING:

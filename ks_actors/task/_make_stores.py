@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ks_actors.processors.api._adapter import call_time
+from ks_actors.processors.api import call_time
 from ks_actors.state import TaskStores
 
 if TYPE_CHECKING:

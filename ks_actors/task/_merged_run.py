@@ -5,19 +5,18 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from ks_actors.processors.joins._join_pair import Woven
-from ks_actors.task.origins._leaves import Leaf
+from ks_actors.processors.joins import Woven
+from ks_actors.task.origins import Leaf
 
 if TYPE_CHECKING:
-    from ks_actors.processors.api._operator import RecordMetadata
-    from ks_actors.records._batch import Batch
+    from ks_actors.processors.api import RecordMetadata
+    from ks_actors.records import Batch
     from ks_actors.task._compiler import Plan
     from ks_actors.task._join_pairs import Pair
     from ks_actors.task._partition_group import PartitionGroup
     from ks_actors.task._record_context import Current
     from ks_actors.task._record_queue import RecordQueue
-    from ks_actors.task.origins._leaves import Place
-    from ks_actors.task.origins._pages import Chunk, RawRecord
+    from ks_actors.task.origins import Chunk, Place, RawRecord
 
 
 class Weave:

@@ -6,14 +6,13 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import LogError, StateError, StoreNotConnected, StreamsError
-from ks_actors.task.origins._record_origins import HeldBack
+from ks_actors.task.origins import HeldBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ks_actors.processors.api._operator import Process, ProcessBatch, RecordMetadata
-    from ks_actors.records._batch import Batch, Headers
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.processors.api import Process, ProcessBatch, RecordMetadata
+    from ks_actors.records import Batch, Headers, TaskId
     from ks_actors.task._error_handling import Faults
     from ks_actors.task._punctuation import Schedule
     from ks_actors.task._record_context import Current

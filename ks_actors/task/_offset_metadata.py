@@ -12,12 +12,12 @@ import binascii
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from ks_actors.log._types import OffsetAndMetadata
+from ks_actors.log import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 _HEAD = struct.Struct(">bq")
 _LENGTH = struct.Struct(">i")

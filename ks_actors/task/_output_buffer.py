@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from ks_actors.log._types import Outgoing
-from ks_actors.records._batch import Batch
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log import Outgoing
+from ks_actors.records import Batch, TopicPartition
 
 if TYPE_CHECKING:
-    from ks_actors.records._batch import Headers
+    from ks_actors.records import Headers
 
 Choose: TypeAlias = Callable[[int], Iterable[int]]
 

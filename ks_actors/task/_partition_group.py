@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ks_actors.records._batch import Batch
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import Batch, TopicPartition
     from ks_actors.task._record_queue import RecordQueue
 
 _LAST = 1 << 63

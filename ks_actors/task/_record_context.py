@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ks_actors.processors.api._operator import RecordMetadata
-    from ks_actors.records._batch import Headers
-    from ks_actors.task.origins._pages import Page, RawRecord
+    from ks_actors.processors.api import RecordMetadata
+    from ks_actors.records import Headers
+    from ks_actors.task.origins import Page, RawRecord
 
 
 class Current:

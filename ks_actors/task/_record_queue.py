@@ -8,17 +8,17 @@ from itertools import repeat
 from operator import index as index_of
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ks_actors.records._batch import Batch
-from ks_actors.serdes._columns import for_column
+from ks_actors.records import Batch
+from ks_actors.serdes import for_column
 from ks_actors.task._unreadable_batch import UnreadableBatch
-from ks_actors.task.origins._pages import Chunk, RawRecord
+from ks_actors.task.origins import Chunk, RawRecord
 from ks_actors.topology import InputRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
     from ks_actors.topology import TimestampExtractor
 
 # Records that are decoded at a time, at most and at least.

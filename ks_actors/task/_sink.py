@@ -8,16 +8,16 @@ from itertools import compress, count, repeat
 from typing import TYPE_CHECKING, Any, cast
 
 from ks_actors._errors import StreamsError
-from ks_actors.kernel._native import kernel as _kernel
-from ks_actors.records._partitioner import Partitioner, partition
-from ks_actors.serdes._columns import for_column
+from ks_actors.kernel import kernel as _kernel
+from ks_actors.records import Partitioner, partition
+from ks_actors.serdes import for_column
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import Process, ProcessBatch, RecordMetadata
-    from ks_actors.records._batch import Batch, Headers
+    from ks_actors.processors.api import Process, ProcessBatch, RecordMetadata
+    from ks_actors.records import Batch, Headers
     from ks_actors.serdes import Serde
     from ks_actors.task._error_handling import Faults
     from ks_actors.task._output_buffer import Column, OutputBuffer

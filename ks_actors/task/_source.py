@@ -6,14 +6,14 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import StreamsError, TimestampInvalid
-from ks_actors.topology._timestamp_extractors import RecordTimestamp
+from ks_actors.topology import RecordTimestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.serdes import Serde
     from ks_actors.task._error_handling import Faults
-    from ks_actors.task.origins._pages import RawRecord
+    from ks_actors.task.origins import RawRecord
     from ks_actors.topology import SourceNode, TimestampExtractor
 
 _log = logging.getLogger("ks_actors")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TypeAlias
 
-from ks_actors.lifecycle._state_machine import Cycle, Transitions
+from ks_actors.lifecycle import Cycle, Transitions
 
 
 class TaskState(Enum):

@@ -8,17 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ks_actors._errors import TaskTimeout
-from ks_actors.state._positions import merged
+from ks_actors.state import merged
 from ks_actors.task._offset_metadata import contained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages import Frozen
-    from ks_actors.state import TaskStores
-    from ks_actors.state._positions import At
+    from ks_actors.state import At, TaskStores
     from ks_actors.task._task import Task
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import StreamsError
-from ks_actors.processors.api._operator import PunctuationType
+from ks_actors.processors.api import PunctuationType
 from ks_actors.task._compiler import Compiler
 from ks_actors.task._error_handling import Faults
 from ks_actors.task._merged_run import PairedTurns
@@ -20,23 +20,19 @@ from ks_actors.task._sink import Sink
 from ks_actors.task._source import TopicSource
 from ks_actors.task._states import TASK_TRANSITIONS, TaskLife, TaskState
 from ks_actors.task._update_cache import Caches
-from ks_actors.task.calls._batch_node import in_flight_node
-from ks_actors.task.calls._drain import Draining
-from ks_actors.task.calls._thread_guard import Absence
+from ks_actors.task.calls import Absence, Draining, in_flight_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ks_actors.log._types import OffsetAndMetadata, Outgoing
-    from ks_actors.records._batch import Batch
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import OffsetAndMetadata, Outgoing
+    from ks_actors.records import Batch, TaskId, TopicPartition
     from ks_actors.state import TaskStores
     from ks_actors.task._compiler import Plan
     from ks_actors.task._environment import Setup
     from ks_actors.task._node import NodeWork
     from ks_actors.task._offset_metadata import Position
-    from ks_actors.task.calls._in_flight import InFlight
+    from ks_actors.task.calls import InFlight
     from ks_actors.topology import ProcessorNode, SinkNode
 
 _FIRST_RUN = 64

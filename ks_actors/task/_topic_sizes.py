@@ -9,7 +9,7 @@ from weakref import WeakSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 
 class Follower(Protocol):

@@ -6,14 +6,14 @@ import logging
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogCorrupted
-from ks_actors.log._types import Fetched
-from ks_actors.records._batch import Batch
+from ks_actors.log import Fetched
+from ks_actors.records import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
     from ks_actors.log import Fetcher
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 _log = logging.getLogger("ks_actors")
 

@@ -7,25 +7,23 @@ from itertools import islice, repeat
 from operator import is_not, itemgetter
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.processors.api._update_cache import Gone, HeldRows
-from ks_actors.processors.stateless._remaining import ATOMS
-from ks_actors.records._batch import Batch
-from ks_actors.records._windowed import Windowed
-from ks_actors.state.core._size_estimate import average
+from ks_actors.processors.api import Gone, HeldRows
+from ks_actors.processors.stateless import ATOMS
+from ks_actors.records import Batch, Windowed
+from ks_actors.state.core import average
 from ks_actors.task._cache_budget import weigh
 from ks_actors.task._hit_ratio import HitRatio
-from ks_actors.task.origins._cached_origins import NONE_LATE, Flushed, Recent
+from ks_actors.task.origins import NONE_LATE, Flushed, Recent
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from ks_actors.processors.api._operator import Process, ProcessBatch
-    from ks_actors.records._batch import Headers
-    from ks_actors.records._windowed import Window
+    from ks_actors.processors.api import Process, ProcessBatch
+    from ks_actors.records import Headers, Window
     from ks_actors.task._cache_budget import CacheBudget
     from ks_actors.task._record_context import Current
-    from ks_actors.task.origins._leaves import Place
+    from ks_actors.task.origins import Place
     from ks_actors.topology import StoreSpec
 
 _ROW = 64  # what a row takes beside its key and value: so a cache holds about as many as one of Kafka Streams with as many bytes

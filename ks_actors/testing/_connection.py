@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from ks_actors.log._groups import TellsGroups
+from ks_actors.log import TellsGroups
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from ks_actors.log import (
         Fetched,
         Fetcher,
+        GroupMember,
         GroupMetadata,
         IsolationLevel,
+        Lease,
         Log,
         Membership,
         MembershipEvent,
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
         TransactionScope,
         Writer,
     )
-    from ks_actors.log._groups import GroupMember
-    from ks_actors.log._lease import Lease
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -12,24 +12,18 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors.testing import VirtualLoop
 from ks_actors._errors import NotRunning, TaskTimeout, UnknownTopicOrPartition
-from ks_actors.config._config import StreamsConfig
-from ks_actors.records._batch import Batch
-from ks_actors.records._task_id import TaskId
-from ks_actors.records._topic_partition import TopicPartition
-from ks_actors.task._environment import Setup
-from ks_actors.task._make_stores import GLOBAL, make_stores
-from ks_actors.task._offset_metadata import Position
-from ks_actors.task._record_context import Current
-from ks_actors.task._task import Task
+from ks_actors.config import StreamsConfig
+from ks_actors.records import Batch, TaskId, TopicPartition
+from ks_actors.task import GLOBAL, Current, Position, Setup, Task, make_stores
 from ks_actors.testing._topics import TestInputTopic, TestOutputTopic
-from ks_actors.topology._missing_serdes import check_serdes, check_topology
+from ks_actors.topology import check_serdes, check_topology
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Mapping
     from types import TracebackType
 
-    from ks_actors.log._types import Outgoing
-    from ks_actors.records._batch import Headers
+    from ks_actors.log import Outgoing
+    from ks_actors.records import Headers
     from ks_actors.serdes import Serde
     from ks_actors.state import TaskStores
     from ks_actors.topology import StoreSpec, Topology

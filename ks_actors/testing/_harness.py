@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ks_actors._errors import NotRunning, TaskTimeout
-from ks_actors.app._app import App
-from ks_actors.config._config import StreamsConfig
+from ks_actors.app import App
+from ks_actors.config import StreamsConfig
 from ks_actors.log import IsolationLevel, NewTopic
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.runtime.shared._state_directory import write_process_id
-from ks_actors.runtime.shared._states import InstanceState
-from ks_actors.runtime.shared._uncaught import shut_down
+from ks_actors.runtime.shared import InstanceState, shut_down, write_process_id
 from ks_actors.testing._app_kit import AppKit
 from ks_actors.testing._connection import Connection
 from ks_actors.testing._disk import copy_as_is
@@ -28,12 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
-    from ks_actors.config._settings import Keywords
+    from ks_actors.config import Keywords
     from ks_actors.log import TopicPartition
-    from ks_actors.log.embedded._faults import Operation
-    from ks_actors.log.embedded._member import EmbeddedMembership
-    from ks_actors.records._batch import Batch, Headers
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.log.embedded import EmbeddedMembership, Operation
+    from ks_actors.records import Batch, Headers, TaskId
     from ks_actors.runtime import RestoreListener, StandbyUpdateListener, UncaughtHandler
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology

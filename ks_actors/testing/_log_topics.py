@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import OffsetOutOfRange, UnknownTopicOrPartition
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
-from ks_actors.log.embedded._faults import Faults
-from ks_actors.records._batch import Batch
-from ks_actors.records._partitioner import partition as partition_of
-from ks_actors.serdes._defaults import with_default
-from ks_actors.task._environment import is_internal
+from ks_actors.log.embedded import Faults
+from ks_actors.records import Batch
+from ks_actors.records import partition as partition_of
+from ks_actors.serdes import with_default
+from ks_actors.task import is_internal
 from ks_actors.testing._coding import decoder, encoder
 from ks_actors.testing._topics import TestRecord
 from ks_actors.topology import SinkNode, SourceNode
@@ -19,7 +19,7 @@ from ks_actors.topology import SinkNode, SourceNode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ks_actors.config._config import StreamsConfig
+    from ks_actors.config import StreamsConfig
     from ks_actors.log.embedded import EmbeddedLog
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ks_actors.records._batch import Headers
+    from ks_actors.records import Headers
     from ks_actors.serdes import Serde
 
 K = TypeVar("K")

@@ -1,7 +1,14 @@
 """What an app is made of: nodes, stores and how they hang together; built by hand here, or by the DSL."""
 
 from ks_actors.topology import _store_specs as stores
+from ks_actors.topology._custom_store import StateStore as StateStore
+from ks_actors.topology._custom_store import StateStoreContext as StateStoreContext
 from ks_actors.topology._description import TopologyDescription
+from ks_actors.topology._missing_serdes import check_serdes as check_serdes
+from ks_actors.topology._missing_serdes import check_topology as check_topology
+from ks_actors.topology._names import checked_topics as checked_topics
+from ks_actors.topology._names import valid_name as valid_name
+from ks_actors.topology._names import valid_topic as valid_topic
 from ks_actors.topology._nodes import (
     GlobalStore,
     InputRecord,
@@ -16,8 +23,20 @@ from ks_actors.topology._nodes import (
     TimestampExtractor,
     TopicExtractor,
 )
+from ks_actors.topology._optimizations import MERGE_REPARTITION_TOPICS as MERGE_REPARTITION_TOPICS
+from ks_actors.topology._optimizations import REUSE_SOURCE_TOPICS as REUSE_SOURCE_TOPICS
+from ks_actors.topology._optimizations import SINGLE_STORE_SELF_JOIN as SINGLE_STORE_SELF_JOIN
+from ks_actors.topology._optimizations import optimization as optimization
+from ks_actors.topology._optimizations import wanted_by as wanted_by
+from ks_actors.topology._services import enter_services as enter_services
+from ks_actors.topology._store_specs import versioned_key_value as versioned_key_value
 from ks_actors.topology._stores import StoreKind, StoreSpec, StoreType
 from ks_actors.topology._subtopologies import Subtopology
+from ks_actors.topology._timestamp_extractors import FailOnInvalidTimestamp as FailOnInvalidTimestamp
+from ks_actors.topology._timestamp_extractors import LogAndSkipOnInvalidTimestamp as LogAndSkipOnInvalidTimestamp
+from ks_actors.topology._timestamp_extractors import RecordTimestamp as RecordTimestamp
+from ks_actors.topology._timestamp_extractors import UsePartitionTimeOnInvalidTimestamp as UsePartitionTimeOnInvalidTimestamp
+from ks_actors.topology._timestamp_extractors import WallclockTimestampExtractor as WallclockTimestampExtractor
 from ks_actors.topology._topology import Topology
 
 __all__ = [

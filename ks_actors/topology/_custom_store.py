@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.log import TopicPartition
-    from ks_actors.records._batch import Batch
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import Batch, TaskId
 
 
 class StateStore(ABC):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api._argument_checks import check_kind
-from ks_actors.serdes._defaults import is_told
+from ks_actors.processors.api import check_kind
+from ks_actors.serdes import is_told
 from ks_actors.topology._nodes import SinkNode, SourceNode
 from ks_actors.topology._stores import StoreKind
 from ks_actors.topology._topology import Topology

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Mapping
 
-    from ks_actors.processors.api._operator import Operator
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import Operator
+    from ks_actors.records import Headers
 
 OffsetReset = Literal["earliest", "latest"]
 

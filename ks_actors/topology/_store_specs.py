@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api._argument_checks import check_configs, check_flag, check_function, check_one_of, check_serde, check_whole
+from ks_actors.processors.api import check_configs, check_flag, check_function, check_one_of, check_serde, check_whole
 from ks_actors.topology._names import valid_name
 from ks_actors.topology._stores import StoreKind, StoreSpec
 

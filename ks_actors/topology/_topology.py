@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api._adapter import ProcessorOperator
-from ks_actors.processors.api._argument_checks import check_configs, check_function, check_kind, check_names, check_one_of, check_serde, check_whole
-from ks_actors.processors.api._async_options import AsyncOptions
+from ks_actors.processors.api import (
+    AsyncOptions,
+    ProcessorOperator,
+    check_configs,
+    check_function,
+    check_kind,
+    check_names,
+    check_one_of,
+    check_serde,
+    check_whole,
+)
 from ks_actors.topology._description import TopologyDescription
 from ks_actors.topology._names import checked_topics, valid_topic
 from ks_actors.topology._nodes import GlobalStore, InternalTopic, ProcessorNode, SinkNode, SourceNode
@@ -23,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Self
 
-    from ks_actors.processors.api._adapter import AnySupplier
-    from ks_actors.processors.api._operator import Operator
+    from ks_actors.processors.api import AnySupplier, Operator
     from ks_actors.topology._nodes import Node, OffsetReset, Partitioner, TimestampExtractor, TopicExtractor
     from ks_actors.topology._subtopologies import Subtopology
 

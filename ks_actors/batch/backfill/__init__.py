@@ -1,1 +1,31 @@
 """Backfills from history."""
+
+from ks_actors.batch.backfill._plan import CHOICES, Choice, Plan, Stage, TaskPlan, first_source, make_plan, make_setup
+from ks_actors.batch.backfill._publish import publish
+from ks_actors.batch.backfill._result import Backfill, BackfillProgress, TaskDone, tell
+from ks_actors.batch.backfill._rows import RowFiles
+from ks_actors.batch.backfill._snapshot import Target, commit_snapshot, new_snapshot
+from ks_actors.batch.backfill._task_run import Recipe, TaskRun, probe
+
+__all__ = [
+    "CHOICES",
+    "Backfill",
+    "BackfillProgress",
+    "Choice",
+    "Plan",
+    "Recipe",
+    "RowFiles",
+    "Stage",
+    "Target",
+    "TaskDone",
+    "TaskPlan",
+    "TaskRun",
+    "commit_snapshot",
+    "first_source",
+    "make_plan",
+    "make_setup",
+    "new_snapshot",
+    "probe",
+    "publish",
+    "tell",
+]

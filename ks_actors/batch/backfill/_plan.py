@@ -10,20 +10,22 @@ import msgspec
 from ks_actors._errors import BackfillRefused, ConfigError
 from ks_actors.assignment import check_copartitioning, group_partitions
 from ks_actors.batch._reading import LogRange, plan_ranges
-from ks_actors.log._types import IsolationLevel
-from ks_actors.processors.aggregates._aggregates import StreamCount
-from ks_actors.records._task_id import TaskId  # noqa: TC001 - plans travel, and are read at run time
-from ks_actors.records._topic_partition import TopicPartition
-from ks_actors.runtime.shared._internal_topics import plan_topics
+from ks_actors.log import IsolationLevel
+from ks_actors.processors.aggregates import StreamCount
+from ks_actors.records import (
+    TaskId,
+    TopicPartition,
+)
+from ks_actors.runtime.shared import plan_topics
 from ks_actors.state import has_rows
-from ks_actors.task._environment import Setup, nodes_of
+from ks_actors.task import Setup, nodes_of
 from ks_actors.topology import ProcessorNode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from ks_actors.batch._reading import Bounds
-    from ks_actors.config._config import StreamsConfig
+    from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
     from ks_actors.topology import StoreSpec, Subtopology, Topology
 

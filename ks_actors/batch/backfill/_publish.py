@@ -12,16 +12,15 @@ from zlib import crc32
 import msgspec
 
 from ks_actors._errors import LogTimeout, PublishRefused, TopicExists, UnknownTopicOrPartition
-from ks_actors.config._open_log import opened
-from ks_actors.log._types import GroupMetadata, IsolationLevel, NewTopic, Outgoing, TransactionScope
-from ks_actors.records._batch import Batch
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.config import opened
+from ks_actors.log import GroupMetadata, IsolationLevel, NewTopic, Outgoing, TransactionScope
+from ks_actors.records import Batch, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ks_actors.batch.backfill._result import Backfill
-    from ks_actors.config._config import StreamsConfig
+    from ks_actors.config import StreamsConfig
     from ks_actors.log import Log, TransactionalProducer
 
 MARKERS: Final = "backfill-markers"

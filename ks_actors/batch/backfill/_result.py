@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping  # noqa: TC003 - a finished task travels between processes, and is read at run time
 from typing import TYPE_CHECKING, Protocol, final
 
 import msgspec
 
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log import OffsetAndMetadata  # noqa: TC001 - as above
+from ks_actors.records import TaskId, TopicPartition  # noqa: TC001 - as above
+from ks_actors.snapshots import StoreSnapshot  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
     from types import TracebackType
 
     from ks_actors.batch.backfill._plan import Plan
-    from ks_actors.log import TopicPartition
-    from ks_actors.log._types import OffsetAndMetadata
-    from ks_actors.records._batch import Batch
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.snapshots import SnapshotManifest, StoreSnapshot
+    from ks_actors.records import Batch
+    from ks_actors.snapshots import SnapshotManifest
 
 
 class BackfillProgress(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class Backfill:
 
     def to_parquet(self, directory: Path) -> dict[str, int]:
         """Write what was written to topics to `<topic>/<partition>.parquet`; return how many records each topic has. Blocks; needs pyarrow."""
-        from ks_actors.batch.tables._parquet import write_parquet  # noqa: PLC0415 - it needs a package that others do without
+        from ks_actors.batch.tables import write_parquet  # noqa: PLC0415 - it needs a package that others do without
 
         return write_parquet(directory, ((where, self.read(where)) for where in self.partitions))
 

@@ -7,16 +7,15 @@ import struct
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from ks_actors.log.embedded._codec import decode_batch, encode_batch
-from ks_actors.records._batch import Batch
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log.embedded import decode_batch, encode_batch
+from ks_actors.records import Batch, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from ks_actors.log._types import Outgoing
-    from ks_actors.records._batch import Headers
+    from ks_actors.log import Outgoing
+    from ks_actors.records import Headers
 
 _LENGTH = struct.Struct(">Q")
 _AT_ONCE = 1_000

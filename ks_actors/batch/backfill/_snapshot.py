@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ks_actors.records._batch import Batch
-from ks_actors.runtime.snapshots._snapshot_files import shape_of, topology_fingerprint
+from ks_actors.records import Batch
+from ks_actors.runtime.snapshots import shape_of, topology_fingerprint
 from ks_actors.snapshots import SnapshotWriter, SourcePosition, StoreWriter
 from ks_actors.state import CheckpointRows, committed_facts, committed_rows, has_rows, log_batch, prepare_rows, reader_of
-from ks_actors.state.disk._stored_offsets import DATABASE
+from ks_actors.state.disk import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.batch.backfill._result import TaskDone
     from ks_actors.snapshots import Place, Shape, SnapshotManifest, StoreSnapshot
     from ks_actors.state import Rows, SharedResources, TaskStores
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
     from ks_actors.topology import StoreSpec
 
 

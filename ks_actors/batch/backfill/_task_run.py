@@ -14,15 +14,9 @@ from ks_actors._errors import BackfillRefused, TaskTimeout, UnknownTopicOrPartit
 from ks_actors.batch.backfill._plan import make_setup, stores_of
 from ks_actors.batch.backfill._result import TaskDone
 from ks_actors.batch.backfill._snapshot import write_disk, write_memory
-from ks_actors.records._batch import Batch
-from ks_actors.records._task_id import TaskId
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import Batch, TaskId, TopicPartition
 from ks_actors.state import SharedResources
-from ks_actors.task._make_stores import GLOBAL, make_stores
-from ks_actors.task._offset_metadata import Position
-from ks_actors.task._output_buffer import UNKNOWN_PARTITION
-from ks_actors.task._record_context import Current
-from ks_actors.task._task import Task
+from ks_actors.task import GLOBAL, UNKNOWN_PARTITION, Current, Position, Task, make_stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -31,10 +25,10 @@ if TYPE_CHECKING:
     from ks_actors.batch._reading import LogRange
     from ks_actors.batch.backfill._plan import Plan, TaskPlan
     from ks_actors.batch.backfill._snapshot import Target
-    from ks_actors.config._config import StreamsConfig
-    from ks_actors.log._types import OffsetAndMetadata, Outgoing
+    from ks_actors.config import StreamsConfig
+    from ks_actors.log import OffsetAndMetadata, Outgoing
     from ks_actors.state import TaskStores
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
     from ks_actors.topology import StoreSpec, Topology
 
 _SLICE_SECONDS = 0.2
@@ -51,8 +45,6 @@ class Recipe(msgspec.Struct, frozen=True):
     plan: Plan
     wall_clock: bool
     """Whether punctuators on the wall clock are left out instead of refused."""
-
-
 
 
 @final

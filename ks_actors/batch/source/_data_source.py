@@ -15,7 +15,7 @@ from ks_actors.batch.source._filters import Pushed
 from ks_actors.batch.source._record_batches import Records
 from ks_actors.batch.source._source_options import VERSIONED, SourceOptions, known_columns, read_options
 from ks_actors.batch.source._store_source import StoreReader
-from ks_actors.batch.tables._columns import latest
+from ks_actors.batch.tables import latest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, MutableMapping, Sequence

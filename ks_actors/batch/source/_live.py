@@ -9,14 +9,13 @@ import msgspec
 
 from ks_actors import _errors
 from ks_actors._errors import ConfigError, KsActorsError, QueryFailed
-from ks_actors.query import FailureReason
-from ks_actors.query._wire import LENGTH, Describe, Described, End, Hello, ReadRows, Refused, SomeRows, Welcome, decode_reply, encode
-from ks_actors.records._batch import Batch
+from ks_actors.query import LENGTH, Describe, Described, End, FailureReason, Hello, ReadRows, Refused, SomeRows, Welcome, decode_reply, encode
+from ks_actors.records import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ks_actors.query._wire import Reply, Request
+    from ks_actors.query import Reply, Request
 
 T = TypeVar("T", bound="Described | Welcome")
 _CONNECT_SECONDS: Final = 10.0

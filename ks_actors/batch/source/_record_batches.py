@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.batch.source._source_options import serde_of
-from ks_actors.batch.tables._columns import TopicColumns
+from ks_actors.batch.tables import TopicColumns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ks_actors.batch._reading import LogRange
     from ks_actors.batch.source._source_options import SourceOptions
-    from ks_actors.records._batch import Batch
+    from ks_actors.records import Batch
 
 
 @final

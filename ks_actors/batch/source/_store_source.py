@@ -15,10 +15,9 @@ from ks_actors.batch.source._filters import Pushed
 from ks_actors.batch.source._live import LiveStores
 from ks_actors.batch.source._record_batches import Records
 from ks_actors.batch.source._source_options import CUSTOM, VERSIONED
-from ks_actors.query._wire import MOST_BYTES, ReadRows, encode
-from ks_actors.records._task_id import TaskId
-from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
-from ks_actors.snapshots._manifest import MANIFEST
+from ks_actors.query import MOST_BYTES, ReadRows, encode
+from ks_actors.records import TaskId
+from ks_actors.snapshots import MANIFEST, Place, SnapshotReader, find_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ks_actors.batch.source._source_options import SourceOptions, StorePlace
-    from ks_actors.records._batch import Batch
+    from ks_actors.records import Batch
 
 
 class _Rows(InputPartition):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 
 from actors import Actor, Ref, Spec, System
 from ks_actors._errors import JobFailed, KsActorsError
-from ks_actors.batch.backfill._result import Backfill, tell
+from ks_actors.batch.backfill import Backfill, tell
 from ks_actors.batch.spark._bridge import BatchBridge, run_job
 from ks_actors.batch.spark._messages import JobProgress
 from ks_actors.batch.spark._session import check_packages
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from ks_actors.batch._reading import LogAddress
-    from ks_actors.batch.backfill._plan import Plan
-    from ks_actors.batch.backfill._result import BackfillProgress, TaskDone
-    from ks_actors.batch.backfill._task_run import Recipe
+    from ks_actors.batch.backfill import BackfillProgress, Plan, Recipe, TaskDone
     from ks_actors.batch.spark._messages import BridgeMessage
 
 

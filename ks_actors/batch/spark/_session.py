@@ -234,7 +234,7 @@ def _end_jvm() -> None:
 def register(session: PysparkSession) -> None:
     """Make `session.read.format("ks_actors")` known to a session of PySpark; jobs of the bridge find it known. Raises SparkUnavailable."""
     check_packages()
-    from ks_actors.batch.source._data_source import KsActorsSource  # noqa: PLC0415 - nobody pays for it who does not use it
+    from ks_actors.batch.source import KsActorsSource  # noqa: PLC0415 - nobody pays for it who does not use it
 
     session.dataSource.register(KsActorsSource)
 
@@ -286,8 +286,6 @@ def _python(interpreter: str) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
 
 
 def new_tag(name: str) -> str:

@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Any, final
 import pyarrow.dataset as ds
 
 from ks_actors.batch._shipping import packed
-from ks_actors.batch.backfill._plan import make_setup
-from ks_actors.batch.backfill._snapshot import commit_snapshot, new_snapshot
+from ks_actors.batch.backfill import commit_snapshot, make_setup, new_snapshot
 from ks_actors.batch.spark._spark_task import DDL, FIRST, StageTask, batch_of, done_of
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
     from ks_actors.batch._reading import LogAddress
-    from ks_actors.batch.backfill._plan import Stage
-    from ks_actors.batch.backfill._result import TaskDone
-    from ks_actors.batch.backfill._task_run import Recipe
-    from ks_actors.records._batch import Batch
+    from ks_actors.batch.backfill import Recipe, Stage, TaskDone
+    from ks_actors.records import Batch
     from ks_actors.snapshots import SnapshotManifest, SnapshotWriter
 
 _AT_ONCE = 20_000

@@ -15,19 +15,15 @@ from ks_actors._errors import BatchError
 from ks_actors.batch._reading import LogAddress, LogReader
 from ks_actors.batch._shipping import unpacked
 from ks_actors.batch._task_errors import carried
-from ks_actors.batch.backfill._plan import first_source
-from ks_actors.batch.backfill._result import TaskDone
-from ks_actors.batch.backfill._snapshot import Target
-from ks_actors.batch.backfill._task_run import Recipe, TaskRun
-from ks_actors.records._batch import Batch
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.batch.backfill import Recipe, Target, TaskDone, TaskRun, first_source
+from ks_actors.records import Batch, TopicPartition
 from ks_actors.snapshots import Place
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from ks_actors.batch.backfill._plan import Stage
-    from ks_actors.log._types import Outgoing
+    from ks_actors.batch.backfill import Stage
+    from ks_actors.log import Outgoing
 
 FIRST: Final = -(1 << 63)
 """The `high` of the row that every task has, so that there is a task even where there are no records."""

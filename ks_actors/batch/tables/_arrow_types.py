@@ -10,7 +10,7 @@ import pyarrow as pa
 from msgspec import inspect
 
 from ks_actors import serdes
-from ks_actors.serdes._windowed import WindowedKeySerde
+from ks_actors.serdes import WindowedKeySerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

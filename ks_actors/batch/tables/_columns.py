@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from ks_actors.records._batch import Batch
-from ks_actors.snapshots._manifest import SUFFIXES
+from ks_actors.records import Batch
+from ks_actors.snapshots import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,16 +15,16 @@ from ks_actors.batch._reading import Bounds, LogReader, SharedLog, address_of
 from ks_actors.batch.tables._arrow_types import Decoding, decoding_of
 from ks_actors.batch.tables._columns import HEADERS, TopicColumns, latest
 from ks_actors.batch.tables._parquet import write_file
-from ks_actors.task._environment import Setup, nodes_of
+from ks_actors.task import Setup, nodes_of
 from ks_actors.topology import SinkNode, SourceNode, StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from ks_actors.batch._reading import LogRange
-    from ks_actors.config._config import StreamsConfig
+    from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
-    from ks_actors.records._batch import Batch
+    from ks_actors.records import Batch
     from ks_actors.serdes import Serde
     from ks_actors.topology import StoreSpec, Topology
 

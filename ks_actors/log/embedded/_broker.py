@@ -12,8 +12,7 @@ from ks_actors.log.embedded._segment import ABORT, COMMIT, DATA, NO_PRODUCER, TR
 from ks_actors.log.embedded._storage import TransactionalId
 from ks_actors.log.embedded._topic import INTERNAL, Topic, check_topics
 from ks_actors.log.embedded._transactions import Transaction
-from ks_actors.records._batch import Batch
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import Batch, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log.embedded._broker import Broker
     from ks_actors.log.embedded._partition import Partition
-    from ks_actors.records._batch import Batch
+    from ks_actors.records import Batch
 
 # Records of a step, after which others may run; small segments are joined up to this size.
 STEP: Final = 500

@@ -13,7 +13,7 @@ import msgspec
 
 from ks_actors._errors import LogCorrupted
 from ks_actors.log.embedded._segment import Segment
-from ks_actors.records._batch import Batch, Headers
+from ks_actors.records import Batch, Headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogClosed, LogError
 from ks_actors.log._types import Fetched
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.log._types import GroupMetadata, OffsetAndMetadata
     from ks_actors.log.embedded._broker import Broker
     from ks_actors.log.embedded._member import EmbeddedMembership
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 _NOTHING = MemberAssignment(())
 

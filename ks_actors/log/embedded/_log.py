@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._faults import Operation
     from ks_actors.log.embedded._partition import Partition
     from ks_actors.log.embedded._storage import Storage
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 # Where records are deleted: up to the end.
 _ALL = -1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ks_actors.log._types import MemberAssignment, OffsetAndMetadata
     from ks_actors.log.embedded._faults import Faults
     from ks_actors.log.embedded._group import Group
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 
 @final

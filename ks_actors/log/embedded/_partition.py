@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Protocol, final
 from ks_actors._errors import InvalidRecord, OffsetOutOfRange, RecordTooLarge
 from ks_actors.log.embedded._refusals import check_times
 from ks_actors.log.embedded._segment import ABORT, TRANSACTIONAL, joined, payload, sizes_of
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ks_actors.log.embedded._segment import Segment
     from ks_actors.log.embedded._topic import Topic
-    from ks_actors.records._batch import Batch
+    from ks_actors.records import Batch
 
 
 class Watcher(Protocol):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._broker import Broker
     from ks_actors.log.embedded._faults import Faults
     from ks_actors.log.embedded._transactions import Transaction
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 
 @final

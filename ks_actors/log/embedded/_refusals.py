@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log._types import OffsetAndMetadata
     from ks_actors.log.embedded._topic import TopicSettings
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 # Kafka's default: offset.metadata.max.bytes.
 _METADATA: Final = 4_096

@@ -10,7 +10,7 @@ from ks_actors.log._types import OffsetAndMetadata
 from ks_actors.log.embedded import _codec
 from ks_actors.log.embedded._database import Database
 from ks_actors.log.embedded._storage import Loaded, TopicRecord, TransactionalId
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._partition import Partition
     from ks_actors.log.embedded._segment import Segment
     from ks_actors.log.embedded._topic import Topic
-    from ks_actors.records._batch import Batch
+    from ks_actors.records import Batch
 
 _RECENT_BYTES: Final = 16 << 20
 # What a batch in memory takes apart from its bytes, roughly: for itself, and for each record.

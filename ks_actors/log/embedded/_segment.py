@@ -7,7 +7,7 @@ from operator import countOf
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, final
 
-from ks_actors.records._batch import Batch
+from ks_actors.records import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._partition import Partition
     from ks_actors.log.embedded._segment import Segment
     from ks_actors.log.embedded._topic import Topic
-    from ks_actors.records._batch import Batch
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import Batch, TopicPartition
 
 
 class TransactionalId(NamedTuple):

@@ -1,6 +1,6 @@
 """Kafka as a log."""
 
 from ks_actors.log.kafka._log import KafkaLog
-from ks_actors.log.kafka.client._options import KafkaOptions
+from ks_actors.log.kafka.client import KafkaOptions
 
 __all__ = ["KafkaLog", "KafkaOptions"]

@@ -6,18 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
 
 from ks_actors._errors import LogClosed, LogError
-from ks_actors.lifecycle._background import beside
+from ks_actors.lifecycle import beside
 from ks_actors.log._types import IsolationLevel
-from ks_actors.log.kafka.admin._admin import Admin
-from ks_actors.log.kafka.client._client import KafkaClient
-from ks_actors.log.kafka.client._loop_thread import LoopThread
-from ks_actors.log.kafka.client._options import KafkaOptions
-from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
-from ks_actors.log.kafka.group._group_admin import GroupAdmin
-from ks_actors.log.kafka.group._membership import KafkaMembership, join_group
-from ks_actors.log.kafka.producer._producer import KafkaProducer
-from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
-from ks_actors.log.kafka.wire._batch_header import HEADER
+from ks_actors.log.kafka.admin import Admin
+from ks_actors.log.kafka.client import KafkaClient, KafkaOptions, LoopThread
+from ks_actors.log.kafka.consumer import KafkaFetcher
+from ks_actors.log.kafka.group import GroupAdmin, KafkaMembership, join_group
+from ks_actors.log.kafka.producer import KafkaProducer
+from ks_actors.log.kafka.transactions import KafkaTransactionalProducer
+from ks_actors.log.kafka.wire import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
     from ks_actors.log._types import NewTopic, OffsetAndMetadata, Outage, TopicDescription, TransactionScope
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 _Part: TypeAlias = KafkaFetcher | KafkaProducer | KafkaTransactionalProducer | KafkaMembership
 P = TypeVar("P", KafkaProducer, KafkaTransactionalProducer)

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any, final
 from ks_actors.processors.aggregates._cached import cached_aggregate, cached_count, held_counts
 from ks_actors.processors.aggregates._history import with_history
 from ks_actors.processors.aggregates._previous_aggregates import as_before, keeper
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.stateless._columns import failed
-from ks_actors.processors.stateless._inline import Inline
-from ks_actors.processors.stateless._remaining import forward_rest
+from ks_actors.processors.api import Bound
+from ks_actors.processors.stateless import Inline, failed, forward_rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import NodeContext, Process, ProcessBatch
-    from ks_actors.records._batch import Batch, Headers
-    from ks_actors.state.key_value._count import CountUp
+    from ks_actors.processors.api import NodeContext, Process, ProcessBatch
+    from ks_actors.records import Batch, Headers
+    from ks_actors.state.key_value import CountUp
 
 
 _FEW = 32

@@ -8,16 +8,14 @@ from operator import is_not
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import SerializationError
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.api._update_cache import Gone
-from ks_actors.processors.stateless._columns import failed
+from ks_actors.processors.api import Bound, Gone
+from ks_actors.processors.stateless import failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ks_actors.processors.api._operator import NodeContext, Process, ProcessBatch
-    from ks_actors.processors.api._update_cache import Cache, HeldRows
-    from ks_actors.records._batch import Batch, Headers
+    from ks_actors.processors.api import Cache, HeldRows, NodeContext, Process, ProcessBatch
+    from ks_actors.records import Batch, Headers
 
     Folded = dict[Any, tuple[Any, int]]
 

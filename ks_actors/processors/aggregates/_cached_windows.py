@@ -7,18 +7,16 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.processors.aggregates._cached import admission, exhaust, one_at_a_time
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.stateless._columns import failed
-from ks_actors.records._windowed import Window, Windowed
+from ks_actors.processors.api import Bound
+from ks_actors.processors.stateless import failed
+from ks_actors.records import Window, Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-    from ks_actors.processors.api._operator import NodeContext, Process, ProcessBatch
-    from ks_actors.processors.api._stream_clock import Clock
-    from ks_actors.processors.api._update_cache import Cache
-    from ks_actors.records._batch import Batch, Headers
+    from ks_actors.processors.api import Cache, Clock, NodeContext, Process, ProcessBatch
+    from ks_actors.records import Batch, Headers
 
     Starts = Callable[[int], Iterable[int]]
     Folded = dict[Any, tuple[Any, int]]

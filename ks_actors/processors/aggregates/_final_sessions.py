@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import SerializationError
 from ks_actors.processors.aggregates._sessions import whole
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.stateless._inline import Inline
-from ks_actors.records._windowed import Window, Windowed
+from ks_actors.processors.api import Bound
+from ks_actors.processors.stateless import Inline
+from ks_actors.records import Window, Windowed
 
 if TYPE_CHECKING:
     from ks_actors.processors.aggregates._sessions import SessionAggregation
-    from ks_actors.processors.api._operator import NodeContext
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import NodeContext
+    from ks_actors.records import Headers
 
 LATEST = 2**63 - 1
 

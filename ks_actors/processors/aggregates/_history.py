@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast, final
 
-from ks_actors.records._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED
+from ks_actors.records import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import NodeContext, Process
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import NodeContext, Process
+    from ks_actors.records import Headers
 
 
 class Superseded(tuple[Any, Any]):

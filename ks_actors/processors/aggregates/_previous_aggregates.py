@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.processors.stateless._remaining import ATOMS
+from ks_actors.processors.stateless import ATOMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

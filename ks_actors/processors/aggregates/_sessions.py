@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors.processors.aggregates._cached import one_at_a_time
 from ks_actors.processors.aggregates._previous_aggregates import keeper
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.api._stream_clock import Clock
-from ks_actors.processors.stateless._columns import failed
-from ks_actors.processors.stateless._inline import Inline
-from ks_actors.records._batch import Batch
-from ks_actors.records._windowed import Window, Windowed
+from ks_actors.processors.api import Bound, Clock
+from ks_actors.processors.stateless import Inline, failed
+from ks_actors.records import Batch, Window, Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import NodeContext, Process, ProcessBatch
-    from ks_actors.processors.api._update_cache import Cache
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import Cache, NodeContext, Process, ProcessBatch
+    from ks_actors.records import Headers
 
 Session = tuple[int, int, "tuple[Any, int]"]
 """A session's start and end (ms, both included), and its entry."""

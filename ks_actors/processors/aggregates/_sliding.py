@@ -6,20 +6,16 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates._previous_aggregates import keeper
-from ks_actors.processors.api._closing import forward_closed
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.api._stream_clock import Clock
-from ks_actors.processors.stateless._inline import Inline
-from ks_actors.processors.stateless._remaining import ATOMS
-from ks_actors.records._windowed import Window, Windowed
+from ks_actors.processors.api import Bound, Clock, forward_closed
+from ks_actors.processors.stateless import ATOMS, Inline
+from ks_actors.records import Window, Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-    from ks_actors.processors.api._operator import NodeContext
-    from ks_actors.processors.api._update_cache import Cache
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import Cache, NodeContext
+    from ks_actors.records import Headers
 
     Entry = tuple[Any, int]
 

@@ -6,31 +6,24 @@ from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.kernel._native import kernel
+from ks_actors.kernel import kernel
 from ks_actors.processors.aggregates._cached_windows import cached_windows, held_window_counts
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.api._stream_clock import Clock
-from ks_actors.processors.stateless._columns import failed
-from ks_actors.processors.stateless._inline import Inline
-from ks_actors.processors.stateless._remaining import forward_rest
-from ks_actors.records._batch import Batch
-from ks_actors.records._windowed import Window, Windowed
+from ks_actors.processors.api import Bound, Clock
+from ks_actors.processors.stateless import Inline, failed, forward_rest
+from ks_actors.records import Batch, Window, Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ks_actors.processors.aggregates._cached_windows import HoldCounts
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-    from ks_actors.processors.api._operator import NodeContext, Process, ProcessBatch
-    from ks_actors.processors.api._update_cache import Cache
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import Cache, NodeContext, Process, ProcessBatch
+    from ks_actors.records import Headers
 
 _FEW = 1_000
 _NEAR = 32
 """So many records are counted one by one when the kernel has met one that is not plain: the next is probably not far."""
 _new = tuple.__new__  # what a named tuple's own constructor calls
-
-
 
 
 @final

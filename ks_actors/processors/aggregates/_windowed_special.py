@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors.api._closing import forward_closed
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.stateless._inline import Inline
-from ks_actors.records._windowed import Window, Windowed
+from ks_actors.processors.api import Bound, forward_closed
+from ks_actors.processors.stateless import Inline
+from ks_actors.records import Window, Windowed
 
 if TYPE_CHECKING:
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-    from ks_actors.processors.api._operator import NodeContext
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import NodeContext
+    from ks_actors.records import Headers
 
 LAST_INSTANT = 2**63 - 1
 

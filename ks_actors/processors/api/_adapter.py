@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
     from ks_actors.processors.api._operator import NodeContext, PunctuationType, RecordMetadata
-    from ks_actors.records._batch import Headers
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.records import Headers, TaskId
+    from ks_actors.topology import StoreSpec
 
 AnyRecord: TypeAlias = "Record[Any, Any] | FixedKeyRecord[Any, Any]"
 AnyProcessor: TypeAlias = "Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from ks_actors.processors.api._operator import PunctuationType, RecordMetadata
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
 
 KIn = TypeVar("KIn")
 VIn = TypeVar("VIn")

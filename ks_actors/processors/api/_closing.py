@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import ProcessingFailed, SerializationError
-from ks_actors.records._windowed import Window, Windowed
+from ks_actors.records import Window, Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ks_actors.processors.api._operator import NodeContext
     from ks_actors.processors.api._record_origins import Origins
-    from ks_actors.records._batch import Headers
+    from ks_actors.records import Headers
 
 
 def _itself(key: Any) -> Any:

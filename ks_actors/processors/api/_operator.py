@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, Protocol, TypeAlias
 
 from ks_actors._errors import StreamsError
-from ks_actors.records._batch import Batch, Headers
+from ks_actors.records import Batch, Headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.api._async_options import AsyncOptions
     from ks_actors.processors.api._record_origins import Origins
     from ks_actors.processors.api._update_cache import Cache
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
 
 Process: TypeAlias = Callable[[Any, Any, int, Headers], None]
 """Take one record: key, value, timestamp (ms), headers. Returns when all that the record causes downstream is done (depth first)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from ks_actors.records._batch import Headers
+    from ks_actors.records import Headers
 
 Origin: TypeAlias = "tuple[Any, int] | tuple[str, int, int] | None"
 """Where a record came from: a page in memory and the record's offset there; or topic, partition and offset; or None, when nobody knows."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from ks_actors.records._batch import Batch, Headers
-    from ks_actors.records._windowed import Window
+    from ks_actors.records import Batch, Headers, Window
 
 
 class Gone(NamedTuple):

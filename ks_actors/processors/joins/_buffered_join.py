@@ -9,20 +9,17 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors._errors import SerializationError, TopologyError
-from ks_actors.processors.api._closing import held_back, unreadable
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.stateless._inline import Inline
-from ks_actors.processors.tables._suppress import Held
-from ks_actors.serdes import Serde
-from ks_actors.serdes._defaults import with_default
+from ks_actors.processors.api import Bound, held_back, unreadable
+from ks_actors.processors.stateless import Inline
+from ks_actors.processors.tables import Held
+from ks_actors.serdes import Serde, with_default
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import NodeContext
-    from ks_actors.processors.api._record_origins import Origin
-    from ks_actors.processors.tables._views import AsOf, View
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import NodeContext, Origin
+    from ks_actors.processors.tables import AsOf, View
+    from ks_actors.records import Headers
 
 _TIME = struct.Struct(">Bq")
 _SEQUENCE = struct.Struct(">i")

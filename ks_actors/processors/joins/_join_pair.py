@@ -6,13 +6,13 @@ from bisect import bisect_left
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
-from ks_actors.processors.stateless._columns import failed
-from ks_actors.records._batch import Batch
+from ks_actors.processors.stateless import failed
+from ks_actors.records import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.processors.api import NodeContext
     from ks_actors.processors.joins._stream_join import StreamJoinSide
 
 FAR = 4

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from ks_actors._errors import SerializationError
 from ks_actors.processors.joins._stream_join import PendingKey
-from ks_actors.serdes import Serde
-from ks_actors.serdes._as_read import of_serde
-from ks_actors.serdes._defaults import with_default
+from ks_actors.serdes import Serde, of_serde, with_default
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.serdes._as_read import AsRead
+    from ks_actors.serdes import AsRead
 
 Values: TypeAlias = tuple[tuple[bool, Any], ...]
 """Pairs of the side that a value is of (True: left) and the value, never none of them."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.stateless._inline import Inline
+from ks_actors.processors.api import Bound
+from ks_actors.processors.stateless import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import NodeContext
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import NodeContext
+    from ks_actors.records import Headers
 
 
 @final

@@ -6,17 +6,14 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from ks_actors.processors.api._closing import held_back
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.api._stream_clock import keep
-from ks_actors.processors.stateless._inline import Inline
+from ks_actors.processors.api import Bound, held_back, keep
+from ks_actors.processors.stateless import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import NodeContext, Process
-    from ks_actors.processors.api._record_origins import Origin
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import NodeContext, Origin, Process
+    from ks_actors.records import Headers
 
 
 _NONE: Final = -2

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.stateless._columns import failed
-from ks_actors.processors.stateless._inline import Inline
-from ks_actors.processors.stateless._remaining import forward_rest
+from ks_actors.processors.api import Bound
+from ks_actors.processors.stateless import Inline, failed, forward_rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import NodeContext, Process, ProcessBatch
-    from ks_actors.processors.tables._views import AsOf, Get, View
-    from ks_actors.records._batch import Batch, Headers
+    from ks_actors.processors.api import NodeContext, Process, ProcessBatch
+    from ks_actors.processors.tables import AsOf, Get, View
+    from ks_actors.records import Batch, Headers
 
 
 @final

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors.aggregates._history import Superseded, with_history
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.stateless._inline import Inline
+from ks_actors.processors.aggregates import Superseded, with_history
+from ks_actors.processors.api import Bound
+from ks_actors.processors.stateless import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import NodeContext, Process
-    from ks_actors.processors.api._update_cache import Cache
-    from ks_actors.processors.tables._views import View
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import Cache, NodeContext, Process
+    from ks_actors.processors.tables import View
+    from ks_actors.records import Headers
 
 
 @final

@@ -6,14 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api._async_options import AsyncOptions, is_async
-from ks_actors.processors.api._operator import Bound, never_alone
-from ks_actors.processors.api._record import Record
+from ks_actors.processors.api import AsyncOptions, Bound, Record, is_async, never_alone
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.processors.api import NodeContext
 
 Rows: TypeAlias = "Iterable[Record[Any, Any]]"
 

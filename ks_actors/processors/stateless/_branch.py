@@ -5,16 +5,16 @@ from __future__ import annotations
 from operator import truth
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.api import Bound
 from ks_actors.processors.stateless._columns import collect
 from ks_actors.processors.stateless._inline import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.processors.api import NodeContext
     from ks_actors.processors.stateless._stateless import Function
-    from ks_actors.records._batch import Batch, Headers
+    from ks_actors.records import Batch, Headers
 
 
 class Branch(Inline):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ks_actors.processors.api._operator import NodeContext
-    from ks_actors.records._batch import Batch
+    from ks_actors.processors.api import NodeContext
+    from ks_actors.records import Batch
 
 
 def failed(context: NodeContext, batch: Batch, index: int, error: Exception) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.processors.api._operator import Bound
+from ks_actors.processors.api import Bound
 from ks_actors.processors.stateless._columns import failed
 from ks_actors.processors.stateless._stateless import MapValues, Stateless
-from ks_actors.records._batch import Batch, Headers
+from ks_actors.records import Batch, Headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.processors.api import NodeContext
 
 
 def _spread(records: Batch, keys: list[Any] | None, values: list[Any], counts: list[int]) -> Batch:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.records._batch import Batch
+from ks_actors.records import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ks_actors.processors.api._operator import ProcessBatch
+    from ks_actors.processors.api import ProcessBatch
 
 ATOMS: frozenset[type] = frozenset({bool, bytes, float, int, str})
 """Types whose objects never change, told by a glance."""

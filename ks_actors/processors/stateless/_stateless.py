@@ -6,20 +6,17 @@ from abc import ABC, abstractmethod
 from operator import not_, truth
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ks_actors.processors.api._operator import AsyncBound, Bound, never_alone
+from ks_actors.processors.api import AsyncBound, Bound, never_alone
 from ks_actors.processors.stateless._columns import collect, failed, without
 from ks_actors.processors.stateless._inline import Inline
-from ks_actors.records._batch import Batch, Headers
+from ks_actors.records import Batch, Headers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ks_actors.processors.api._async_options import AsyncOptions
-    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.processors.api import AsyncOptions, NodeContext
 
 Function: TypeAlias = "Callable[..., Any]"
-
-
 
 
 class Stateless(ABC):

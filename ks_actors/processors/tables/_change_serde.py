@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from ks_actors._errors import SerializationError
-from ks_actors.serdes import Serde
-from ks_actors.serdes._defaults import with_default
+from ks_actors.serdes import Serde, with_default
 
 if TYPE_CHECKING:
     from collections.abc import Callable

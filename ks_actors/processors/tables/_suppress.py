@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors._errors import ProcessingFailed, SerializationError
-from ks_actors.processors.api._closing import held_back, unreadable
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.api._stream_clock import Clock
-from ks_actors.processors.stateless._inline import Inline
+from ks_actors.processors.api import Bound, Clock, held_back, unreadable
+from ks_actors.processors.stateless import Inline
 from ks_actors.processors.tables._views import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import NodeContext
-    from ks_actors.processors.api._record_origins import Origin
+    from ks_actors.processors.api import NodeContext, Origin
     from ks_actors.processors.tables._views import View
-    from ks_actors.records._batch import Headers
+    from ks_actors.records import Headers
 
 
 class Held(NamedTuple):

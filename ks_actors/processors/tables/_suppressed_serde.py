@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import SerializationError
 from ks_actors.processors.tables._suppress import Held
-from ks_actors.serdes import Serde
-from ks_actors.serdes._as_read import of_serde
-from ks_actors.serdes._defaults import with_default
+from ks_actors.serdes import Serde, of_serde, with_default
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._record_origins import Origin
-    from ks_actors.records._batch import Headers
-    from ks_actors.serdes._as_read import AsRead
+    from ks_actors.processors.api import Origin
+    from ks_actors.records import Headers
+    from ks_actors.serdes import AsRead
 
 _PLACE = struct.Struct(">qq")  # timestamp, offset
 _COUNTS = struct.Struct(">ii")  # partition, number of headers

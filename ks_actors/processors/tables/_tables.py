@@ -8,20 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors.aggregates._cached import cached_rows
-from ks_actors.processors.aggregates._history import Superseded, with_history
-from ks_actors.processors.api._operator import Bound
-from ks_actors.processors.stateless._columns import failed
-from ks_actors.processors.stateless._inline import Inline
-from ks_actors.processors.stateless._remaining import forward_rest
-from ks_actors.records._batch import Batch
+from ks_actors.processors.aggregates import Superseded, cached_rows, with_history
+from ks_actors.processors.api import Bound
+from ks_actors.processors.stateless import Inline, failed, forward_rest
+from ks_actors.records import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import NodeContext, Process, ProcessBatch
-    from ks_actors.processors.api._update_cache import Cache
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import Cache, NodeContext, Process, ProcessBatch
+    from ks_actors.records import Headers
 
 
 @final

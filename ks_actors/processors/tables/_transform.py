@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.aggregates._history import Superseded, with_history
-from ks_actors.processors.api._api import Context
-from ks_actors.processors.api._operator import Bound, too_early
+from ks_actors.processors.aggregates import Superseded, with_history
+from ks_actors.processors.api import Bound, Context, too_early
 from ks_actors.processors.tables._views import derived
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api._operator import NodeContext, PunctuationType, RecordMetadata
+    from ks_actors.processors.api import NodeContext, PunctuationType, RecordMetadata
     from ks_actors.processors.tables._views import Reader, View
-    from ks_actors.records._batch import Headers
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import Headers, TaskId
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, final
 
 if TYPE_CHECKING:
-    from ks_actors.processors.api._operator import NodeContext
+    from ks_actors.processors.api import NodeContext
 
 Get: TypeAlias = Callable[[Any], "tuple[Any, int] | None"]
 """Return value and timestamp (ms) of a key; the value is never None."""

@@ -1,1 +1,18 @@
 """The committer."""
+
+from ks_actors.runtime.commit._committer import COMMITTER_MAILBOX, Committer
+from ks_actors.runtime.commit._drains import Drains
+from ks_actors.runtime.commit._last_calls import let_calls_end
+from ks_actors.runtime.commit._phases import Phase, TasksBroken, Uncommitted
+from ks_actors.runtime.commit._purge import Purger
+
+__all__ = [
+    "COMMITTER_MAILBOX",
+    "Committer",
+    "Drains",
+    "Phase",
+    "Purger",
+    "TasksBroken",
+    "Uncommitted",
+    "let_calls_end",
+]

@@ -9,9 +9,9 @@ from ks_actors._errors import TaskMigrated
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
     from ks_actors.runtime.messages import Commit
-    from ks_actors.task._task import Task
+    from ks_actors.task import Task
 
 
 @final

@@ -18,25 +18,23 @@ from ks_actors._errors import (
     TransactionAborted,
     UnknownTopicOrPartition,
 )
-from ks_actors.lifecycle._backoff import Rests, TaskRests
-from ks_actors.lifecycle._slow_log import Outage, patiently
+from ks_actors.lifecycle import Outage, Rests, TaskRests, patiently
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit._awaited_commits import Awaited, answer
 from ks_actors.runtime.commit._drains import lots, undrained
 from ks_actors.runtime.commit._first_commit import LOOK_AGAIN_S, Gathering
 from ks_actors.runtime.commit._phases import COMMITTING, Phase, TasksBroken, Uncertain
-from ks_actors.runtime.input._start_positions import told_of_sources
+from ks_actors.runtime.input import told_of_sources
 from ks_actors.runtime.messages import CommitterMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from actors import Ask, Ref, Signal
-    from ks_actors.log._types import OffsetAndMetadata
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import OffsetAndMetadata
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.commit._purge import Purger
-    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.runtime.shared import Metrics
 
 # The log's own error tells more than that of who waits for it, and comes first.
 _GRACE = 10.0

@@ -8,18 +8,17 @@ from ks_actors._errors import TaskTimeout
 from ks_actors.runtime.commit._last_calls import Calm
 from ks_actors.runtime.commit._phases import TasksBroken
 from ks_actors.runtime.messages import Commit, Frozen, Undrained
-from ks_actors.task._offset_metadata import contained
+from ks_actors.task import contained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Mapping
 
     from actors import Ref, Reply
-    from ks_actors.log._types import OffsetAndMetadata
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import OffsetAndMetadata
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages import CommitterMessage, Drain
     from ks_actors.state import Token
-    from ks_actors.task._task import Task
+    from ks_actors.task import Task
 
 _GRACE_S: Final = 0.02
 

@@ -8,8 +8,8 @@ from weakref import WeakSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.task._task import Task
+    from ks_actors.records import TaskId
+    from ks_actors.task import Task
 
 GATHERING_S: Final = 0.25
 """For how long at most: some partitions may have no records."""

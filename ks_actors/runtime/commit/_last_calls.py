@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Final, final
 
 from actors import ActorsError
 from ks_actors._errors import KsActorsError
-from ks_actors.lifecycle._closing import CALLS
+from ks_actors.lifecycle import CALLS
 from ks_actors.runtime import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from actors import Ref
-    from ks_actors.lifecycle._closing import Closing
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.runtime.watch._partition_state import Standing
-    from ks_actors.task._task import Task
+    from ks_actors.lifecycle import Closing
+    from ks_actors.records import TaskId
+    from ks_actors.runtime.watch import Standing
+    from ks_actors.task import Task
 
 # Calls that take longer are not begun any more; the last commit waits for those that take less time (s).
 _LONG_S: Final = 0.5

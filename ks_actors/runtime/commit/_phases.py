@@ -10,12 +10,12 @@ from ks_actors._errors import StreamsError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.task._task import Task
+    from ks_actors.records import TaskId
+    from ks_actors.task import Task
 
 from enum import Enum
 
-from ks_actors.lifecycle._state_machine import Transitions
+from ks_actors.lifecycle import Transitions
 
 
 class Phase(Enum):

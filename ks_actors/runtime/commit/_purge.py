@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from ks_actors.log._types import OffsetAndMetadata
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import OffsetAndMetadata
+    from ks_actors.records import TopicPartition
 
 _log = logging.getLogger("ks_actors")
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, final
 import msgspec
 
 from ks_actors._errors import TaskCorrupted
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 from ks_actors.state import CustomStore
-from ks_actors.task._make_stores import GLOBAL, make_stores
-from ks_actors.task._record_context import Current
-from ks_actors.task.calls._blocking import needs_thread
+from ks_actors.task import GLOBAL, Current, make_stores
+from ks_actors.task.calls import needs_thread
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.state import SharedResources, TaskStores
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
 
 
 @final

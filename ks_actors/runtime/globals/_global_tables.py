@@ -8,27 +8,22 @@ from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Message, Reply, Signal, Started, Stopping
 from ks_actors._errors import StateError, StreamsError
-from ks_actors.records._batch import Batch
-from ks_actors.records._task_id import TaskId
+from ks_actors.records import Batch, TaskId
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import Arrived, FetchFailed
-from ks_actors.runtime.stores._flusher import Flusher
-from ks_actors.task._offset_metadata import Position, contained
-from ks_actors.task._store_registry import Role
-from ks_actors.task._task import Task
-from ks_actors.task._unreadable_batch import passed_over
+from ks_actors.runtime.stores import Flusher
+from ks_actors.task import Position, Role, Task, contained, passed_over
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from actors import Ref
-    from ks_actors.log import Fetcher
-    from ks_actors.log._types import Fetched
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import Fetched, Fetcher
+    from ks_actors.records import TopicPartition
     from ks_actors.runtime.globals._global_stores import GlobalStores
-    from ks_actors.runtime.output._dead_letters import Letters
-    from ks_actors.runtime.shared._metrics import Metrics
-    from ks_actors.task._environment import Setup
+    from ks_actors.runtime.output import Letters
+    from ks_actors.runtime.shared import Metrics
+    from ks_actors.task import Setup
 
 GLOBAL_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _SLICE = 0.005

@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Mapping
 
     from ks_actors.log import Log
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
-    from ks_actors.task._environment import Setup
-    from ks_actors.task._topic_sizes import TopicSizes
+    from ks_actors.records import TaskId, TopicPartition
+    from ks_actors.task import Setup, TopicSizes
 
 _Reading: TypeAlias = "tuple[int, str]"
 _log = logging.getLogger("ks_actors")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from actors import Context
     from ks_actors.log import Membership
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
     from ks_actors.runtime.input._handover import Handover
     from ks_actors.runtime.input._membership import GroupView
 

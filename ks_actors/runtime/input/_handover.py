@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 from actors import AskTimeout
 from ks_actors._errors import TaskTimeout
-from ks_actors.lifecycle._slow_log import patiently
+from ks_actors.lifecycle import patiently
 from ks_actors.runtime import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors import Ask, Ref
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
 
 _log = logging.getLogger("ks_actors")
 T = TypeVar("T")

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
     from actors import Reply
     from ks_actors.log import Log, MemberAssignment, Membership
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.input._assignment_check import Fitting
     from ks_actors.runtime.messages import CommitOffsets
 

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from actors import Timers
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TaskId, TopicPartition
 
 _TOGETHER_S: Final = 0.01
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ks_actors._errors import OffsetOutOfRange
     from ks_actors.log import Fetcher, Log
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 
 @final

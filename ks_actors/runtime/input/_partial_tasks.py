@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from actors import Timers
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.input._membership import GroupView
 
 _AGAIN_S: Final = 1.0

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from actors import Actor, Mailbox, Message, Spec, Started
 from ks_actors._errors import TopologyError
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.shared._internal_topics import prepare_topics
+from ks_actors.runtime.shared import prepare_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors import Ref, Signal
     from ks_actors.log import Log
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
 
 PATTERN_WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _log = logging.getLogger("ks_actors")

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import FencedInstanceId, KsActorsError, LogClosed, OffsetOutOfRange, StreamsError, UnknownTopicOrPartition
-from ks_actors.lifecycle._backoff import Rests
-from ks_actors.lifecycle._slow_log import patiently
-from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked
+from ks_actors.lifecycle import Rests, patiently
+from ks_actors.log import Assigned, IsolationLevel, Lost, Revoked
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._assignment_check import moved
 from ks_actors.runtime.input._departing_tasks import Parting
@@ -22,15 +21,14 @@ from ks_actors.runtime.input._new_tasks import Newcomers
 from ks_actors.runtime.input._offset_resets import Resets
 from ks_actors.runtime.input._partial_tasks import Lacking
 from ks_actors.runtime.input._start_positions import begin_positions, gone_topics, told_of_sources
-from ks_actors.task._unreadable_batch import passed_over
+from ks_actors.task import passed_over
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from actors import Ref, Reply
     from ks_actors.log import Fetcher, Log, Membership, MembershipEvent
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.input._membership import GroupView
 
 POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow))

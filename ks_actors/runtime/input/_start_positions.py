@@ -7,16 +7,15 @@ import logging
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import MissingSourceTopics, StreamsError, TaskMigrated, UnknownTopicOrPartition
-from ks_actors.log._types import IsolationLevel
-from ks_actors.task._offset_metadata import Position, decode_position
+from ks_actors.log import IsolationLevel
+from ks_actors.task import Position, decode_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ks_actors._errors import OffsetOutOfRange
     from ks_actors.log import Log, Membership
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.input._membership import GroupView
 
 _LOOKS = 50

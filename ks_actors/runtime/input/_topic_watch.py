@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from actors import Signal
     from ks_actors.log import Log, TopicDescription
-    from ks_actors.task._environment import Setup
-    from ks_actors.task._topic_sizes import TopicSizes
+    from ks_actors.task import Setup, TopicSizes
 
 TOPIC_WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _log = logging.getLogger("ks_actors")

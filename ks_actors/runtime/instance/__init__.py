@@ -1,1 +1,15 @@
 """The instance actor, which starts and watches all others."""
+
+from ks_actors.runtime.instance._consumer_lag import offsets_behind
+from ks_actors.runtime.instance._instance import INSTANCE_MAILBOX, Instance
+from ks_actors.runtime.instance._wiring import Parts
+from ks_actors.runtime.instance._workers import Crew, WorkerMetadata
+
+__all__ = [
+    "INSTANCE_MAILBOX",
+    "Crew",
+    "Instance",
+    "Parts",
+    "WorkerMetadata",
+    "offsets_behind",
+]

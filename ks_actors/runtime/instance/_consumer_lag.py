@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ks_actors.log._types import IsolationLevel
+from ks_actors.log import IsolationLevel
 
 if TYPE_CHECKING:
-    from ks_actors.config._config import StreamsConfig
+    from ks_actors.config import StreamsConfig
     from ks_actors.log import Log, TopicPartition
-    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.runtime.shared import Metrics
 
 
 async def offsets_behind(metrics: Metrics, log: Log, config: StreamsConfig) -> int:

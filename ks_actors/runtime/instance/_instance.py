@@ -10,29 +10,26 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
 from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, NotRunning, StreamsError, TopologyError
-from ks_actors.lifecycle._shield import whole
-from ks_actors.log._retrying_log import PatientLog
+from ks_actors.lifecycle import whole
+from ks_actors.log import PatientLog
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import InstanceMessage
-from ks_actors.runtime.processing._worker import WORKER_MAILBOX, Worker
-from ks_actors.runtime.shared._states import INSTANCE_TRANSITIONS, InstanceState
-from ks_actors.runtime.shared._uncaught import UncaughtResponse
-from ks_actors.runtime.watch._unreachable import told_of_outages, wait_of_instance
-from ks_actors.runtime.watch._watchdog import WATCH_MAILBOX, Watch
+from ks_actors.runtime.processing import WORKER_MAILBOX, Worker
+from ks_actors.runtime.shared import INSTANCE_TRANSITIONS, InstanceState, UncaughtResponse
+from ks_actors.runtime.watch import WATCH_MAILBOX, Watch, told_of_outages, wait_of_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from actors import Ask, Ref, Reply
     from ks_actors.log import Log
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
     from ks_actors.runtime.instance._wiring import Parts
     from ks_actors.runtime.instance._workers import Crew
-    from ks_actors.runtime.shared._metrics import Metrics
-    from ks_actors.runtime.shared._uncaught import UncaughtHandler
-    from ks_actors.runtime.watch._waits import Wait
+    from ks_actors.runtime.shared import Metrics, UncaughtHandler
+    from ks_actors.runtime.watch import Wait
     from ks_actors.snapshots import SnapshotManifest
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
 
 INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _FINAL = (LogClosed, FencedInstanceId, TopologyError)

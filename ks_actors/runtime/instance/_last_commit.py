@@ -6,18 +6,16 @@ import logging
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import IllegalGeneration, TaskMigrated, TransactionAborted
-from ks_actors.lifecycle._attempt import try_step
-from ks_actors.lifecycle._closing import ROLLED_BACK
-from ks_actors.lifecycle._slow_log import told
+from ks_actors.lifecycle import ROLLED_BACK, told, try_step
 from ks_actors.runtime import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Sequence
 
     from actors import Ref
-    from ks_actors.lifecycle._closing import Closing
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.lifecycle import Closing
+    from ks_actors.records import TaskId
+    from ks_actors.runtime.shared import Metrics
 
 _ANY_ASSIGNMENT: Final = 1 << 31
 _log = logging.getLogger("ks_actors")

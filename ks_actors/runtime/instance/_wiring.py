@@ -9,56 +9,36 @@ from typing import TYPE_CHECKING, Any
 
 from actors import Spec
 from ks_actors.assignment import TaskAssignor
-from ks_actors.config._config import ProcessingGuarantee
-from ks_actors.lifecycle._attempt import try_step
-from ks_actors.lifecycle._closing import Closing
-from ks_actors.lifecycle._shield import whole
-from ks_actors.log._lease import Lease
-from ks_actors.log._port import NewMember, WritesBytes
-from ks_actors.log._types import IsolationLevel
-from ks_actors.records._partitioner import warm_up
+from ks_actors.config import ProcessingGuarantee
+from ks_actors.lifecycle import Closing, try_step, whole
+from ks_actors.log import IsolationLevel, Lease, NewMember, WritesBytes
+from ks_actors.records import warm_up
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.commit._committer import COMMITTER_MAILBOX, Committer
-from ks_actors.runtime.commit._purge import Purger
-from ks_actors.runtime.globals._global_stores import GlobalStores
-from ks_actors.runtime.globals._global_tables import GLOBAL_MAILBOX, AwaitFilled, GlobalTables
-from ks_actors.runtime.input._assignment_check import Fitting
-from ks_actors.runtime.input._dead_transactions import end_transactions_of, nothing_to_end
-from ks_actors.runtime.input._membership import GroupView
-from ks_actors.runtime.input._pattern_watch import pattern_watch
-from ks_actors.runtime.input._poller import POLLER_MAILBOX, Poller
-from ks_actors.runtime.input._topic_watch import topic_watch
+from ks_actors.runtime.commit import COMMITTER_MAILBOX, Committer, Purger
+from ks_actors.runtime.globals import GLOBAL_MAILBOX, AwaitFilled, GlobalStores, GlobalTables
+from ks_actors.runtime.input import POLLER_MAILBOX, Fitting, GroupView, Poller, end_transactions_of, nothing_to_end, pattern_watch, topic_watch
 from ks_actors.runtime.instance._last_commit import LastCommit
-from ks_actors.runtime.output._collector import COLLECTOR_MAILBOX, Collector
-from ks_actors.runtime.output._dead_letters import Letters
-from ks_actors.runtime.output._rejected_records import Production
-from ks_actors.runtime.processing._task_manager import TASK_MANAGER_MAILBOX, TaskManager
-from ks_actors.runtime.shared._internal_topics import check_sizes, topics_prepared
-from ks_actors.runtime.shared._state_directory import StateDirectory
-from ks_actors.runtime.snapshots._from_snapshot import SnapshotSource
-from ks_actors.runtime.snapshots._snapshots import SNAPSHOTS_MAILBOX, Snapshots
-from ks_actors.runtime.stores._restore_fetcher import restore_fetcher
-from ks_actors.runtime.stores._restore_limits import Limits
-from ks_actors.runtime.stores._restorer import RESTORER_MAILBOX, Restorer
-from ks_actors.runtime.stores._state_manager import STATE_MANAGER_MAILBOX, StateManager
-from ks_actors.runtime.stores._task_directories import Disk
+from ks_actors.runtime.output import COLLECTOR_MAILBOX, Collector, Letters, Production
+from ks_actors.runtime.processing import TASK_MANAGER_MAILBOX, TaskManager
+from ks_actors.runtime.shared import StateDirectory, check_sizes, topics_prepared
+from ks_actors.runtime.snapshots import SNAPSHOTS_MAILBOX, Snapshots, SnapshotSource
+from ks_actors.runtime.stores import RESTORER_MAILBOX, STATE_MANAGER_MAILBOX, Disk, Limits, Restorer, StateManager, restore_fetcher
 from ks_actors.snapshots import Place
 from ks_actors.state import SharedResources
-from ks_actors.task._make_stores import make_stores
-from ks_actors.task._record_context import Current
-from ks_actors.task.calls._blocking import needs_thread
+from ks_actors.task import Current, make_stores
+from ks_actors.task.calls import needs_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors import Context, Ref
     from ks_actors.log import Log, Membership, TransactionalProducer
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.runtime.shared._metrics import Metrics
-    from ks_actors.runtime.stores._restore_progress import Progress
-    from ks_actors.runtime.watch._partition_state import Standing
+    from ks_actors.records import TaskId
+    from ks_actors.runtime.shared import Metrics
+    from ks_actors.runtime.stores import Progress
+    from ks_actors.runtime.watch import Standing
     from ks_actors.state import TaskStores
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
 
 _FIRST_EPOCH = 1
 _AFTER_FAILURE = 1.0

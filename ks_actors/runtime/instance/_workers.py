@@ -9,7 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from actors import Ref
     from ks_actors.runtime.messages import WorkerMessage
-    from ks_actors.runtime.processing._worker import Worker
+    from ks_actors.runtime.processing import Worker
 
 
 class WorkerMetadata(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ from actors import Message, Reply
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, Outgoing
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import GroupMetadata, OffsetAndMetadata, Outgoing
+    from ks_actors.records import TopicPartition
 
 
 class Output(Message, frozen=True, tag="OUTPUT"):

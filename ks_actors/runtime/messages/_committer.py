@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from actors import Message, Ref, Reply
 
 if TYPE_CHECKING:
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
     from ks_actors.runtime.messages._worker import WorkerMessage
 
 

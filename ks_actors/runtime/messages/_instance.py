@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from actors import Message, Reply
 
 if TYPE_CHECKING:
-    from ks_actors.runtime.shared._uncaught import UncaughtResponse
+    from ks_actors.runtime.shared import UncaughtResponse
 
 
 class Start(Message, frozen=True, tag="START"):

@@ -10,34 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ks_actors._errors import OffsetOutOfRange
-    from ks_actors.log import MembershipEvent
-    from ks_actors.log._types import Fetched, GroupMetadata, OffsetAndMetadata
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import Fetched, GroupMetadata, MembershipEvent, OffsetAndMetadata
+    from ks_actors.records import TaskId, TopicPartition
 
 
 # --- to the Instance ------------------------------------------------------------------------------------------------------------
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 # --- to the Poller --------------------------------------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ from ks_actors.runtime.messages._poller import Arrived, FetchFailed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TaskId, TopicPartition
 
 
 class Restore(Message, frozen=True, tag="ASSIGN"):

@@ -10,11 +10,10 @@ from ks_actors.runtime.messages._snapshots import PointStep, TakePoint
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ks_actors.log._types import Fetched
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import Fetched
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages._task_manager import Frozen
-    from ks_actors.task._offset_metadata import Position
+    from ks_actors.task import Position
 
 
 # --- to the StateManager --------------------------------------------------------------------------------------------------------
@@ -166,69 +165,7 @@ StateManagerMessage: TypeAlias = (
 # --- to the Restorer ------------------------------------------------------------------------------------------------------------
 
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 # --- to the Collector -----------------------------------------------------------------------------------------------------------
 
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 # --- to the Committer -----------------------------------------------------------------------------------------------------------
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-

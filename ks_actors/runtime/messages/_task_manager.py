@@ -12,14 +12,11 @@ from ks_actors.runtime.messages._poller import EndsKnown
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ks_actors.log._types import Fetched, OffsetAndMetadata
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import Fetched, OffsetAndMetadata
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages._worker import WorkerMessage
     from ks_actors.state import TaskStores, Token
-    from ks_actors.task._offset_metadata import Position
-    from ks_actors.task._record_context import Current
-    from ks_actors.task._task import Task
+    from ks_actors.task import Current, Position, Task
 
 
 # --- to the TaskManager ---------------------------------------------------------------------------------------------------------
@@ -205,13 +202,3 @@ TaskManagerMessage: TypeAlias = (
 )
 
 # --- to a Worker ----------------------------------------------------------------------------------------------------------------
-
-
-
-
-
-
-
-
-
-

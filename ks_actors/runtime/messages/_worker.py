@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from actors import Message, Reply
 
 if TYPE_CHECKING:
-    from ks_actors.task._task import Task
+    from ks_actors.task import Task
 
 
 class Lease(Message, frozen=True, tag="LEASE"):

@@ -1,1 +1,12 @@
 """The collector."""
+
+from ks_actors.runtime.output._collector import COLLECTOR_MAILBOX, Collector
+from ks_actors.runtime.output._dead_letters import Letters
+from ks_actors.runtime.output._rejected_records import Production
+
+__all__ = [
+    "COLLECTOR_MAILBOX",
+    "Collector",
+    "Letters",
+    "Production",
+]

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from ks_actors._errors import Fenced, LogClosed, LogError
-from ks_actors.lifecycle._slow_log import NoAnswer
+from ks_actors.lifecycle import NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ks_actors.log._types import Outgoing
-from ks_actors.records._batch import Batch
-from ks_actors.records._lazy_batch import WORTHWHILE, CompactBatch
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log import Outgoing
+from ks_actors.records import WORTHWHILE, Batch, CompactBatch, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import IllegalGeneration, LogTimeout, ProduceFailed, ProductionFailed, TransactionAborted
-from ks_actors.log._port import WritesBytes
-from ks_actors.log._types import Outgoing
-from ks_actors.records._batch import Batch
-from ks_actors.records._partitioner import partition as default_partition
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log import Outgoing, WritesBytes
+from ks_actors.records import Batch, TopicPartition
+from ks_actors.records import partition as default_partition
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import CollectorMessage
 from ks_actors.runtime.output._abort import aborted
@@ -21,18 +19,17 @@ from ks_actors.runtime.output._linger import Pace
 from ks_actors.runtime.output._next_epoch import Apart
 from ks_actors.runtime.output._pending_bytes import Waiting
 from ks_actors.runtime.output._rejected_records import LeftOut
-from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Unplaced
+from ks_actors.task import UNKNOWN_PARTITION, Unplaced
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from actors import Ref, Reply
-    from ks_actors.config._exception_handlers import DeadLetter
-    from ks_actors.log import Log, Producer, TopicDescription, TransactionalProducer
-    from ks_actors.log._lease import Lease
+    from ks_actors.config import DeadLetter
+    from ks_actors.log import Lease, Log, Producer, TopicDescription, TransactionalProducer
     from ks_actors.runtime.output._rejected_records import Refused
-    from ks_actors.runtime.shared._metrics import Metrics
-    from ks_actors.task._topic_sizes import TopicSizes
+    from ks_actors.runtime.shared import Metrics
+    from ks_actors.task import TopicSizes
 
 COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
 # Bytes of records that wait. At a commit all that is new in the tables comes at once: with room for much less than two commits nobody could work

@@ -6,23 +6,22 @@ from functools import partial
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogTimeout, ProduceFailed, ProductionFailed
-from ks_actors.lifecycle._slow_log import Patience
-from ks_actors.log._types import Outgoing
-from ks_actors.records._batch import Batch
-from ks_actors.records._partitioner import partition as default_partition
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.lifecycle import Patience
+from ks_actors.log import Outgoing
+from ks_actors.records import Batch, TopicPartition
+from ks_actors.records import partition as default_partition
 from ks_actors.runtime.output._coalesce import split
 from ks_actors.runtime.output._rejected_records import Production
-from ks_actors.task._output_buffer import UNKNOWN_PARTITION
+from ks_actors.task import UNKNOWN_PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ks_actors.config._exception_handlers import DeadLetter
-    from ks_actors.lifecycle._closing import Closing
+    from ks_actors.config import DeadLetter
+    from ks_actors.lifecycle import Closing
     from ks_actors.log import Log, Producer
-    from ks_actors.runtime.shared._metrics import Metrics
-    from ks_actors.task._environment import Setup
+    from ks_actors.runtime.shared import Metrics
+    from ks_actors.task import Setup
 
 
 @final

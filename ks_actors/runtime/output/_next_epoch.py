@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ks_actors.log._types import Outgoing
+    from ks_actors.log import Outgoing
 
 
 @final

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from ks_actors.records._lazy_batch import CompactBatch
+from ks_actors.records import CompactBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ks_actors.log._types import Outgoing
-    from ks_actors.records._batch import Batch
+    from ks_actors.log import Outgoing
+    from ks_actors.records import Batch
 
 _RECORD_BYTES: Final = 120
 

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ks_actors._errors import Fenced, InvalidRecord, LogClosed, RecordTooLarge, StorageFull, TransactionAborted
-from ks_actors.config._exception_handlers import DeadLetter, ErrorContext, FailedRecord, HandlerResponse, Response
-from ks_actors.log._types import Outgoing
-from ks_actors.records._task_id import TaskId
+from ks_actors.config import DeadLetter, ErrorContext, FailedRecord, HandlerResponse, Response
+from ks_actors.log import Outgoing
+from ks_actors.records import TaskId
 
 if TYPE_CHECKING:
-    from ks_actors.records._batch import Batch
-    from ks_actors.records._topic_partition import TopicPartition
-    from ks_actors.runtime.shared._metrics import Metrics
-    from ks_actors.task._environment import Setup
+    from ks_actors.records import Batch, TopicPartition
+    from ks_actors.runtime.shared import Metrics
+    from ks_actors.task import Setup
 
 _FATAL = (Fenced, LogClosed, StorageFull, TransactionAborted)
 Letters: TypeAlias = Sequence[DeadLetter]

@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
 
 _SPARE: Final = 64
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ks_actors.records._batch import Batch
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import Batch, TopicPartition
 
 _SAMPLE: Final = 8
 _RECORD_OVERHEAD: Final = 120

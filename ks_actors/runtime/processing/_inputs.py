@@ -10,12 +10,10 @@ from ks_actors.runtime.processing._input_budget import InputBudget
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
 
-    from ks_actors.log._types import Fetched
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import Fetched
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages import EndsKnown, PositionReset
-    from ks_actors.task._offset_metadata import Position
-    from ks_actors.task._task import Task
+    from ks_actors.task import Position, Task
 
 
 @final

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol, final
 
 from ks_actors.runtime.processing._alarms import Alarms
 from ks_actors.runtime.processing._scheduler import Schedule
-from ks_actors.task._punctuation import BACK_MS
+from ks_actors.task import BACK_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.task._task import Task
+    from ks_actors.records import TaskId
+    from ks_actors.task import Task
 
 
 class Clocks(Protocol):

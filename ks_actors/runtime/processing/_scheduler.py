@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.task._task import Task
+    from ks_actors.records import TaskId
+    from ks_actors.task import Task
 
 PATIENCE_S: Final = 0.1
 """How long a task may be passed over for others of its priority that have more to do, in seconds."""

@@ -10,23 +10,20 @@ from typing import TYPE_CHECKING, assert_never
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.commit._drains import Drains
-from ks_actors.runtime.commit._phases import TasksBroken, Uncommitted
+from ks_actors.runtime.commit import Drains, TasksBroken, Uncommitted
 from ks_actors.runtime.messages import TaskManagerMessage
 from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.runtime.processing._ready_tasks import ReadyTasks
-from ks_actors.task._offset_metadata import decode_position
-from ks_actors.task._task import Task
+from ks_actors.task import Task, decode_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from actors import Ref
-    from ks_actors.log._types import OffsetAndMetadata
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
-    from ks_actors.runtime.shared._metrics import Metrics
-    from ks_actors.task._environment import Setup
+    from ks_actors.log import OffsetAndMetadata
+    from ks_actors.records import TaskId, TopicPartition
+    from ks_actors.runtime.shared import Metrics
+    from ks_actors.task import Setup
 
 _log = logging.getLogger("ks_actors")
 # The requests of a commit are not to wait behind all that was fetched.

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Started
 from ks_actors.runtime.messages import CloseWorker, Lease, NextTask, Output, PauseForCommit, Resume, TaskDone, WorkerMessage
-from ks_actors.runtime.shared._states import WORKER_TRANSITIONS, WorkerState
+from ks_actors.runtime.shared import WORKER_TRANSITIONS, WorkerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors import Ref, Signal
-    from ks_actors.log._types import Outgoing
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.log import Outgoing
+    from ks_actors.records import TaskId
     from ks_actors.runtime.messages import CollectorMessage, TaskManagerMessage
-    from ks_actors.runtime.output._dead_letters import Letters
-    from ks_actors.task._environment import Setup
-    from ks_actors.task._task import Task
+    from ks_actors.runtime.output import Letters
+    from ks_actors.task import Setup, Task
 
 WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))  # in one lane: neither overtakes the other
 _log = logging.getLogger("ks_actors")

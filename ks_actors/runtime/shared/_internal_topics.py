@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import ConfigError, MissingSinkTopics, MissingSourceTopics, TopicExists, TopologyError
-from ks_actors.lifecycle._background import beside
-from ks_actors.log._types import NewTopic
+from ks_actors.lifecycle import beside
+from ks_actors.log import NewTopic
 from ks_actors.runtime.shared._topic_configs import AFTER_MAX, changelog_configs, misfits, repartition_configs
 from ks_actors.topology import SinkNode
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from ks_actors.log import Log, TopicDescription
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
     from ks_actors.topology import Subtopology
 
 

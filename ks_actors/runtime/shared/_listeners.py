@@ -6,8 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TaskId, TopicPartition
 
 
 class RestoreListener:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
     from ks_actors.snapshots import SnapshotManifest
-    from ks_actors.task._task import Task
+    from ks_actors.task import Task
 
 _KEPT = 10_000
 

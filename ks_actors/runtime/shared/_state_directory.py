@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import StateError, StateLocked
-from ks_actors.system._file_locks import close_locked, open_locked
+from ks_actors.system import close_locked, open_locked
 
 if TYPE_CHECKING:
     from pathlib import Path

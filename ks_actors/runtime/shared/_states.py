@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ks_actors.lifecycle._state_machine import Transitions
+from ks_actors.lifecycle import Transitions
 
 
 class InstanceState(Enum):
@@ -89,8 +89,3 @@ WORKER_TRANSITIONS = Transitions(
         WorkerState.DEAD: (),
     }
 )
-
-
-
-
-

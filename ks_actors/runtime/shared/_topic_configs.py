@@ -9,7 +9,7 @@ from ks_actors.topology import StoreKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ks_actors.config._config import StreamsConfig
+    from ks_actors.config import StreamsConfig
     from ks_actors.log import NewTopic
     from ks_actors.topology import InternalTopic, StoreSpec
 

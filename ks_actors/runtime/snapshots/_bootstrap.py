@@ -11,13 +11,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 from ks_actors._errors import IllegalGeneration, SnapshotFailed, SnapshotRefused
-from ks_actors.lifecycle._shield import in_thread
-from ks_actors.log._port import NewMember
-from ks_actors.log._types import Assigned, IsolationLevel, MemberAssignment, Outgoing
-from ks_actors.records._batch import Batch
-from ks_actors.runtime.input._membership import GroupView
-from ks_actors.runtime.shared._internal_topics import prepare_topics
-from ks_actors.runtime.shared._state_directory import StateDirectory
+from ks_actors.lifecycle import in_thread
+from ks_actors.log import Assigned, IsolationLevel, MemberAssignment, NewMember, Outgoing
+from ks_actors.records import Batch
+from ks_actors.runtime.input import GroupView
+from ks_actors.runtime.shared import StateDirectory, prepare_topics
 from ks_actors.runtime.snapshots._bootstrap_plan import SeedPlan, choose_snapshot
 from ks_actors.runtime.snapshots._bootstrap_versions import by_time
 from ks_actors.state import Ingest, SharedResources
@@ -26,13 +24,11 @@ from ks_actors.topology import StoreKind
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
-    from ks_actors.log import Log, MemberInfo, Membership, TransactionalProducer
-    from ks_actors.log._types import OffsetAndMetadata
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import Log, MemberInfo, Membership, OffsetAndMetadata, TransactionalProducer
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.state import StoreIngest
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
     from ks_actors.topology import StoreSpec
 
 IfSeeded: TypeAlias = Literal["refuse", "skip", "overwrite"]

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import SnapshotRefused
-from ks_actors.log._types import OffsetAndMetadata
-from ks_actors.records._task_id import TaskId
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log import OffsetAndMetadata
+from ks_actors.records import TaskId, TopicPartition
 from ks_actors.runtime.snapshots._snapshot_files import shape_of
 from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
-from ks_actors.task._offset_metadata import encode_position
+from ks_actors.task import encode_position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
     from ks_actors.topology import StoreSpec
 
 _UNKNOWN_TIME = -1

@@ -6,7 +6,7 @@ from array import array
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from ks_actors.records._batch import Batch
+from ks_actors.records import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

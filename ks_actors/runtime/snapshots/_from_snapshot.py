@@ -9,28 +9,28 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import SnapshotRefused
-from ks_actors.config._config import ProcessingGuarantee
-from ks_actors.log._types import IsolationLevel
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.config import ProcessingGuarantee
+from ks_actors.log import IsolationLevel
+from ks_actors.records import TopicPartition
 from ks_actors.runtime.snapshots._snapshot_files import shape_of
-from ks_actors.runtime.stores._store_entry import Loaded
+from ks_actors.runtime.stores import Loaded
 from ks_actors.snapshots import find_snapshots
 from ks_actors.state import Ingest, clear_drafts, fill, has_database, has_rows, stored_offsets, without_copy
-from ks_actors.task._offset_metadata import contained
+from ks_actors.task import contained
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
     from typing import Protocol, TypeVar
 
-    from ks_actors.config._config import StreamsConfig
+    from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.runtime.shared._metrics import Metrics
-    from ks_actors.runtime.stores._store_entry import Held
+    from ks_actors.records import TaskId
+    from ks_actors.runtime.shared import Metrics
+    from ks_actors.runtime.stores import Held
     from ks_actors.snapshots import SnapshotReader, StoreSnapshot, TaskSnapshot
     from ks_actors.state import SharedResources
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
     from ks_actors.topology import StoreSpec
 
     T = TypeVar("T")
@@ -50,8 +50,6 @@ _FRESH_SECONDS: Final = 5.0
 _YIELD_EVERY: Final = 5
 _YIELD_SECONDS: Final = 0.0001
 _log = logging.getLogger("ks_actors")
-
-
 
 
 class _GivenUp(Exception):

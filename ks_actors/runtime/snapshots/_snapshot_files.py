@@ -6,8 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ks_actors._errors import SnapshotFailed
-from ks_actors.snapshots import Shape, SourcePosition
-from ks_actors.snapshots._manifest import fingerprint
+from ks_actors.snapshots import Shape, SourcePosition, fingerprint
 from ks_actors.state import CheckpointRows, has_rows, segment_ms_of
 from ks_actors.topology import StoreKind
 
@@ -15,10 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
     from ks_actors.runtime.messages import Point
-    from ks_actors.snapshots import SnapshotWriter, StoreSnapshot
-    from ks_actors.snapshots._manifest import LeftOut
+    from ks_actors.snapshots import LeftOut, SnapshotWriter, StoreSnapshot
     from ks_actors.state import SharedResources
     from ks_actors.topology import StoreSpec
 

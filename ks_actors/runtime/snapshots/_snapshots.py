@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import SnapshotFailed, StoreClosed
-from ks_actors.records._batch import Batch
+from ks_actors.records import Batch
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import SnapshotsMessage
 from ks_actors.runtime.snapshots._snapshot_files import (
@@ -25,7 +25,7 @@ from ks_actors.runtime.snapshots._snapshot_files import (
 )
 from ks_actors.snapshots import SnapshotWriter, delete_old_snapshots
 from ks_actors.state import log_batch
-from ks_actors.task._store_registry import Role
+from ks_actors.task import Role
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors import Ref, Reply
-    from ks_actors.config._config import StreamsConfig
-    from ks_actors.runtime.shared._metrics import Metrics
+    from ks_actors.config import StreamsConfig
+    from ks_actors.runtime.shared import Metrics
     from ks_actors.snapshots import Shape, SnapshotManifest, StoreSnapshot, StoreWriter
     from ks_actors.state import Rows, SharedResources
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
     from ks_actors.topology import StoreSpec
 
 T = TypeVar("T")

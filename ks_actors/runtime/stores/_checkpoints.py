@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, final
 
 from ks_actors.runtime import messages as m
 from ks_actors.state import committed_facts, committed_rows, has_rows, prepare_rows, reader_of
-from ks_actors.task._store_registry import Role
+from ks_actors.task import Role
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
     from pathlib import Path
 
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
     from ks_actors.state import TaskStores
-    from ks_actors.task._store_registry import Resident, Residents
+    from ks_actors.task import Resident, Residents
 
 _REST_SECONDS = 0.001
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
     from ks_actors.runtime.stores._store_entry import Held
-    from ks_actors.task._offset_metadata import Position
+    from ks_actors.task import Position
 
 _REMEDY = (
     "To begin anew, close all instances and run `ks-actors reset`; to keep the state, commit the group's offsets before the start. Brokers keep "

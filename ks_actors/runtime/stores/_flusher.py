@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, final
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
     from ks_actors.state import TaskStores
-    from ks_actors.task._store_registry import Residents
+    from ks_actors.task import Residents
 
 _PRESSED_SECONDS = 0.010
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from ks_actors._errors import SerializationError, StreamsError
 
 if TYPE_CHECKING:
-    from ks_actors.log._types import Fetched
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.log import Fetched
+    from ks_actors.records import TaskId
     from ks_actors.state import TaskStores
 
 _OF_RECORDS: Final = (ValueError, TypeError, struct.error, SerializationError)

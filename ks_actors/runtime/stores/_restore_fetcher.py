@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, final
 
-from ks_actors.log._types import IsolationLevel
+from ks_actors.log import IsolationLevel
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from ks_actors.log import Fetcher, Log
-    from ks_actors.log._types import Fetched
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import Fetched, Fetcher, Log
+    from ks_actors.records import TopicPartition
 
 
 def restore_fetcher(log: Log, client_id: str, sources: Collection[str], isolation: IsolationLevel) -> Fetcher:

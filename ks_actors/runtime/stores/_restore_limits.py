@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, final
 
-from ks_actors.log._types import Fetched
+from ks_actors.log import Fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ks_actors.log import Membership
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 
 @final

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ks_actors.runtime.shared._listeners import RestoreListener, StandbyUpdateListener, SuspendReason
+from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener, SuspendReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ks_actors.log._types import Fetched
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import Fetched
+    from ks_actors.records import TopicPartition
     from ks_actors.runtime.stores._store_entry import Held
 
 

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import LogClosed, OffsetOutOfRange
-from ks_actors.lifecycle._backoff import Rests
-from ks_actors.log._types import IsolationLevel
+from ks_actors.lifecycle import Rests
+from ks_actors.log import IsolationLevel
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import RestorerMessage
-from ks_actors.task._unreadable_batch import left_out, passed_over
+from ks_actors.task import left_out, passed_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from actors import Ref
-    from ks_actors.log import Fetcher, Log
-    from ks_actors.log._types import Fetched
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log import Fetched, Fetcher, Log
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.stores._restore_limits import Limits
 
 RESTORER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never, final
 
-from ks_actors.log._types import Outgoing
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log import Outgoing
+from ks_actors.records import TopicPartition
 from ks_actors.runtime import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from actors import Ref
-    from ks_actors.records._task_id import TaskId
+    from ks_actors.records import TaskId
     from ks_actors.state import TaskStores
-    from ks_actors.task._store_registry import Residents
+    from ks_actors.task import Residents
 
 # Records that are worth a message.
 _TOGETHER: Final = 500

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, ActorStopped, Mailbox, Signal, Started
 from ks_actors._errors import TaskCorrupted
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import StateManagerMessage
 from ks_actors.runtime.stores._checkpoints import Points
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from actors import Ref
-    from ks_actors.log._types import Fetched
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.runtime.snapshots._from_snapshot import SnapshotSource
+    from ks_actors.log import Fetched
+    from ks_actors.records import TaskId
+    from ks_actors.runtime.snapshots import SnapshotSource
     from ks_actors.runtime.stores._restore_progress import Progress
     from ks_actors.runtime.stores._task_directories import Disk
     from ks_actors.state import TaskStores
-    from ks_actors.task._record_context import Current
-    from ks_actors.task._store_registry import Residents
+    from ks_actors.task import Current, Residents
 
 _IDLE_SECONDS = 10.0
 # The restorer waits for nothing itself: only a loop that stands still keeps it from answering.

@@ -11,11 +11,10 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages import OpenTask
     from ks_actors.state import TaskStores
-    from ks_actors.task._record_context import Current
+    from ks_actors.task import Current
 
 
 @final

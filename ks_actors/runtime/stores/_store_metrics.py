@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.task._store_registry import Resident
-    from ks_actors.task._task import Task
+    from ks_actors.records import TaskId
+    from ks_actors.task import Resident, Task
 
 
 class TaskMetrics(NamedTuple):

@@ -6,7 +6,7 @@ import logging
 import shutil
 from typing import TYPE_CHECKING, final
 
-from ks_actors.records._task_id import TaskId
+from ks_actors.records import TaskId
 from ks_actors.state import give_up, stored_offsets, without_copy
 
 if TYPE_CHECKING:

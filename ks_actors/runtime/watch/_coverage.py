@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from ks_actors.log._groups import TellsGroups
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log import TellsGroups
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ks_actors.log import IsolationLevel, Log
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
 
 _FETCH_MS = 100
 _NAMES = 10

@@ -8,18 +8,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from actors import Ref
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
-    from ks_actors.runtime.commit._committer import Committer
-    from ks_actors.runtime.input._poller import Poller
-    from ks_actors.runtime.instance._workers import Crew
+    from ks_actors.records import TaskId, TopicPartition
+    from ks_actors.runtime.commit import Committer
+    from ks_actors.runtime.input import Poller
+    from ks_actors.runtime.instance import Crew
     from ks_actors.runtime.messages import WorkerMessage
-    from ks_actors.runtime.processing._task_manager import TaskManager
-    from ks_actors.runtime.shared._metrics import Metrics
-    from ks_actors.runtime.stores._restorer import Restorer
-    from ks_actors.runtime.stores._state_manager import StateManager
-    from ks_actors.task._task import Task
-    from ks_actors.task.calls._async_node import Call
+    from ks_actors.runtime.processing import TaskManager
+    from ks_actors.runtime.shared import Metrics
+    from ks_actors.runtime.stores import Restorer, StateManager
+    from ks_actors.task import Task
+    from ks_actors.task.calls import Call
 
 
 class Place(NamedTuple):

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias, final
 
-from ks_actors.runtime.commit._phases import Phase
+from ks_actors.runtime.commit import Phase
 from ks_actors.runtime.watch._partition_state import worker_of
 from ks_actors.runtime.watch._waits import WaitReason as Why
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.config._config import StreamsConfig
-    from ks_actors.runtime.input._poller import Poller
-    from ks_actors.runtime.processing._task_manager import TaskManager
+    from ks_actors.config import StreamsConfig
+    from ks_actors.runtime.input import Poller
+    from ks_actors.runtime.processing import TaskManager
     from ks_actors.runtime.watch._partition_state import Place, Standing
-    from ks_actors.task._record_queue import RecordQueue
-    from ks_actors.task._task import Task
+    from ks_actors.task import RecordQueue, Task
 
 Reason: TypeAlias = "tuple[Why, str]"
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, final
 
-from ks_actors.task.calls._async_node import where
+from ks_actors.task.calls import where
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.watch._partition_state import Place, Standing
-    from ks_actors.task.calls._async_node import Call
+    from ks_actors.task.calls import Call
 
 _log = logging.getLogger("ks_actors")
 _Key: TypeAlias = "tuple[TaskId, TopicPartition]"

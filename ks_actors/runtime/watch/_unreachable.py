@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ks_actors.log._port import TellsOutages
+from ks_actors.log import TellsOutages
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 
 

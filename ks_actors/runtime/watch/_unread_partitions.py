@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 UNREAD_TEXT = (
     "no member of the group reads it, though the topology of this instance does: the group's leader runs another version, or is about to assign it"

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
     from actors import Signal
     from ks_actors.log import IsolationLevel, Log
-    from ks_actors.records._task_id import TaskId
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.watch._partition_state import Standing
     from ks_actors.runtime.watch._standstills import Found
-    from ks_actors.task._environment import Setup
+    from ks_actors.task import Setup
 
 WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _LOOK_S = 1.0

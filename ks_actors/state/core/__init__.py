@@ -1,1 +1,49 @@
 """Parts of every kind of store."""
+
+from ks_actors.state.core._closed import Closed
+from ks_actors.state.core._codec import TIME_BYTES, Codec, Entry, pack_time, pack_times, unpack_time
+from ks_actors.state.core._iterators import StoreIterator
+from ks_actors.state.core._key_ranges import after
+from ks_actors.state.core._memory_budget import Measured, MemoryBudget, TaskMemory
+from ks_actors.state.core._reader import MANY, STEP, NotingReader, Reader, step
+from ks_actors.state.core._row_scan import Row, Rows
+from ks_actors.state.core._segment_span import span_of
+from ks_actors.state.core._size_estimate import TEXTS, average, size, weigh
+from ks_actors.state.core._undo_log import BY_KEY, BY_KEY_AND_START, BY_START_AND_KEY, LOGGED_BYTES, MISSING, RECORD_BYTES, SLICE
+from ks_actors.state.core._write_back import ROWS, Transactional
+
+__all__ = [
+    "BY_KEY",
+    "BY_KEY_AND_START",
+    "BY_START_AND_KEY",
+    "LOGGED_BYTES",
+    "MANY",
+    "MISSING",
+    "RECORD_BYTES",
+    "ROWS",
+    "SLICE",
+    "STEP",
+    "TEXTS",
+    "TIME_BYTES",
+    "Closed",
+    "Codec",
+    "Entry",
+    "Measured",
+    "MemoryBudget",
+    "NotingReader",
+    "Reader",
+    "Row",
+    "Rows",
+    "StoreIterator",
+    "TaskMemory",
+    "Transactional",
+    "after",
+    "average",
+    "pack_time",
+    "pack_times",
+    "size",
+    "span_of",
+    "step",
+    "unpack_time",
+    "weigh",
+]

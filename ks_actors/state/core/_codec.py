@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from ks_actors import serdes
 from ks_actors._errors import SerializationError
-from ks_actors.serdes._as_read import of_serde
-from ks_actors.serdes._columns import for_column, has_form
+from ks_actors.serdes import for_column, has_form, of_serde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.serdes._as_read import AsRead
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.serdes import AsRead
+    from ks_actors.topology import StoreSpec
 
 Entry: TypeAlias = tuple[Any, int]
 """A value and its timestamp (ms)."""

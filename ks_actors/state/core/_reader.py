@@ -12,13 +12,18 @@ if TYPE_CHECKING:
 
     from ks_actors.state.core._codec import Entry
     from ks_actors.state.core._write_back import Transactional
-    from ks_actors.state.join_window._rows_by_time import Spans
+    from ks_actors.state.join_window import Spans
 
 S = TypeVar("S", bound="Transactional[Any] | Spans")
 MANY: Final = 2000
 """Keys that are put in order in one go, at most."""
 STEP: Final = 500
 """Keys that are looked at in one step, about half a millisecond."""
+
+
+def step() -> int:
+    """Return how many rows a reader takes at a time."""
+    return STEP
 
 
 class Reader(Generic[S]):
@@ -79,5 +84,3 @@ class NotingReader(Reader[T]):
             if handle in layer:
                 return layer[handle]
         return self.store._committed_value(handle)
-
-

@@ -14,10 +14,8 @@ from abc import ABC, abstractmethod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from ks_actors.kernel._native import kernel as _kernel
-from ks_actors.records._batch import Batch
-from ks_actors.records._encoded_batch import WrittenBatch
-from ks_actors.records._lazy_batch import WORTHWHILE
+from ks_actors.kernel import kernel as _kernel
+from ks_actors.records import WORTHWHILE, Batch, WrittenBatch
 from ks_actors.state.core._codec import TIME_BYTES, Codec, unpack_time
 from ks_actors.state.core._memory_budget import Measured
 

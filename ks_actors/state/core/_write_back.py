@@ -19,18 +19,18 @@ from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic
 from weakref import WeakSet
 
-from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core._closed import Closed
 from ks_actors.state.core._undo_log import MISSING, Changes, Handle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ks_actors.records._batch import Batch
+    from ks_actors.records import Batch
     from ks_actors.state.core._codec import Codec
     from ks_actors.state.core._iterators import StoreIterator
     from ks_actors.state.core._row_scan import Rows
-    from ks_actors.state.disk._rocksdb import Engine, Row
+    from ks_actors.state.disk import Engine, Row
 
 ROWS: Final = 200
 """Rows that are written in one go, about half a millisecond."""

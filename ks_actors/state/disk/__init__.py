@@ -1,1 +1,33 @@
 """RocksDB and files."""
+
+from ks_actors.state.disk._checkpoint_file import NAME, CheckpointFile, read_checkpoint, read_offsets, write_checkpoint
+from ks_actors.state.disk._manifest import FACTS, META, OFFSET, Manifest, StoreFacts, facts_row, offset_row, read_facts, read_offset, recall
+from ks_actors.state.disk._rocksdb import BEHIND, Engine, RocksEngine, Row, SharedResources, SortedTables
+from ks_actors.state.disk._stored_offsets import DATABASE, has_database, stored_offsets
+
+__all__ = [
+    "BEHIND",
+    "DATABASE",
+    "FACTS",
+    "META",
+    "NAME",
+    "OFFSET",
+    "CheckpointFile",
+    "Engine",
+    "Manifest",
+    "RocksEngine",
+    "Row",
+    "SharedResources",
+    "SortedTables",
+    "StoreFacts",
+    "facts_row",
+    "has_database",
+    "offset_row",
+    "read_checkpoint",
+    "read_facts",
+    "read_offset",
+    "read_offsets",
+    "recall",
+    "stored_offsets",
+    "write_checkpoint",
+]

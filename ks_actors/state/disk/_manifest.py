@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ks_actors._errors import TaskCorrupted
-from ks_actors.state.core._key_ranges import after
+from ks_actors.state.core import after
 
 if TYPE_CHECKING:
     from collections.abc import Callable

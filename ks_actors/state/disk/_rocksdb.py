@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, final
 
 import rocksdict
 
-from ks_actors.kernel._native import kernel as _kernel
-from ks_actors.state.core._memory_budget import MemoryBudget
+from ks_actors.kernel import kernel as _kernel
+from ks_actors.state.core import MemoryBudget
 from ks_actors.state.disk._hard_link_copy import link_database
 from ks_actors.state.disk._rocksdb_errors import refuse
 from ks_actors.state.disk._statistics import counted, gauges
@@ -379,5 +379,3 @@ class SortedTables:
                 writer.finish()
             except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
                 refuse(error, f"task {self._task}: the state in {self._directory}")
-
-

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import rocksdict
 
 from ks_actors._errors import TaskCorrupted
-from ks_actors.state.core._key_ranges import after
+from ks_actors.state.core import after
 from ks_actors.state.disk._checkpoint_file import read_checkpoint
 from ks_actors.state.disk._manifest import OFFSET, unpack_offset
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors.records._batch import Batch
-from ks_actors.state.core._codec import pack_time
-from ks_actors.state.join_window._rows_by_time import Spans
-from ks_actors.state.key_value._reader import KeyValueReader
-from ks_actors.state.session._reader import SessionReader
-from ks_actors.state.session._sessions import ENDS, LATEST, Sessions
-from ks_actors.state.timed._key_index import FACTS, SEGMENT, SUFFIX, Tracks
-from ks_actors.state.versioned._codec import TOMBSTONE
-from ks_actors.state.versioned._store import VersionedReader
-from ks_actors.state.versioned._versions import Versions
+from ks_actors.records import Batch
+from ks_actors.state.core import pack_time
+from ks_actors.state.join_window import Spans
+from ks_actors.state.key_value import KeyValueReader
+from ks_actors.state.session import ENDS, LATEST, SessionReader, Sessions
+from ks_actors.state.timed import FACTS, SEGMENT, SUFFIX, Tracks
+from ks_actors.state.versioned import TOMBSTONE, VersionedReader, Versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ks_actors.state._task_stores import TaskStores
-    from ks_actors.state.core._codec import Entry
-    from ks_actors.state.core._row_scan import Rows
+    from ks_actors.state.core import Entry, Rows
 
 NOTHING: Final = Batch([], [], [])
 

@@ -7,25 +7,21 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from ks_actors._errors import StateError
-from ks_actors.records._batch import Batch
+from ks_actors.records import Batch
 from ks_actors.state._discard import give_up, without_copy
-from ks_actors.state.core._codec import TIME_BYTES, pack_time, unpack_time
-from ks_actors.state.core._key_ranges import after
-from ks_actors.state.core._write_back import ROWS
-from ks_actors.state.disk._checkpoint_file import NAME as CHECKPOINT_FILE
-from ks_actors.state.disk._manifest import Manifest, StoreFacts, facts_row, offset_row, read_facts, read_offset
-from ks_actors.state.disk._rocksdb import RocksEngine, SortedTables
-from ks_actors.state.disk._stored_offsets import DATABASE
-from ks_actors.state.session._sessions import ENDS
-from ks_actors.state.timed._key_index import FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX
-from ks_actors.state.versioned._codec import snapshot_key, stored_key
+from ks_actors.state.core import ROWS, TIME_BYTES, after, pack_time, unpack_time
+from ks_actors.state.disk import DATABASE, Manifest, RocksEngine, SortedTables, StoreFacts, facts_row, offset_row, read_facts, read_offset
+from ks_actors.state.disk import NAME as CHECKPOINT_FILE
+from ks_actors.state.session import ENDS
+from ks_actors.state.timed import FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX
+from ks_actors.state.versioned import snapshot_key, stored_key
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from ks_actors.state.disk._rocksdb import Engine, Row, SharedResources
+    from ks_actors.state.disk import Engine, Row, SharedResources
     from ks_actors.topology import StoreSpec
 
 SUFFIXES: Final = {StoreKind.WINDOW: SUFFIX, StoreKind.TIMESTAMPED_WINDOW: SUFFIX, StoreKind.SESSION: ENDS}

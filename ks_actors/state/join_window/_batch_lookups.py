@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.join_window._lookups import SpanWindows
 from ks_actors.state.join_window._packed_segment import PackedSegment
 from ks_actors.state.join_window._segment import Raw
-from ks_actors.state.timed._key_index import SEQUENCE_MASK
+from ks_actors.state.timed import SEQUENCE_MASK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from ks_actors.state.join_window._packed_segment import PackedSegment
 from ks_actors.state.join_window._rows_by_time import Spans
 from ks_actors.state.join_window._segment import Raw
-from ks_actors.state.timed._key_index import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
+from ks_actors.state.timed import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ks_actors.state.core._codec import Codec, Entry
-    from ks_actors.state.disk._rocksdb import Engine
+    from ks_actors.state.core import Codec, Entry
+    from ks_actors.state.disk import Engine
     from ks_actors.state.join_window._packed_segment import AnySegment
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.topology import StoreSpec
 
 K = TypeVar("K")
 SIZED: Final = frozenset((str, bytes, Raw))

@@ -9,8 +9,8 @@ from ks_actors.state.join_window._segment import Segment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ks_actors.kernel._kernel import Rows
-    from ks_actors.state.core._codec import Codec, Entry
+    from ks_actors.kernel import Rows
+    from ks_actors.state.core import Codec, Entry
 
 STEP: Final = 1_000
 """Rows that are made objects of at a time when a column is gone through."""

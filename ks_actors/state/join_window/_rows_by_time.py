@@ -11,26 +11,19 @@ from weakref import WeakSet
 
 from ks_actors import serdes
 from ks_actors._errors import IllegalTransition
-from ks_actors.kernel._native import kernel as _kernel
-from ks_actors.records._batch import Batch
-from ks_actors.records._packed_batch import PackedBatch
-from ks_actors.state.core._closed import Closed
-from ks_actors.state.core._codec import Codec, Entry, pack_time
-from ks_actors.state.core._memory_budget import Measured
-from ks_actors.state.core._segment_span import span_of
-from ks_actors.state.core._undo_log import LOGGED_BYTES, SLICE
-from ks_actors.state.core._write_back import ROWS
+from ks_actors.kernel import kernel as _kernel
+from ks_actors.records import Batch, PackedBatch
+from ks_actors.state.core import LOGGED_BYTES, ROWS, SLICE, Closed, Codec, Entry, Measured, pack_time, span_of
 from ks_actors.state.join_window._packed_segment import START, AnySegment, PackedSegment
 from ks_actors.state.join_window._segment import Raw, Segment
-from ks_actors.state.timed._key_index import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
+from ks_actors.state.timed import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ks_actors.state.core._iterators import StoreIterator
-    from ks_actors.state.core._row_scan import Rows
-    from ks_actors.state.disk._rocksdb import Engine, Row
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.state.core import Rows, StoreIterator
+    from ks_actors.state.disk import Engine, Row
+    from ks_actors.topology import StoreSpec
 
 ROW_BYTES: Final = 600
 """Heap that an uncommitted row takes besides its value: objects' heads, columns, index; and a row that expires when this one is committed."""

@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING, Any, Final, final
 
-from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.kernel import kernel as _kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 NO_PLACES: Final[tuple[int, ...]] = ()
 SHARED: Final = 1 << 17
 _shared: Final[list[int]] = []
-
-
 
 
 def _numbers(first: int, end: int) -> list[int]:

@@ -6,11 +6,11 @@ from itertools import compress, repeat
 from operator import is_, not_
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ks_actors.kernel._native import kernel as _kernel
-from ks_actors.state.core._undo_log import MISSING
+from ks_actors.kernel import kernel as _kernel
+from ks_actors.state.core import MISSING
 
 if TYPE_CHECKING:
-    from ks_actors.state.core._codec import Entry
+    from ks_actors.state.core import Entry
     from ks_actors.state.key_value._table import Table
 
 NOTHING: Final[Entry] = (0, -(1 << 63))

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.state.core._size_estimate import TEXTS, average, weigh
-from ks_actors.state.core._undo_log import MISSING
-from ks_actors.state.core._write_back import Transactional
+from ks_actors.state.core import MISSING, TEXTS, Transactional, average, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ks_actors.serdes._as_read import AsRead
-    from ks_actors.state.core._codec import Codec, Entry
-    from ks_actors.state.disk._rocksdb import Engine
+    from ks_actors.serdes import AsRead
+    from ks_actors.state.core import Codec, Entry
+    from ks_actors.state.disk import Engine
     from ks_actors.state.key_value._sorted_keys import Order
 
 

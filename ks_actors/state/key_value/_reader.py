@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.state.core._key_ranges import after
-from ks_actors.state.core._reader import MANY, STEP, NotingReader
+from ks_actors.state.core import MANY, STEP, NotingReader, after
 from ks_actors.state.key_value._store import KeyValueBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from ks_actors.state.core._codec import Entry
-    from ks_actors.state.core._row_scan import Row, Rows
+    from ks_actors.state.core import Entry, Row, Rows
     from ks_actors.state.key_value._sorted_keys import Pair
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors.kernel._native import kernel as _kernel
-from ks_actors.state.core._codec import pack_times
+from ks_actors.kernel import kernel as _kernel
+from ks_actors.state.core import pack_times
 
 if TYPE_CHECKING:
-    from ks_actors.state.disk._rocksdb import Row
+    from ks_actors.state.disk import Row
 
 ARRANGED: Final = 10_000
 """Places for restored rows that are looked at in one go."""

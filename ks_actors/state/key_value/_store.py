@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ks_actors._errors import SerializationError
-from ks_actors.state.core._key_ranges import after
+from ks_actors.state.core import after
 from ks_actors.state.key_value._table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ks_actors.state.core._codec import Entry
-    from ks_actors.state.core._iterators import StoreIterator
+    from ks_actors.state.core import Entry, StoreIterator
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -10,12 +10,8 @@ from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ks_actors.kernel._native import kernel as _kernel
-from ks_actors.state.core._closed import Closed
-from ks_actors.state.core._codec import TIME_BYTES, Codec, Entry
-from ks_actors.state.core._iterators import StoreIterator
-from ks_actors.state.core._key_ranges import after
-from ks_actors.state.core._undo_log import BY_KEY, MISSING, SLICE
+from ks_actors.kernel import kernel as _kernel
+from ks_actors.state.core import BY_KEY, MISSING, SLICE, TIME_BYTES, Closed, Codec, Entry, StoreIterator, after
 from ks_actors.state.key_value._count import CountUp, count_up
 from ks_actors.state.key_value._puts import Puts
 from ks_actors.state.key_value._read_through import View
@@ -25,8 +21,8 @@ from ks_actors.state.key_value._sorted_keys import Order
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from ks_actors.records._batch import Batch
-    from ks_actors.state.disk._rocksdb import Engine, Row
+    from ks_actors.records import Batch
+    from ks_actors.state.disk import Engine, Row
 
 K = TypeVar("K")
 Found = tuple[bytes, Any, Any]

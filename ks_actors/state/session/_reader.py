@@ -7,21 +7,17 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors.records._windowed import Window
-from ks_actors.state.core import _reader
-from ks_actors.state.core._reader import NotingReader
-from ks_actors.state.core._undo_log import MISSING
+from ks_actors.records import Window
+from ks_actors.state.core import MISSING, NotingReader, step
 from ks_actors.state.session._sessions import ENDS, LATEST, SHIFT
 from ks_actors.state.session._store import SessionStore
-from ks_actors.state.timed._key_index import SEGMENT
-from ks_actors.state.timed._timeline import into_chunks, used_up
+from ks_actors.state.timed import SEGMENT, into_chunks, used_up
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from ks_actors.state.core._codec import Entry
-    from ks_actors.state.core._row_scan import Row, Rows
-    from ks_actors.state.timed._timeline import Found
+    from ks_actors.state.core import Entry, Row, Rows
+    from ks_actors.state.timed import Found
 
 Bounds = tuple[bytes, bytes]
 _first: Final = itemgetter(0)
@@ -142,7 +138,7 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
                 else:
                     yield None
 
-        yield from into_chunks(found(), chunks, _reader.STEP)
+        yield from into_chunks(found(), chunks, step())
         rows.looking = False
 
     def _rows(self, chunks: list[list[Found]], below: Iterator[Found], *, reverse: bool) -> Generator[Row, None, None]:

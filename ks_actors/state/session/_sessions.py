@@ -6,20 +6,17 @@ import struct
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from ks_actors.state.core._codec import pack_time
-from ks_actors.state.core._undo_log import MISSING
-from ks_actors.state.timed._expiry import take_out
-from ks_actors.state.timed._key_index import SEGMENT
-from ks_actors.state.timed._timed_tracks import TimedTracks
+from ks_actors.state.core import MISSING, pack_time
+from ks_actors.state.timed import SEGMENT, TimedTracks, take_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.records._batch import Batch
-    from ks_actors.state.core._codec import Codec, Entry
-    from ks_actors.state.disk._rocksdb import Engine
-    from ks_actors.state.timed._key_index import Track
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.records import Batch
+    from ks_actors.state.core import Codec, Entry
+    from ks_actors.state.disk import Engine
+    from ks_actors.state.timed import Track
+    from ks_actors.topology import StoreSpec
 
 K = TypeVar("K")
 SHIFT: Final = 63

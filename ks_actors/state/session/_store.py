@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
-from ks_actors.records._windowed import Window, Windowed
-from ks_actors.state.core._iterators import StoreIterator
+from ks_actors.records import Window, Windowed
+from ks_actors.state.core import StoreIterator
 from ks_actors.state.session._sessions import ENDS, LATEST, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ks_actors.state.core._codec import Entry
+    from ks_actors.state.core import Entry
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -1,1 +1,24 @@
 """Parts of window and session stores."""
+
+from ks_actors.state.timed._expiry import take_out
+from ks_actors.state.timed._key_index import FACTS, SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SHORTEST_SEGMENT_MS, SUFFIX, VISITS, Track, Tracks
+from ks_actors.state.timed._timed_tracks import TimedTracks
+from ks_actors.state.timed._timeline import Found, Timeline, into_chunks, used_up
+
+__all__ = [
+    "FACTS",
+    "SEGMENT",
+    "SEQUENCE_BITS",
+    "SEQUENCE_MASK",
+    "SHORTEST_SEGMENT_MS",
+    "SUFFIX",
+    "VISITS",
+    "Found",
+    "TimedTracks",
+    "Timeline",
+    "Track",
+    "Tracks",
+    "into_chunks",
+    "take_out",
+    "used_up",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.kernel import kernel as _kernel
 
 
 def expire(tracks: dict[Any, dict[int, Any]], indexes: list[Any], limit: int) -> int:

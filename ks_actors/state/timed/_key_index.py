@@ -9,19 +9,16 @@ from itertools import islice
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors.kernel._native import kernel as _kernel
-from ks_actors.state.core._closed import Closed
-from ks_actors.state.core._segment_span import span_of
-from ks_actors.state.core._undo_log import MISSING, SLICE
-from ks_actors.state.core._write_back import Transactional
+from ks_actors.kernel import kernel as _kernel
+from ks_actors.state.core import MISSING, SLICE, Closed, Transactional, span_of
 from ks_actors.state.timed._expiry import expire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ks_actors.state.core._codec import Codec
-    from ks_actors.state.disk._rocksdb import Engine, Row
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.state.core import Codec
+    from ks_actors.state.disk import Engine, Row
+    from ks_actors.topology import StoreSpec
 
 Track = dict[int, Any]
 """What one key has, by slot."""

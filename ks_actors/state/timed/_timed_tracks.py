@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.state.core._size_estimate import TEXTS, average, weigh
+from ks_actors.state.core import TEXTS, average, weigh
 from ks_actors.state.timed._key_index import Tracks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.state.core._codec import Codec, Entry
-    from ks_actors.state.disk._rocksdb import Engine
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.state.core import Codec, Entry
+    from ks_actors.state.disk import Engine
+    from ks_actors.topology import StoreSpec
 
 
 class TimedTracks(Tracks):

@@ -12,10 +12,9 @@ from ks_actors.state.timed._key_index import SEGMENT, SEQUENCE_BITS, SEQUENCE_MA
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from ks_actors.state.core._codec import Entry
-    from ks_actors.state.core._row_scan import Row
-    from ks_actors.state.join_window._rows_by_time import Spans
-    from ks_actors.state.window._by_key import Windows
+    from ks_actors.state.core import Entry, Row
+    from ks_actors.state.join_window import Spans
+    from ks_actors.state.window import Windows
 
 W = TypeVar("W", bound="Windows[Any] | Spans")
 Found = tuple[Any, Any, Any]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors.serdes._columns import for_column
-from ks_actors.state.core._codec import TIME_BYTES, Codec, pack_time, unpack_time
+from ks_actors.serdes import for_column
+from ks_actors.state.core import TIME_BYTES, Codec, pack_time, unpack_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.state.core._codec import Entry
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.state.core import Entry
+    from ks_actors.topology import StoreSpec
 
 TOMBSTONE: Final[Any] = type("Tombstone", (), {"__repr__": lambda _: "TOMBSTONE", "__slots__": ()})()
 """The value of a version that says that there is no value: a delete is a version too."""

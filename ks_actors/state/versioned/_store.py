@@ -5,16 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ks_actors.records._versioned import PUT_RETURN_CODE_NOT_PUT, VersionedRecord
-from ks_actors.state.core._reader import NotingReader
-from ks_actors.state.core._undo_log import MISSING
+from ks_actors.records import PUT_RETURN_CODE_NOT_PUT, VersionedRecord
+from ks_actors.state.core import MISSING, NotingReader
 from ks_actors.state.versioned._codec import TOMBSTONE
 from ks_actors.state.versioned._versions import Versions
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from ks_actors.state.core._row_scan import Row, Rows
+    from ks_actors.state.core import Row, Rows
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final, final
 
-from ks_actors.state.core._codec import TIME_BYTES, unpack_time
-from ks_actors.state.core._key_ranges import after
+from ks_actors.state.core import TIME_BYTES, after, unpack_time
 from ks_actors.state.versioned._codec import is_tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ks_actors.state.disk._rocksdb import Engine
+    from ks_actors.state.disk import Engine
 
 ROWS: Final = 400
 """Rows that are looked at in one step, about half a millisecond."""

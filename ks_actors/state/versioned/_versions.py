@@ -7,23 +7,20 @@ from collections import deque
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from ks_actors.records._batch import Batch
-from ks_actors.records._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED
-from ks_actors.state.core._codec import TIME_BYTES, pack_time, unpack_time
-from ks_actors.state.core._key_ranges import after
-from ks_actors.state.core._undo_log import LOGGED_BYTES, MISSING, SLICE
-from ks_actors.state.key_value._table import Table
-from ks_actors.state.timed._key_index import FACTS
+from ks_actors.records import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, Batch
+from ks_actors.state.core import LOGGED_BYTES, MISSING, SLICE, TIME_BYTES, after, pack_time, unpack_time
+from ks_actors.state.key_value import Table
+from ks_actors.state.timed import FACTS
 from ks_actors.state.versioned._codec import TOMBSTONE, VersionCodec, is_tombstone
 from ks_actors.state.versioned._sweep import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ks_actors.state.core._codec import Entry
-    from ks_actors.state.disk._rocksdb import Engine
-    from ks_actors.state.key_value._count import CountUp
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.state.core import Entry
+    from ks_actors.state.disk import Engine
+    from ks_actors.state.key_value import CountUp
+    from ks_actors.topology import StoreSpec
 
 K = TypeVar("K")
 Handle = tuple[Any, int]

@@ -1,1 +1,30 @@
 """Window stores."""
+
+from ks_actors.state.window._by_key import Windows
+from ks_actors.state.window._reader import DuplicatesReader, WindowReader
+from ks_actors.state.window._store import (
+    DuplicatesTimestampedWindowStore,
+    DuplicatesWindowStore,
+    PanesTimestampedWindowStore,
+    PanesWindowStore,
+    SingleTimestampedWindowStore,
+    SingleWindowStore,
+    TimestampedWindowStore,
+    WindowStore,
+    window_class,
+)
+
+__all__ = [
+    "DuplicatesReader",
+    "DuplicatesTimestampedWindowStore",
+    "DuplicatesWindowStore",
+    "PanesTimestampedWindowStore",
+    "PanesWindowStore",
+    "SingleTimestampedWindowStore",
+    "SingleWindowStore",
+    "TimestampedWindowStore",
+    "WindowReader",
+    "WindowStore",
+    "Windows",
+    "window_class",
+]

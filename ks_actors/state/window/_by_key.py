@@ -7,19 +7,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._errors import SerializationError
-from ks_actors.kernel._native import kernel as _kernel
-from ks_actors.state.core._codec import pack_time
-from ks_actors.state.core._undo_log import BY_KEY_AND_START, MISSING
-from ks_actors.state.timed._key_index import SEGMENT, SUFFIX
-from ks_actors.state.timed._timed_tracks import TimedTracks
+from ks_actors.kernel import kernel as _kernel
+from ks_actors.state.core import BY_KEY_AND_START, MISSING, pack_time
+from ks_actors.state.timed import SEGMENT, SUFFIX, TimedTracks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ks_actors.records._batch import Batch
-    from ks_actors.state.core._codec import Codec, Entry
-    from ks_actors.state.disk._rocksdb import Engine
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.records import Batch
+    from ks_actors.state.core import Codec, Entry
+    from ks_actors.state.disk import Engine
+    from ks_actors.topology import StoreSpec
 
 K = TypeVar("K")
 _FEW = 8

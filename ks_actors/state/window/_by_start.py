@@ -6,18 +6,17 @@ from bisect import bisect_left, insort
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from ks_actors.kernel._native import kernel as _kernel
-from ks_actors.state.core._closed import Closed
-from ks_actors.state.core._undo_log import BY_START_AND_KEY, MISSING, SLICE
-from ks_actors.state.timed._key_index import VISITS
+from ks_actors.kernel import kernel as _kernel
+from ks_actors.state.core import BY_START_AND_KEY, MISSING, SLICE, Closed
+from ks_actors.state.timed import VISITS
 from ks_actors.state.window._by_key import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ks_actors.state.core._codec import Codec, Entry
-    from ks_actors.state.disk._rocksdb import Engine
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.state.core import Codec, Entry
+    from ks_actors.state.disk import Engine
+    from ks_actors.topology import StoreSpec
 
 K = TypeVar("K")
 Pane = dict[Any, Any]

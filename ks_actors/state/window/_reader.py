@@ -5,20 +5,15 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.state.core import _reader
-from ks_actors.state.core._codec import pack_time
-from ks_actors.state.core._reader import NotingReader, Reader
-from ks_actors.state.core._undo_log import MISSING
-from ks_actors.state.join_window._lookups import SpanWindows
-from ks_actors.state.join_window._segment import Raw
-from ks_actors.state.timed._timeline import Found, Timeline, into_chunks
+from ks_actors.state.core import MISSING, NotingReader, Reader, pack_time, step
+from ks_actors.state.join_window import Raw, SpanWindows
+from ks_actors.state.timed import Found, Timeline, into_chunks
 from ks_actors.state.window._by_key import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from ks_actors.state.core._codec import Entry
-    from ks_actors.state.core._row_scan import Rows
+    from ks_actors.state.core import Entry, Rows
 
 
 class WindowReader(NotingReader[Windows[Any]]):
@@ -73,7 +68,7 @@ class WindowReader(NotingReader[Windows[Any]]):
                 else:
                     yield None
 
-        yield from into_chunks(found(), chunks, _reader.STEP)
+        yield from into_chunks(found(), chunks, step())
         rows.looking = False
 
 
@@ -134,6 +129,6 @@ class DuplicatesReader(Reader[SpanWindows[Any]]):
 
         stored = line.stored(first, min(time_to + 1, store._low * store._span), reverse=reverse)
         chunks: list[list[Found]] = []
-        rows = self._started([], into_chunks(found(), chunks, _reader.STEP), line.rows(chunks, stored, self._entry, reverse=reverse))
+        rows = self._started([], into_chunks(found(), chunks, step()), line.rows(chunks, stored, self._entry, reverse=reverse))
         rows.looking = False
         return rows

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
-from ks_actors.state.core._iterators import StoreIterator
-from ks_actors.state.join_window._batch_lookups import SpanRuns
-from ks_actors.state.key_value._store import ValueAndTimestamp
+from ks_actors.state.core import StoreIterator
+from ks_actors.state.join_window import SpanRuns
+from ks_actors.state.key_value import ValueAndTimestamp
 from ks_actors.state.window._by_key import Windows
 from ks_actors.state.window._by_start import Panes, has_panes
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from weakref import WeakSet
 
-    from ks_actors.state.core._codec import Codec, Entry
-    from ks_actors.topology._stores import StoreSpec
+    from ks_actors.state.core import Codec, Entry
+    from ks_actors.topology import StoreSpec
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -1,1 +1,20 @@
 """Calls that take long: async, blocking and batch functions."""
+
+from ks_actors.task.calls._async_node import Call, where
+from ks_actors.task.calls._batch_node import in_flight_node
+from ks_actors.task.calls._blocking import blocking, check_threads, needs_thread
+from ks_actors.task.calls._drain import Draining
+from ks_actors.task.calls._in_flight import InFlight
+from ks_actors.task.calls._thread_guard import Absence
+
+__all__ = [
+    "Absence",
+    "Call",
+    "Draining",
+    "InFlight",
+    "blocking",
+    "check_threads",
+    "in_flight_node",
+    "needs_thread",
+    "where",
+]

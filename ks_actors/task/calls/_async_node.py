@@ -12,12 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextvars import Context
 
-    from ks_actors.processors.api._async_options import AsyncOptions
-    from ks_actors.processors.api._operator import AsyncOperator, RecordMetadata
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import AsyncOperator, AsyncOptions, RecordMetadata
+    from ks_actors.records import Headers
     from ks_actors.task._node import NodeWork
     from ks_actors.task._record_context import Current
-    from ks_actors.task.origins._pages import Page
+    from ks_actors.task.origins import Page
 
 _UNHASHABLE = object()
 

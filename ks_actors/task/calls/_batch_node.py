@@ -6,21 +6,20 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast, final
 
-from ks_actors.processors.api._operator import AsyncBound
-from ks_actors.processors.api._record import Record
-from ks_actors.processors.stateless._batched import Batched
+from ks_actors.processors.api import AsyncBound, Record
+from ks_actors.processors.stateless import Batched
 from ks_actors.task.calls._async_node import AsyncNode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from ks_actors.processors.api._operator import AsyncOperator, Operator
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import AsyncOperator, Operator
+    from ks_actors.records import Headers
     from ks_actors.task._node import NodeWork
     from ks_actors.task._record_context import Current
     from ks_actors.task.calls._async_node import Call
     from ks_actors.task.calls._in_flight import InFlight
-    from ks_actors.task.origins._pages import Page
+    from ks_actors.task.origins import Page
 
 _AT_ONCE = 1000
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api._async_options import is_async
+from ks_actors.processors.api import is_async
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ks_actors.records._batch import Headers
+    from ks_actors.records import Headers
     from ks_actors.task.calls._async_node import Call
 
 

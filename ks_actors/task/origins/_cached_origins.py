@@ -10,9 +10,8 @@ from ks_actors.task.origins._leaves import Leaf, Leaves
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from ks_actors.processors.api._operator import RecordMetadata
-    from ks_actors.records._batch import Batch
-    from ks_actors.records._windowed import Window
+    from ks_actors.processors.api import RecordMetadata
+    from ks_actors.records import Batch, Window
     from ks_actors.task._record_context import Current
     from ks_actors.task.origins._leaves import Place
     from ks_actors.task.origins._pages import Page, RawRecord

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, final
 
 if TYPE_CHECKING:
-    from ks_actors.processors.api._operator import RecordMetadata
+    from ks_actors.processors.api import RecordMetadata
     from ks_actors.task._record_context import Current
     from ks_actors.task.origins._pages import Page
 

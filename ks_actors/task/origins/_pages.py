@@ -5,12 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Protocol, final
 
-from ks_actors.processors.api._operator import RecordMetadata
+from ks_actors.processors.api import RecordMetadata
 from ks_actors.task.origins._leaves import Leaf
 
 if TYPE_CHECKING:
-    from ks_actors.records._batch import Batch, Headers
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import Batch, Headers, TopicPartition
     from ks_actors.task.origins._leaves import Place
 
 

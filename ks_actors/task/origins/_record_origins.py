@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 from ks_actors.task.origins._leaves import Leaves
 from ks_actors.task.origins._pages import Chunk
 
 if TYPE_CHECKING:
-    from ks_actors.processors.api._record_origins import Origin
-    from ks_actors.records._batch import Headers
+    from ks_actors.processors.api import Origin
+    from ks_actors.records import Headers
     from ks_actors.task.origins._pages import Page
 
 Place = tuple["Page | None", int, int, "Headers"]

@@ -8,36 +8,33 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
 from ks_actors._errors import ConfigError, LogError, NotAuthorized, OffsetOutOfRange, TopicExists, UnknownTopicOrPartition
 from ks_actors.log._types import IsolationLevel, TopicDescription
-from ks_actors.log.kafka.client._connections import Unavailable
-from ks_actors.log.kafka.client._shared_lookups import Lookups
-from ks_actors.log.kafka.wire._error_codes import (
+from ks_actors.log.kafka.client import Lookups, Unavailable
+from ks_actors.log.kafka.wire import (
     INVALID_CONFIG,
     INVALID_PARTITIONS,
     INVALID_TOPIC_EXCEPTION,
     NOT_CONTROLLER,
     OFFSET_OUT_OF_RANGE,
     RETRIABLE,
-    TOPIC_ALREADY_EXISTS,
-    error_of,
-    name_of,
-)
-from ks_actors.log.kafka.wire._error_codes import UNKNOWN_TOPIC_OR_PARTITION as UNKNOWN
-from ks_actors.log.kafka.wire._requests import (
     TOPIC,
+    TOPIC_ALREADY_EXISTS,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
+    error_of,
     incremental_alter_configs,
+    name_of,
 )
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log.kafka.wire import UNKNOWN_TOPIC_OR_PARTITION as UNKNOWN
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from ks_actors.log._types import NewTopic
-    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.client import KafkaClient
 
 T = TypeVar("T")
 _Asked: TypeAlias = "list[tuple[str, list[tuple[int, int]]]]"

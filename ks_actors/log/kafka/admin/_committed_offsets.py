@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import IllegalGeneration
 from ks_actors.log._types import OffsetAndMetadata
-from ks_actors.log.kafka.client._client import GROUP
-from ks_actors.log.kafka.wire._error_codes import UNKNOWN_TOPIC_OR_PARTITION, UNSTABLE_OFFSET_COMMIT, error_of
-from ks_actors.log.kafka.wire._group_requests import offset_commit
-from ks_actors.log.kafka.wire._requests import offset_fetch
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log.kafka.client import GROUP
+from ks_actors.log.kafka.wire import UNKNOWN_TOPIC_OR_PARTITION, UNSTABLE_OFFSET_COMMIT, error_of, offset_commit, offset_fetch
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ks_actors.log._types import GroupMetadata
-    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.client import KafkaClient
 
 _NONE: Final = -1
 

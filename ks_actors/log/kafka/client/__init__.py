@@ -1,1 +1,22 @@
 """Connections to brokers."""
+
+from ks_actors.log.kafka.client._backoff import LEAST_S, Failures
+from ks_actors.log.kafka.client._client import GROUP, TRANSACTION, KafkaClient
+from ks_actors.log.kafka.client._connections import PRODUCE, Unavailable
+from ks_actors.log.kafka.client._loop_thread import LoopThread, begin_in_thread
+from ks_actors.log.kafka.client._options import KafkaOptions
+from ks_actors.log.kafka.client._shared_lookups import Lookups
+
+__all__ = [
+    "GROUP",
+    "LEAST_S",
+    "PRODUCE",
+    "TRANSACTION",
+    "Failures",
+    "KafkaClient",
+    "KafkaOptions",
+    "Lookups",
+    "LoopThread",
+    "Unavailable",
+    "begin_in_thread",
+]

@@ -13,14 +13,24 @@ from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPar
 from ks_actors.log.kafka.client._backoff import Failures
 from ks_actors.log.kafka.client._connections import COORDINATION, MAIN, Connections, Unavailable, name_of_request
 from ks_actors.log.kafka.client._outages import Outages, Refusals
-from ks_actors.log.kafka.wire._error_codes import INVALID_TOPIC_EXCEPTION, RETRIABLE, SOON, STALE_METADATA, WRONG_COORDINATOR, error_of, name_of
-from ks_actors.log.kafka.wire._requests import FindCoordinatorRequest, MetadataRequest, check_aiokafka
+from ks_actors.log.kafka.wire import (
+    INVALID_TOPIC_EXCEPTION,
+    RETRIABLE,
+    SOON,
+    STALE_METADATA,
+    WRONG_COORDINATOR,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    check_aiokafka,
+    error_of,
+    name_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from ks_actors.log.kafka.client._options import KafkaOptions
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.log.kafka.wire._requests import OffsetRequest
+from ks_actors.log.kafka.wire import OffsetRequest
 
 if TYPE_CHECKING:
     from ks_actors.log.kafka.client._client import KafkaClient

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, final
 
-from ks_actors.log.kafka.client._backoff import Failures
+from ks_actors.log.kafka.client import Failures
 from ks_actors.log.kafka.consumer._fetch_session import FetchSession
 
 if TYPE_CHECKING:
     import asyncio
 
     from ks_actors.log.kafka.consumer._partition_reader import Source
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 LONG_MS: Final = 500
 """How long a broker waits for records when there is a way to ask for others meanwhile; else it answers at once."""

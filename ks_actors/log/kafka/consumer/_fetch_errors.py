@@ -7,16 +7,15 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from ks_actors._errors import LogClosed, LogCorrupted, LogError, LogTimeout, OffsetOutOfRange, UnknownTopicOrPartition
-from ks_actors.log.kafka.client._connections import Unavailable
-from ks_actors.log.kafka.wire._error_codes import OFFSET_OUT_OF_RANGE, RETRIABLE, STALE_METADATA, error_of
-from ks_actors.log.kafka.wire._requests import OffsetRequest
+from ks_actors.log.kafka.client import Unavailable
+from ks_actors.log.kafka.wire import OFFSET_OUT_OF_RANGE, RETRIABLE, STALE_METADATA, OffsetRequest, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
-    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.consumer._partition_reader import Source
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 _UNKNOWN: Final = frozenset({3, 100})
 _CORRUPT: Final = 2

@@ -8,22 +8,20 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors._errors import LogClosed, LogCorrupted, LogError
-from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.client import Unavailable
 from ks_actors.log.kafka.consumer._fetch_broker import FetchBroker
 from ks_actors.log.kafka.consumer._fetch_errors import FetchTroubles, unexpected
 from ks_actors.log.kafka.consumer._fetch_session import INVALID_EPOCH, NOT_FOUND
-from ks_actors.log.kafka.wire._batch_reader import Chunk
-from ks_actors.log.kafka.wire._error_codes import RETRIABLE, error_of
-from ks_actors.log.kafka.wire._unpacking import Unpacking
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log.kafka.wire import RETRIABLE, Chunk, Unpacking, error_of
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.consumer._fetch_broker import Line
     from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
-    from ks_actors.log.kafka.wire._fetch_request import FetchResponse
+    from ks_actors.log.kafka.wire import FetchResponse
 
 # From so many bytes on nothing is gained by gathering more before the next request.
 _MUCH: Final = 65_536

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from ks_actors.log.kafka.wire._fetch_request import FetchRequest
-from ks_actors.log.kafka.wire._requests import Pinned
+from ks_actors.log.kafka.wire import FetchRequest, Pinned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ks_actors.log.kafka.client._options import KafkaOptions
+    from ks_actors.log.kafka.client import KafkaOptions
     from ks_actors.log.kafka.consumer._partition_reader import Source
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 NOT_FOUND: Final = 70
 INVALID_EPOCH: Final = 71

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, final
 from ks_actors._errors import LogClosed, LogError
 from ks_actors.log.kafka.consumer._fetch_loop import Fetching
 from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
-from ks_actors.log.kafka.wire._requests import check_aiokafka
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log.kafka.wire import check_aiokafka
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ks_actors.log._types import Fetched
-    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.client import KafkaClient
 
 _TOUCHED = (
     "aiokafka.record.memory_records:MemoryRecords.has_next aiokafka.record.memory_records:MemoryRecords.next_batch "

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogError
 from ks_actors.log._types import Fetched
-from ks_actors.log.kafka.client._backoff import Failures
-from ks_actors.log.kafka.wire._batch_reader import Columns
+from ks_actors.log.kafka.client import Failures
+from ks_actors.log.kafka.wire import Columns
 
 if TYPE_CHECKING:
     import asyncio
 
-    from ks_actors.log.kafka.wire._batch_reader import Chunk
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log.kafka.wire import Chunk
+    from ks_actors.records import TopicPartition
 
 # What is being processed, and what comes after it, once half of the former is done: more, or sooner, would only take up room.
 _CHUNKS = 2

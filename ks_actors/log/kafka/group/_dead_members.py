@@ -7,19 +7,16 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors._errors import LogError, LogTimeout
-from ks_actors.log.kafka.client._client import GROUP
+from ks_actors.log.kafka.client import GROUP
 from ks_actors.log.kafka.group._local_members import Neighbours
-from ks_actors.log.kafka.transactions._hanging_transactions import Endings
-from ks_actors.log.kafka.transactions._transaction_coordinator import Coordination
-from ks_actors.log.kafka.wire._error_codes import NONE
-from ks_actors.log.kafka.wire._group_requests import leave_group
-from ks_actors.log.kafka.wire._requests import DescribeGroupsRequest
+from ks_actors.log.kafka.transactions import Coordination, Endings
+from ks_actors.log.kafka.wire import NONE, DescribeGroupsRequest, leave_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ks_actors.log._types import TransactionScope
-    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.group._local_members import Dead
 
 # Not that of a member's own requests: while the group waits for others, its answer to who joins keeps what comes behind it waiting.

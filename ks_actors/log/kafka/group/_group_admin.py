@@ -6,19 +6,27 @@ from typing import TYPE_CHECKING, final
 
 from ks_actors.log._groups import GroupMember
 from ks_actors.log._types import GroupMetadata
-from ks_actors.log.kafka.admin._committed_offsets import fetch_committed, send_offsets
-from ks_actors.log.kafka.client._client import GROUP
-from ks_actors.log.kafka.client._connections import Unavailable
-from ks_actors.log.kafka.wire._error_codes import GROUP_ID_NOT_FOUND, NONE, RETRIABLE, UNKNOWN_MEMBER_ID, error_of, name_of
-from ks_actors.log.kafka.wire._group_requests import decode_assignment, leave_groups
-from ks_actors.log.kafka.wire._requests import DescribeGroupsRequest, ListGroupsRequest
+from ks_actors.log.kafka.admin import fetch_committed, send_offsets
+from ks_actors.log.kafka.client import GROUP, Unavailable
+from ks_actors.log.kafka.wire import (
+    GROUP_ID_NOT_FOUND,
+    NONE,
+    RETRIABLE,
+    UNKNOWN_MEMBER_ID,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+    decode_assignment,
+    error_of,
+    leave_groups,
+    name_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ks_actors.log._types import OffsetAndMetadata
-    from ks_actors.log.kafka.client._client import KafkaClient
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log.kafka.client import KafkaClient
+    from ks_actors.records import TopicPartition
 
 
 @final

@@ -11,19 +11,28 @@ from typing import TYPE_CHECKING, Any, Final, final
 from ks_actors._errors import LogClosed, LogError, LogTimeout
 from ks_actors.log._lease import Lease
 from ks_actors.log._types import GroupMetadata, MemberAssignment
-from ks_actors.log.kafka.client._client import GROUP
-from ks_actors.log.kafka.client._loop_thread import begin_in_thread
+from ks_actors.log.kafka.client import GROUP, begin_in_thread
 from ks_actors.log.kafka.group._dead_members import Burials
 from ks_actors.log.kafka.group._member_errors import ThrownOut, check_standing
-from ks_actors.log.kafka.wire._error_codes import MEMBER_ID_REQUIRED, NONE, REBALANCE_IN_PROGRESS
-from ks_actors.log.kafka.wire._group_requests import decode_assignment, decode_member, encode_member, heartbeat, join_group, leave_group, sync_group
+from ks_actors.log.kafka.wire import (
+    MEMBER_ID_REQUIRED,
+    NONE,
+    REBALANCE_IN_PROGRESS,
+    decode_assignment,
+    decode_member,
+    encode_member,
+    heartbeat,
+    join_group,
+    leave_group,
+    sync_group,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
     from ks_actors.log._port import Assignor, NewMember
     from ks_actors.log._types import MemberInfo
-    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.group._owner import Owner
 
 HEARTBEAT_MS: Final = 300

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import LogError
-from ks_actors.system._file_locks import close_locked, open_locked
+from ks_actors.system import close_locked, open_locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ks_actors.log.kafka.wire._error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, error_of
+from ks_actors.log.kafka.wire import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, error_of
 
 
 class ThrownOut(Exception):

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, final
 from ks_actors._errors import LogClosed
 from ks_actors.log._lease import Lease
 from ks_actors.log._types import Assigned, GroupMetadata, Lost, MemberAssignment, Revoked
-from ks_actors.log.kafka.admin._committed_offsets import commit_offsets, fetch_committed
-from ks_actors.log.kafka.client._client import KafkaClient
+from ks_actors.log.kafka.admin import commit_offsets, fetch_committed
+from ks_actors.log.kafka.client import KafkaClient
 from ks_actors.log.kafka.group._group_member import Coordinator
-from ks_actors.log.kafka.wire._requests import check_aiokafka
+from ks_actors.log.kafka.wire import check_aiokafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ks_actors._errors import LogError
     from ks_actors.log._port import MembershipEvent, NewMember
     from ks_actors.log._types import OffsetAndMetadata
-    from ks_actors.log.kafka.client._loop_thread import LoopThread
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log.kafka.client import LoopThread
+    from ks_actors.records import TopicPartition
 
 _TOUCHED = (
     "aiokafka.protocol.group:JoinGroupRequest aiokafka.protocol.group:SyncGroupRequest "

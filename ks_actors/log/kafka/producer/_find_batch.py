@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors.log.kafka.wire._batch_header import HEADER, MAGIC
-from ks_actors.log.kafka.wire._batch_reader import whole_batches
-from ks_actors.log.kafka.wire._error_codes import error_of
-from ks_actors.log.kafka.wire._fetch_request import fetch_once
+from ks_actors.log.kafka.wire import HEADER, MAGIC, error_of, fetch_once, whole_batches
 
 if TYPE_CHECKING:
-    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.producer._partition_queue import Identity
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 _MOST_BYTES: Final = 8 << 20
 # Somebody who leads since a moment ago may not have told the end of what is there yet.

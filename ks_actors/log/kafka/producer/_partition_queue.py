@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from ks_actors.log.kafka.client._backoff import Failures
+from ks_actors.log.kafka.client import Failures
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
     from ks_actors._errors import LogError
-    from ks_actors.log.kafka.wire._batch_writer import Encoder, RecordBatch
-    from ks_actors.records._batch import Batch
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log.kafka.wire import Encoder, RecordBatch
+    from ks_actors.records import Batch, TopicPartition
 
 SLOW_SECONDS: Final = 10.0
 _SEQUENCES = 2**31

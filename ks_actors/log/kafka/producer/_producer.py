@@ -6,21 +6,19 @@ import asyncio
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import IllegalGeneration, LogClosed
-from ks_actors.log.kafka.client._connections import PRODUCE
+from ks_actors.log.kafka.client import PRODUCE
 from ks_actors.log.kafka.producer._partition_queue import Identity
 from ks_actors.log.kafka.producer._send_call import Outbox
 from ks_actors.log.kafka.producer._sender import Sender
-from ks_actors.log.kafka.wire._batch_writer import Encoder
-from ks_actors.log.kafka.wire._error_codes import error_of
-from ks_actors.log.kafka.wire._requests import init_producer_id
+from ks_actors.log.kafka.wire import Encoder, error_of, init_producer_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from ks_actors.log._lease import Lease
     from ks_actors.log._types import Outgoing
-    from ks_actors.log.kafka.admin._admin import Admin
-    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.admin import Admin
+    from ks_actors.log.kafka.client import KafkaClient
 
 
 @final

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import LogError, ProduceFailed, RecordTooLarge
 from ks_actors.log._types import IsolationLevel
-from ks_actors.log.kafka.client._connections import Unavailable
-from ks_actors.log.kafka.client._loop_thread import begin_in_thread
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log.kafka.client import Unavailable, begin_in_thread
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ks_actors.log._types import Outgoing
-    from ks_actors.log.kafka.admin._admin import Admin
-    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.admin import Admin
+    from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.producer._sender import Sender
-    from ks_actors.log.kafka.wire._batch_writer import Encoder, RecordBatch, Written
+    from ks_actors.log.kafka.wire import Encoder, RecordBatch, Written
 
 # Bytes that are encoded without a turn for others.
 _AT_ONCE: Final = 1 << 20

@@ -7,11 +7,10 @@ import logging
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import LogClosed, LogError, LogTimeout, TransactionAborted
-from ks_actors.log.kafka.client._backoff import LEAST_S
-from ks_actors.log.kafka.client._connections import PRODUCE, Unavailable
+from ks_actors.log.kafka.client import LEAST_S, PRODUCE, Unavailable
 from ks_actors.log.kafka.producer._find_batch import find_written
 from ks_actors.log.kafka.producer._partition_queue import NOBODY, SLOW_SECONDS, Identity, Lane, Piece, join
-from ks_actors.log.kafka.wire._error_codes import (
+from ks_actors.log.kafka.wire import (
     DUPLICATE_SEQUENCE_NUMBER,
     FENCED,
     INVALID_TXN_STATE,
@@ -21,19 +20,19 @@ from ks_actors.log.kafka.wire._error_codes import (
     RETRIABLE,
     STALE_METADATA,
     UNKNOWN_PRODUCER_ID,
+    ProduceRequest,
     error_of,
     name_of,
 )
-from ks_actors.log.kafka.wire._produce_request import ProduceRequest
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from ks_actors.log._lease import Lease
-    from ks_actors.log.kafka.client._client import KafkaClient
-    from ks_actors.log.kafka.wire._batch_writer import Encoder, RecordBatch
-    from ks_actors.records._batch import Batch
+    from ks_actors.log.kafka.client import KafkaClient
+    from ks_actors.log.kafka.wire import Encoder, RecordBatch
+    from ks_actors.records import Batch
 
 _log = logging.getLogger("ks_actors.log.kafka")
 # So many bytes are written without a turn for others: a few ms.

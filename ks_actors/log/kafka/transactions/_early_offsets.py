@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, final
 from ks_actors._errors import LogClosed, LogError
 
 if TYPE_CHECKING:
-    from ks_actors.log.kafka.producer._partition_queue import Identity
+    from ks_actors.log.kafka.producer import Identity
     from ks_actors.log.kafka.transactions._transaction_coordinator import Coordination
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 _log = logging.getLogger("ks_actors")
 

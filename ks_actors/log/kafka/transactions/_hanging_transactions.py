@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ks_actors._errors import LogError, LogTimeout, TransactionAborted
 from ks_actors.log._types import IsolationLevel
-from ks_actors.log.kafka.admin._admin import Admin
-from ks_actors.log.kafka.admin._committed_offsets import fetch_unstable
-from ks_actors.log.kafka.producer._sender import EpochRefused
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.log.kafka.admin import Admin, fetch_unstable
+from ks_actors.log.kafka.producer import EpochRefused
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
     from ks_actors.log._types import TransactionScope
-    from ks_actors.log.kafka.client._client import KafkaClient
-    from ks_actors.log.kafka.producer._partition_queue import Identity
+    from ks_actors.log.kafka.client import KafkaClient
+    from ks_actors.log.kafka.producer import Identity
     from ks_actors.log.kafka.transactions._transaction_coordinator import Coordination, TransactionState
 
 _log = logging.getLogger("ks_actors")

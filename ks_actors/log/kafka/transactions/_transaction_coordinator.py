@@ -6,36 +6,33 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ks_actors._errors import IllegalGeneration, LogError
-from ks_actors.log.kafka.client._client import GROUP, TRANSACTION
-from ks_actors.log.kafka.producer._partition_queue import Identity
-from ks_actors.log.kafka.producer._sender import EpochRefused
-from ks_actors.log.kafka.wire._error_codes import (
+from ks_actors.log.kafka.client import GROUP, TRANSACTION
+from ks_actors.log.kafka.producer import EpochRefused, Identity
+from ks_actors.log.kafka.wire import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
     FENCED,
     NONE,
     OPERATION_NOT_ATTEMPTED,
     WRONG_COORDINATOR,
-    error_of,
-    name_of,
-)
-from ks_actors.log.kafka.wire._requests import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     DescribeGroupsRequest,
     EndTxnRequest,
     describe_transactions,
+    error_of,
     init_producer_id,
+    name_of,
     txn_offset_commit,
 )
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
     from ks_actors.log._types import GroupMetadata, OffsetAndMetadata
-    from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.client import KafkaClient
 
 _OURS = WRONG_COORDINATOR | {COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIONS}
 _SETTLING_S = 5

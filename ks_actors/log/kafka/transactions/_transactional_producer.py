@@ -7,23 +7,20 @@ import logging
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import Fenced, LogClosed, LogError, LogTimeout, NotAuthorized, TransactionAborted
-from ks_actors.log.kafka.client._connections import PRODUCE
-from ks_actors.log.kafka.producer._partition_queue import NOBODY, Identity
-from ks_actors.log.kafka.producer._send_call import Outbox, missing
-from ks_actors.log.kafka.producer._sender import EpochRefused, Sender
+from ks_actors.log.kafka.client import PRODUCE
+from ks_actors.log.kafka.producer import NOBODY, EpochRefused, Identity, Outbox, Sender, missing
 from ks_actors.log.kafka.transactions._early_offsets import OffsetsAhead
 from ks_actors.log.kafka.transactions._hanging_transactions import Ended, Endings
 from ks_actors.log.kafka.transactions._transaction_coordinator import PROMPT_S, Coordination
-from ks_actors.log.kafka.wire._batch_writer import Encoder
-from ks_actors.log.kafka.wire._error_codes import error_of
+from ks_actors.log.kafka.wire import Encoder, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, Outgoing, TransactionScope
-    from ks_actors.log.kafka.admin._admin import Admin
-    from ks_actors.log.kafka.client._client import KafkaClient
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.log.kafka.admin import Admin
+    from ks_actors.log.kafka.client import KafkaClient
+    from ks_actors.records import TopicPartition
 
 _log = logging.getLogger("ks_actors")
 # Less than what an actor that closes it has for its own end.

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
 
-from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.kernel import kernel as _kernel
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, first and max timestamp, producer id and epoch, sequence, records."""

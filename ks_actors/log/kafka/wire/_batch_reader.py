@@ -16,14 +16,13 @@ from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED
 from ks_actors.log.kafka.wire._legacy_messages import LEAST_LEGACY, WRONG_SUM, legacy_messages
 from ks_actors.log.kafka.wire._record_reader import Body, IteratedBody, Records, body_of
 from ks_actors.log.kafka.wire._unpacking import LITTLE, PIECE, is_packed
-from ks_actors.records._batch import Batch
+from ks_actors.records import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ks_actors.log.kafka.wire._unpacking import Unpacked
-    from ks_actors.records._batch import Headers
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import Headers, TopicPartition
 
 _LENGTHS = Struct(">qi")
 _MAGIC_AT = 16

@@ -11,15 +11,15 @@ from aiokafka import codec  # type: ignore[import-untyped]
 from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
 
 from ks_actors._errors import ConfigError, RecordTooLarge
-from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.kernel import kernel as _kernel
 from ks_actors.log.kafka.wire._batch_header import ATTRIBUTES_AT, BEHIND_LENGTH, CODECS, HEADER, MAGIC, TRANSACTIONAL, checksum
-from ks_actors.records._lazy_batch import CompactBatch
+from ks_actors.records import CompactBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ks_actors.log.kafka.client._options import KafkaOptions
-    from ks_actors.records._batch import Batch
+    from ks_actors.log.kafka.client import KafkaOptions
+    from ks_actors.records import Batch
 
 _LENGTH_AT = 8
 _CRC_AT = 17

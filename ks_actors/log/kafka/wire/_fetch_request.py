@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from io import BytesIO
 
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
     Answer: TypeAlias = tuple[int, int, int, int, int, Sequence[tuple[int, int]], int, bytes]
 

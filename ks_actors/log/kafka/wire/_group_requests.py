@@ -16,7 +16,7 @@ from aiokafka.protocol.types import Array, Int16, Int32, Int64, Schema, String  
 
 from ks_actors.log._types import MemberAssignment, MemberInfo
 from ks_actors.log.kafka.wire._requests import Pinned
-from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -17,7 +17,7 @@ from ks_actors.log.kafka.wire._decompression import decompress
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ks_actors.records._batch import Headers
+    from ks_actors.records import Headers
 
 LEAST_LEGACY: Final = 14
 """How many bytes a message of the oldest format has behind its length, at least."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from ks_actors.records._batch import Headers
+    from ks_actors.records import Headers
 
 _LONGEST_NUMBER: Final = 70
 _LEAST_RECORD: Final = 7

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
 from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
 from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
 
-from ks_actors.kernel._native import kernel as _kernel
+from ks_actors.kernel import kernel as _kernel
 from ks_actors.log.kafka.wire import _plain_record_reader
 from ks_actors.log.kafka.wire._batch_header import APPEND_TIME, ATTRIBUTES_AT, BEHIND_LENGTH, CODEC, HEADER
 from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED, decompress
@@ -16,7 +16,7 @@ from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED, decompress
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ks_actors.records._batch import Headers
+    from ks_actors.records import Headers
 
 
 _MOST_GROWTH: Final = 50

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ks_actors.log._types import GroupMetadata, OffsetAndMetadata
-    from ks_actors.records._topic_partition import TopicPartition
+    from ks_actors.records import TopicPartition
 
 __all__ = [
     "AddOffsetsToTxnRequest",

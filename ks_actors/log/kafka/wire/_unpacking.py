@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
-    from ks_actors.log.kafka.consumer._partition_reader import Source
+    from ks_actors.log.kafka.consumer import Source
     from ks_actors.log.kafka.wire._batch_reader import Chunk
     from ks_actors.log.kafka.wire._record_reader import Body
 
